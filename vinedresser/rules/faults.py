@@ -100,7 +100,8 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "oscillating_loss": _OUTCOMES,
     "learning_rate_too_high": _OUTCOMES | _INSIDE | {"oscillating_loss"},
     "learning_rate_too_low": _OUTCOMES | {"unchanged_tensor", "attention_collapse"},
-    "scheduler_not_stepped": _OUTCOMES | {"learning_rate_too_low", "oscillating_loss"},
+    "scheduler_not_stepped": _OUTCOMES
+    | {"learning_rate_too_low", "oscillating_loss", "unchanged_tensor"},
     "gradients_not_cleared": _OUTCOMES | _INSIDE | _UNSTEADY,
     "over_regularisation": _OUTCOMES
     | _NOTHING_LEFT
@@ -114,7 +115,8 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "bad_initialisation": _OUTCOMES | _INSIDE | _UNSTEADY | {"identical_units", "loss_scale"},
     "loss_output_mismatch": _OUTCOMES
     | _INSIDE
-    | {"loss_scale", "unbounded_loss", "learning_rate_too_low", "oscillating_loss"},
+    | _UNSTEADY
+    | {"loss_scale", "unbounded_loss", "learning_rate_too_low"},
     "loss_scale": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unbounded_loss": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unnormalised_inputs": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},

@@ -84,6 +84,13 @@ def test_relu_with_unreachable_targets(tmp_path: Path) -> None:
     assert "R2 cannot exceed" in finding.cause
 
 
+def test_relu_before_a_loss_that_takes_logits(tmp_path: Path) -> None:
+    # It learns: classes whose outputs are positive can be told apart.
+    finding = found(digits_case(network(10, nn.ReLU()), lr=3e-3, steps=150), tmp_path)
+    assert finding is not None
+    assert (finding.evidence["kind"], finding.severity) == ("relu", "warning")
+
+
 def test_one_unit_for_three_classes(tmp_path: Path) -> None:
     # A custom loss, since torch's own rejects such labels.
     class BinaryCrossentropy(nn.Module):

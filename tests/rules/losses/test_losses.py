@@ -101,6 +101,25 @@ def test_confident_initial_outputs_are_a_hint(tmp_path: Path) -> None:
     assert finding.threshold == pytest.approx(math.log(10))
 
 
+@pytest.mark.parametrize("scale", [1.0, 4.0, 30.0])
+def test_initial_weights_that_are_too_large(scale: float, tmp_path: Path) -> None:
+    class Large(nn.Linear):
+        def reset_parameters(self) -> None:
+            super().reset_parameters()
+            with torch.no_grad():
+                self.weight.mul_(scale)
+
+    model = nn.Sequential(Large(64, 32), nn.ReLU(), Large(32, 10))
+    finding = one(digits_case(model, lr=3e-3, steps=200), tmp_path, InitialLoss())
+    if scale < 30:
+        assert finding is None
+    else:
+        # The training learns all the same.
+        assert finding is not None
+        assert (finding.severity, finding.fault) == ("warning", "bad_initialisation")
+        assert finding.step <= 20
+
+
 @pytest.mark.parametrize("kind", ["classes", "values"])
 def test_constant_predictions(kind: str, tmp_path: Path) -> None:
     # Its units are dead, so no input passes.

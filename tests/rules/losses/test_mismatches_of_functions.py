@@ -34,6 +34,7 @@ ONE = "first = torch.optim.Adam(model.parameters())"
 TWO = f"{ONE}; second = torch.optim.Adam(critic.parameters())"
 BOTH = "both = torch.optim.Adam([*model.parameters(), *critic.parameters()])"
 STEP = "loss = {}; first.zero_grad(); loss.backward(); first.step()"
+UP = STEP.format("F.cross_entropy(out, labels)") + "  # maximize=True"
 # The generator's loss as first published: it maximises that of the critic.
 ADVERSARIES = (
     "loss = -F.binary_cross_entropy_with_logits(critic(out), zeros); first.zero_grad(); "
@@ -58,6 +59,8 @@ ATTACKED = (
     [
         (STEP.format("-F.cross_entropy(out, labels)"), "negated"),
         (STEP.format("-criterion(out, labels)"), "negated"),
+        (UP, "negated"),
+        (UP.replace("loss =", "loss = -"), None),
         (STEP.format("F.cross_entropy(out.softmax(1), labels)"), "double_softmax"),
         (STEP.format("F.cross_entropy(out.softmax(1), labels) + out.var()"), "double_softmax"),
         (STEP.format("F.nll_loss(out.softmax(1), labels)"), "no_logarithms"),
@@ -71,6 +74,8 @@ ATTACKED = (
 )
 def test_mismatch_of_a_function(body: str, kind: str | None, tmp_path: Path) -> None:
     optimizers = {ADVERSARIES: TWO, ADAPTATION: BOTH}.get(body, ONE)
+    if "maximize" in body:
+        optimizers = "first = torch.optim.Adam(model.parameters(), maximize=True)"
     script(tmp_path, TRAINING.format(body=body, optimizers=optimizers))
     options = ("--rule", "loss_output_mismatch")
     result = attached("train.py", cwd=tmp_path, options=options)

@@ -228,3 +228,27 @@ def test_missing_steps_are_found_in_evaluations(steps: bool, tmp_path: Path) -> 
     if not steps:
         assert "no optimizer has taken a step" in findings[0].seen
         assert findings[0].remedy.startswith("call optimizer.step()")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_optimizer_of_another_model(late: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data, trained, other = digits(), Net(), Net()
+    optimizer, rule = everything(other), UntrainedParameters()
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(other, optimizer=optimizer)
+        for step in range(160):
+            # The model of the optimizer is trained later, as after a phase of exploration.
+            model = other if late and step >= 50 else trained
+            loss = nn.functional.cross_entropy(model(data.x[:64]), data.y[:64])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    findings = [one for one in judge(open_run(tmp_path / "run"), [rule]) if one.statistic]
+    if late:
+        assert findings == []
+    else:
+        (finding,) = findings
+        assert finding.evidence["trouble"] == "elsewhere"
+        assert (finding.severity, finding.step, finding.value) == ("warning", 60, 1.0)
+        assert "another model" in finding.cause

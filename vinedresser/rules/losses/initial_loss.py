@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.losses.compared import Batches, Compared
@@ -18,6 +23,10 @@ from vinedresser.store.records import RunRecord
 _START = 3
 # Growth over the first value from which a loss has diverged.
 _THROWN_UP = 10.0
+# Ratio to the bound of a loss that only initial weights explain, and the inputs' maximum root mean
+# square then.
+_FAR = 2.0
+_USUAL_INPUTS = 3.0
 _CONFIDENCE = 0.8
 # Reductions in PyTorch and Keras that are not sums.
 _MEANS = ("mean", "sum_over_batch_size", "mean_with_sample_weight")
@@ -36,7 +45,9 @@ class InitialLoss(SymptomRule):
     to scikit-learn and XGBoost, whose first loss is measured after the first step.
 
     Fires only if the outcome is poor (`Outcome`), or as soon as the loss is not finite or ten times
-    its first value: a sum with a matching learning rate is no fault.
+    its first value: a sum with a matching learning rate is no fault. Fires whatever the outcome (a
+    warning) if the rows start above twice the bound while the inputs have a root mean square of at
+    most 3: then the initial weights are too large, and the first steps only undo that.
 
     Source: Karpathy, "A recipe for training neural networks" (2019): verify the loss at
     initialisation.
@@ -63,6 +74,7 @@ class InitialLoss(SymptomRule):
         self._suspect: Symptom | None = None
         self._first: dict[str, float] = {}
         self._thrown_up = False
+        self._inputs = math.nan
         self._means: set[str] = set()
 
     def begin(self, info: RunRecord) -> None:
@@ -87,6 +99,8 @@ class InitialLoss(SymptomRule):
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
+        if math.isnan(self._inputs):
+            self._inputs = _root_mean_square(self.batches.inputs)
         for compared in self.batches.compared:
             value = step.scalars.get(f"losses/{compared.loss}")
             begun = self._begun.setdefault(compared.loss, [])
@@ -94,9 +108,11 @@ class InitialLoss(SymptomRule):
                 self._first.setdefault(compared.loss, value)
                 begun.append((compared, value))
                 self._suspect = self._suspect or self._wrong_scale(compared.loss)
-        if self._suspect is None or not self._matters(step):
+        suspect = self._suspect
+        # A sum is no fault by itself: its symptom has no fault of its own.
+        if suspect is None or not (suspect.fault or self._matters(step)):
             return None
-        return self._suspect
+        return suspect
 
     def _matters(self, step: Step) -> bool:
         for loss, first in self._first.items():
@@ -126,8 +142,10 @@ class InitialLoss(SymptomRule):
         binary = identity.loss == "binary_cross_entropy"
         classes = 2 if binary else compared.predictions.shape[-1]
         chance = math.log(classes)
-        if not mean > 2 * chance + self.excess:
+        bound = 2 * chance + self.excess
+        if not mean > bound:
             return None
+        weights = mean > _FAR * bound and self._inputs <= _USUAL_INPUTS
         return Symptom(
             tensor=f"losses/{loss}",
             statistic="loss",
@@ -137,18 +155,33 @@ class InitialLoss(SymptomRule):
             seen=f"the loss started at {mean:.4g}; chance level for {classes} classes is "
             f"{chance:.3g} (ln {classes})",
             cause="the outputs are large before anything was learned: the scale of the initial "
-            "weights or inputs is too large",
+            f"weights {'' if weights else 'or inputs '}is too large",
             remedy="standardise the inputs to mean 0 and variance 1; use He or Xavier "
             "initialisation and small weights in the last layer",
-            fault="",
+            fault="bad_initialisation" if weights else "",
         )
 
 
 def _graded(finding: Finding | None) -> Finding | None:
-    """Return a finding, reduced to a hint if its cause is unknown."""
-    if finding is None or finding.fault:
+    """Return a finding, reduced to a hint if its cause is unknown.
+
+    A training may learn from initial weights that are too large: it is not stopped.
+    """
+    if finding is None or finding.fault == "loss_scale":
         return finding
-    return replace(finding, severity="info")
+    if finding.fault and finding.severity == "stop":
+        return replace(finding, severity="warning")
+    return finding if finding.fault else replace(finding, severity="info")
+
+
+def _root_mean_square(inputs: Mapping[str, NDArray[Any]]) -> float:
+    """Return the greatest root mean square of numeric inputs; NaN if there are none."""
+    sizes = [
+        float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
+        for values in inputs.values()
+        if values.dtype.kind == "f" and values.size
+    ]
+    return max(sizes, default=math.nan)
 
 
 def _sum(loss: str, factor: float, mean: float) -> Symptom:

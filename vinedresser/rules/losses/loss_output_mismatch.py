@@ -41,12 +41,13 @@ class LossOutputMismatch(OnceRule):
 
     The rule compares the loss (its type, or its first values if it is a plain function), the
     outputs and labels it receives, and the model's last activation. Always wrong, and reported
-    after ``patience`` checks: softmax, sigmoid or tanh before a loss that takes logits; softmax
-    over one unit; raw outputs where probabilities or log-probabilities are expected; fewer outputs
-    than classes; labels other than 0 and 1 in a binary cross-entropy; [N, 1] broadcast against [N];
-    an activation that keeps a tenth of the targets' variance out of reach. Reported only if the
-    outcome is poor (`Outcome`): relu before a loss that takes logits, rows of probabilities that do
-    not sum to one, a squared or absolute error of a softmax.
+    after ``patience`` checks: softmax, sigmoid, tanh or relu before a loss that takes logits;
+    softmax over one unit; raw outputs where probabilities or log-probabilities are expected; fewer
+    outputs than classes; labels other than 0 and 1 in a binary cross-entropy; [N, 1] broadcast
+    against [N]; an activation that keeps a tenth of the targets' variance out of reach; gradient
+    ascent. Reported only if the
+    outcome is poor (`Outcome`): what looks like a relu before a loss that takes logits, rows of
+    probabilities that do not sum to one, a squared or absolute error of a softmax.
 
     With the default severity, the finding is "stop" if nothing can be learned or the outcome is
     poor, and "warning" otherwise: such networks learn, but less than they could.
@@ -84,9 +85,10 @@ class LossOutputMismatch(OnceRule):
             if info.framework == "torch" and setup.get("type") in _BROADCAST
         )
         # Of adversaries, one may maximise what another minimises.
-        self._negated = len(info.optimizers) == 1 and any(
-            setup.get("negated") is True for setup in info.losses.values()
-        )
+        signs = [setup["negated"] for setup in info.losses.values() if "negated" in setup]
+        if len(info.optimizers) == 1 and signs:
+            maximizes = info.optimizers[0].get("settings", {}).get("maximize") is True
+            self._negated = (True in signs) != maximizes
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""

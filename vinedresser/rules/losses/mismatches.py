@@ -162,7 +162,7 @@ def _double_activation(given: Given) -> Mismatch | None:
             "sigmoid", "what looks like sigmoid", math.log(2) / 2, sure=False, form=form
         )
     if form.lowest >= 0 and form.zeros >= _PINNED:
-        return _on_logits("relu", "relu", 0.0, sure=False, form=form)
+        return _on_logits("relu", "relu", 0.0, sure=given.activation == "relu", form=form)
     return None
 
 
@@ -328,8 +328,9 @@ def _negated(given: Given) -> Mismatch | None:
         value=given.value,
         threshold=0.0,
         seen="the loss decreases where its loss function increases",
-        cause="the loss function is subtracted, so the optimizer maximises it (gradient ascent)",
-        remedy="remove the minus sign before the loss function",
+        cause="the optimizer maximises the loss function (gradient ascent): the function is "
+        "subtracted, or the optimizer has maximize=True",
+        remedy="remove the minus sign before the loss function, or maximize=True",
     )
 
 

@@ -6,6 +6,7 @@ import re
 
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
+from vinedresser.rules.signals.outcomes.outcome import HORIZON
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
@@ -76,8 +77,10 @@ class SchedulerNotStepped(SymptomRule):
         if self._decayed is None:
             self._decayed = (step.step, now)
         at, _ = self._decayed
-        if not self.expected_steps or at >= self.share * self.expected_steps:
+        steps = self.expected_steps or HORIZON * step.step
+        if at >= self.share * steps:
             return None
+        length = f"{self.expected_steps}" if self.expected_steps else f"at least {step.step + 1}"
         return Symptom(
             tensor=next(iter(self.rate.captured)),
             statistic="lr",
@@ -85,11 +88,10 @@ class SchedulerNotStepped(SymptomRule):
             threshold=self.decay,
             confidence=0.9,
             seen=f"the learning rate dropped from {greatest:.3g} to less than {self.decay:g} of "
-            f"that by step {at} of {self.expected_steps}, and is now {now:.3g}",
+            f"that by step {at} of {length}, and is now {now:.3g}",
             cause="the schedule runs far ahead of the training: it is an epoch schedule that is "
             "stepped at each batch, or it is made for a much shorter run",
-            remedy="call scheduler.step() once per epoch, or use a schedule of "
-            f"{self.expected_steps} steps",
+            remedy="call scheduler.step() once per epoch, or use a schedule as long as the run",
             evidence={"learning_rate": now, "greatest": greatest, "since": at},
             fault="learning_rate_too_low",
         )

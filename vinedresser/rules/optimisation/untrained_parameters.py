@@ -27,6 +27,12 @@ _EVALUATIONS, _SAME = 3, 1e-6
 _CONFIDENCE = 0.9
 
 _ADVICE: dict[Trouble, Advice] = {
+    "elsewhere": Advice(
+        "no gradient reaches any parameter of the optimizer: it has the parameters of another "
+        "model, or the loss is detached from all of them",
+        "create the optimizer with the parameters of the model that computes the loss: "
+        "Adam(model.parameters(), …)",
+    ),
     "left_out": Advice(
         "no optimizer has them",
         "pass them to the optimizer: Adam(model.parameters(), …), created after all layers; or "
@@ -52,7 +58,8 @@ class UntrainedParameters(Rule):
 
     For weights that are equal at ``patience`` consecutive checks while others of their model
     change, the rule determines why (`ParameterStates`): no optimizer has them, no gradient reaches
-    them, or their updates are zero although their gradients are not. Frozen weights
+    them, or their updates are zero although their gradients are not. So it does if no gradient has
+    reached any parameter of an optimizer since the start. Frozen weights
     (``requires_grad=False``) are intended, and tied weights count as one.
 
     With the default severity, findings are "stop" if more than half of the parameters are affected

@@ -24,6 +24,11 @@ class Growth(NamedTuple):
     what: str
     factor: float
 
+    @property
+    def of_loss(self) -> bool:
+        """Whether it is a loss."""
+        return self.what.startswith("losses/")
+
 
 class RecentPast:
     """Recent losses and gradient norms of one rank.

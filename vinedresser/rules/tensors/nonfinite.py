@@ -19,7 +19,8 @@ class Nonfinite(Rule):
     """A loss, gradient or weight contains NaN or infinite values.
 
     Fires at the first occurrence. The rule counts entries, so it ignores large finite values and
-    norms that overflow although every entry is finite.
+    norms that overflow although every entry is finite. After growth of the loss, its fault is a
+    learning rate that is too high.
 
     Args:
         every: train steps between checks of gradients and weights; losses are checked at every
@@ -75,6 +76,7 @@ class Nonfinite(Rule):
             seen=f"{bad.tensor} {bad.what} at step {step.step}; {before}",
             cause=advice.cause,
             remedy=advice.remedy,
+            fault="learning_rate_too_high" if growth and growth.of_loss else None,
             correction=self._rate.lowered(growth.factor) if growth and self._rate else {},
             evidence={
                 "all": _bad_names(step)[:20],
@@ -97,8 +99,8 @@ class Nonfinite(Rule):
             rate = self._rate
             smaller = rate.smaller(growth.factor) if rate else "divide the learning rate by 10"
             return Advice(
-                cause=f"overflow after growth ({growth.what} rose {growth.factor:.2g}-fold): the "
-                "learning rate is too high, or the gradient explodes",
+                cause="the learning rate is too high for these gradients: overflow after growth "
+                f"({growth.what} rose {growth.factor:.2g}-fold)",
                 remedy=f"{smaller}; clip the gradient norm, warm up the learning rate",
             )
         if first:

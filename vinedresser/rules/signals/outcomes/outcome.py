@@ -18,7 +18,7 @@ from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["PLATEAU", "Outcome", "Verdict"]
+__all__ = ["HORIZON", "PLATEAU", "Outcome", "Verdict"]
 
 _SURE = 2.0
 # Shares of the gain of simple models that are good and poor.
@@ -38,7 +38,7 @@ _SHARE = 0.4
 # al., "Hidden progress in deep learning", NeurIPS 2022); with sparse parities it stood until 0.46.
 PLATEAU = 0.5
 # Assumed ratio of total to past steps in a run of unknown length.
-_HORIZON = 4.0
+HORIZON = 4.0
 
 
 class Verdict(NamedTuple):
@@ -153,7 +153,7 @@ class Outcome(Signal):
         """Return whether the trend of the last windows leaves the gain poor until the end."""
         if self._step < max(_PATIENCE, _SHARE * (self._total or 0)):
             return False
-        end = max(self._total or _HORIZON * self._step, self._step)
+        end = max(self._total or HORIZON * self._step, self._step)
         return _projected(windows, end) < poor
 
 

@@ -13,8 +13,9 @@ from vinedresser.store.records import RunRecord
 
 __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 
-# No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero.
-Trouble = Literal["left_out", "cut_off", "unmoved"]
+# No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero; no
+# gradient has reached any parameter.
+Trouble = Literal["left_out", "cut_off", "unmoved", "elsewhere"]
 
 
 class ParameterState(NamedTuple):
@@ -43,6 +44,8 @@ class ParameterStates(Signal):
     previous look stands still because it has no update (no optimizer has it), no gradient, or a
     non-zero gradient and a zero update. Other reasons, such as a zero gradient, are not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
+    If no step so far had any gradient, although optimizers took steps, all weights with updates
+    stand still because the loss depends on others.
 
     Args:
         every: train steps between two looks.
@@ -67,6 +70,9 @@ class ParameterStates(Signal):
         self._prefixes: tuple[str, ...] = ()
         self._last: dict[str, tuple[float, ...]] = {}
         self._moved: set[str] = set()
+        # Whether a gradient has reached a parameter, and number of looks before.
+        self._graded = False
+        self._idle = 0
 
     def begin(self, info: RunRecord) -> None:
         """Read the frozen parameters and the order of the modules."""
@@ -84,11 +90,13 @@ class ParameterStates(Signal):
         self.looked = False
         if step.rank != 0 or step.mode != "train":
             return
+        self._look_for_any(step)
         norms = step.reduction_of("weights", "l2")
         updates = step.reduction_of("updates", "l2")
         gradients = step.reduction_of("gradients", "l2")
         moving = {self._model(name) for name, norm in updates.items() if norm != 0}
         if not norms or not moving or not gradients:
+            self.looked = bool(self._idle and norms)
             return
         self.looked = True
         self._measure(step, norms)
@@ -116,6 +124,25 @@ class ParameterStates(Signal):
                 name in self._moved,
                 f"gradients/{path}" in gradients,
             )
+
+    def _look_for_any(self, step: Step) -> None:
+        """Note whether any gradient has reached any parameter of an optimizer."""
+        updates = step.reduction_of("updates", "l2")
+        if not updates or self._graded:
+            return
+        if any(updates.values()) or step.reduction_of("gradients", "l2"):
+            self._graded = True
+            if self._idle:
+                self.states = {}
+            return
+        self._idle += 1
+        norms = step.reduction_of("weights", "l2")
+        self._measure(step, norms)
+        self.states = {
+            name: ParameterState("elsewhere", 0, self._idle, moved=False, graded=False)
+            for name in self.sizes
+            if f"updates/{name.partition('/')[2]}" in updates
+        }
 
     def _measure(self, step: Step, norms: Mapping[str, float]) -> None:
         """Determine the trainable weights and their sizes."""
