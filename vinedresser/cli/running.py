@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from vinedresser.tasks.places.run_place import RunPlace
 
 _STOPPED_BY_RULE = 3
+# Rules of a run for which none are chosen: a stranger's training is told about, not stopped.
+_UNASKED = "advisory"
 
 
 def run(
@@ -56,7 +58,8 @@ def run(
     """Run one unchanged training script under supervision.
 
     The training is captured in STORE/NAME. Output and exit code are those of the script; the exit
-    code is 3 if a rule stopped it.
+    code is 3 if a rule stopped it. Without --preset or --rule, all rules judge it and none stops it
+    (the preset advisory).
     """
     from vinedresser.cli.views.console import error_console, say
     from vinedresser.cli.views.results import print_no_training, print_result
@@ -66,7 +69,7 @@ def run(
     _check_command(command)
     script = Script(
         command,
-        selected_rules(preset, rule),
+        selected_rules(preset or (None if rule else _UNASKED), rule),
         tables("--collection", collection),
         attach=attach,
         total_steps=steps,

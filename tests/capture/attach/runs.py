@@ -72,8 +72,10 @@ def attached(
     given: str = "",
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as ``runs/run``."""
-    launcher = (sys.executable, "-m", "vinedresser", "run", "--name", "run", *options)
+    """Run a command as ``runs/run``, judged only if the options say so."""
+    judged = "--rule" in options or "--preset" in options
+    rules = options if judged else ("--preset", "none", *options)
+    launcher = (sys.executable, "-m", "vinedresser", "run", "--name", "run", *rules)
     return alone(*launcher, *command, cwd=cwd, given=given, **variables)
 
 
