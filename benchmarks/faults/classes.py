@@ -30,6 +30,8 @@ _MODE: frozenset[Fault] = frozenset({"wrong_mode"})
 _SPOILT: frozenset[Fault] = frozenset({"corrupt_inputs"})
 _NONE: frozenset[Fault] = frozenset()
 
+_SIGN: frozenset[Fault] = frozenset({"loss_output_mismatch", "unbounded_loss"})
+
 CLASSES: dict[str, frozenset[Fault]] = {
     "bad_init": _INITIAL,
     "bad_initialisation": _INITIAL,
@@ -126,9 +128,9 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "too_small_model": frozenset({"underfitting"}),
     "exploding_rnn": _EXPLODING,
     "discriminator_too_strong": frozenset({"vanishing_gradient", "saturated_activation"}),
+    "wrong_sign": _SIGN,
+    "term_wrong_sign": _SIGN,
     # Faults without a word: they can be found, but not named.
-    "wrong_sign": _NONE,
-    "term_wrong_sign": _NONE,
     "term_left_out": _NONE,
     "stale_target": _NONE,
     "stale_average": _NONE,

@@ -89,6 +89,11 @@ class Rule(ABC):
         return None
 
     @property
+    def without_stop(self) -> Severity:
+        """The rule's severity, but "warning" instead of "stop": for findings that end no run."""
+        return "warning" if self.severity == "stop" else self.severity
+
+    @property
     def params(self) -> dict[str, Any]:
         """The constructor's arguments, as plain JSON types."""
         return constructor_parameters(self)
@@ -114,15 +119,17 @@ class Rule(ABC):
         remedy: str,
         evidence: dict[str, Any],
         fault: Fault | None = None,
+        severity: Severity | None = None,
         correction: dict[str, Any] | None = None,
     ) -> Finding:
         """Return a finding of this rule at a step; see `Finding` for the arguments.
 
-        ``fault`` defaults to the rule's fault. NaN and infinities in the evidence become strings.
+        ``fault`` and ``severity`` default to those of the rule. NaN and infinities in the evidence
+        become strings.
         """
         return Finding(
             rule=self.name,
-            severity=self.severity,
+            severity=severity or self.severity,
             step=step.step,
             since=since,
             mode=step.mode,

@@ -94,8 +94,10 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     **dict.fromkeys(_INSIDE, _OUTCOMES),
     "nonfinite": _OUTCOMES | {"dying_relu", "exploding_gradient"},
     "exploding_gradient": _OUTCOMES | {"nonfinite", "dying_relu", "oscillating_loss"},
-    "dying_relu": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient"},
-    "saturated_activation": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient"},
+    "dying_relu": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient", "learning_rate_too_low"},
+    "saturated_activation": _OUTCOMES
+    | _NOTHING_LEFT
+    | {"vanishing_gradient", "learning_rate_too_low"},
     "vanishing_gradient": _OUTCOMES | _NOTHING_LEFT | {"learning_rate_too_low"},
     "oscillating_loss": _OUTCOMES,
     "learning_rate_too_high": _OUTCOMES | _INSIDE | {"oscillating_loss"},
@@ -121,7 +123,8 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "unbounded_loss": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unnormalised_inputs": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
     "unnormalised_targets": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
-    "single_label": _OUTCOMES | {"data_leakage"},
+    "single_label": _OUTCOMES | {"data_leakage", "overfitting"},
+    "data_leakage": _OUTCOMES | {"overfitting"},
     "corrupt_labels": _OUTCOMES | {"overfitting"},
     "corrupt_inputs": _OUTCOMES | {"overfitting"},
     "drift": _OUTCOMES | {"overfitting", "oscillating_loss"},

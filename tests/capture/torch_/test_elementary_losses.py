@@ -132,3 +132,14 @@ def test_a_function_of_torch_says_what_is_compared_before_others() -> None:
     found = loss_inputs(kept + 0.1 * (1 * F.cross_entropy(p, classes)), [p])
     assert found is not None
     assert torch.equal(found.labels, classes)
+
+
+@pytest.mark.parametrize("column", ["predictions", "labels"])
+def test_a_difference_of_all_pairs_has_the_labels_of_the_rows(column: str) -> None:
+    rows = torch.arange(5.0)
+    p = 1.0 * torch.rand(5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    given, labels = (p[:, None], rows) if column == "predictions" else (p, rows[:, None])
+    found = loss_inputs((given - labels).abs().mean(), [given])
+    assert found is not None
+    assert torch.equal(found.predictions, given)
+    assert torch.equal(found.labels, labels)

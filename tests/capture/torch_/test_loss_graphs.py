@@ -152,3 +152,50 @@ def test_a_loss_that_is_subtracted(
     found = loss_inputs(around(F.mse_loss(x, targets()), x))
     assert found is not None
     assert found.negated == negated
+
+
+@pytest.mark.parametrize(
+    ("loss", "negated"),
+    [
+        (lambda x: -(x - targets()).abs().mean(), True),
+        (lambda x: ((x - targets()) ** 2).mean(), False),
+        # The other term may be the one that is minimised.
+        (lambda x: x.exp().mean() - (x - targets()).abs().mean(), False),
+    ],
+)
+def test_an_error_by_hand_that_is_subtracted(
+    loss: Callable[[Tensor], Tensor], negated: bool
+) -> None:
+    x = 1.0 * outputs()
+    found = loss_inputs(loss(x), [x])
+    assert found is not None
+    assert found.negated == negated
+
+
+@pytest.mark.parametrize(
+    ("activate", "name"),
+    [
+        (Tensor.relu, "relu"),
+        (Tensor.tanh, "tanh"),
+        (Tensor.sigmoid, "sigmoid"),
+        (lambda x: x.softmax(1), "softmax"),
+        (lambda x: 2 * x, ""),
+    ],
+)
+def test_an_activation_before_a_function_that_takes_logits(
+    activate: Callable[[Tensor], Tensor], name: str
+) -> None:
+    x = outputs()
+    for value in (
+        F.cross_entropy(activate(x), CLASSES),
+        F.binary_cross_entropy_with_logits(activate(x), targets()),
+    ):
+        found = loss_inputs(value)
+        assert found is not None
+        assert found.activation == name
+        if name:
+            assert torch.equal(found.predictions, activate(x))
+    # An error of activated outputs is right.
+    found = loss_inputs(F.mse_loss(activate(x), targets()))
+    assert found is not None
+    assert found.activation == ""

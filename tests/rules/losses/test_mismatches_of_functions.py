@@ -65,6 +65,8 @@ ATTACKED = (
         (STEP.format("F.cross_entropy(out.softmax(1), labels) + out.var()"), "double_softmax"),
         (STEP.format("F.nll_loss(out.softmax(1), labels)"), "no_logarithms"),
         (STEP.format("F.nll_loss(out.log_softmax(0), labels)"), "softmax_over_batch"),
+        (STEP.format("F.cross_entropy(out.relu(), labels)"), "relu"),
+        (STEP.format("-(out - F.one_hot(labels, 10)).abs().mean()"), "negated"),
         (STEP.format("F.cross_entropy(out, labels)"), None),
         (STEP.format("F.nll_loss(out.log_softmax(1), labels) + out.var()"), None),
         (ADVERSARIES, None),

@@ -99,16 +99,20 @@ class AttachedHook(Hook):
         taker = self._control.input_taker
         return None if taker is None else taker.inputs_due()
 
-    def know_loss_function(self, name: str, function: str, *, negated: bool) -> None:
+    def know_loss_function(
+        self, name: str, function: str, *, negated: bool, activation: str
+    ) -> None:
         """Note which function a loss is computed by; see `RunRecord.losses`.
 
         Args:
             name: name of the loss.
             function: name of the function in `torch.nn.functional`.
             negated: whether the loss decreases where the function increases.
+            activation: activation before a function that takes logits; "" if none or unknown.
         """
         if name not in self._control.losses:
-            self._control.know_loss(name, {"function": function, "negated": negated})
+            setup = {"function": function, "negated": negated, "activation": activation}
+            self._control.know_loss(name, setup)
 
     def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
         """Record what a loss function compared; see `InputTaker.record_inputs`."""

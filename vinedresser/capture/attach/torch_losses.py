@@ -209,7 +209,9 @@ class TorchLosses:
             recording, found = inputs
             negated = found.negated and not self._lowered
             if not self._of_module or negated:
-                self.hook.know_loss_function(name, found.function, negated=negated)
+                self.hook.know_loss_function(
+                    name, found.function, negated=negated, activation=found.activation
+                )
             if not self._of_module:
                 self.hook.record_loss_inputs(recording, name, (found.predictions, found.labels))
 

@@ -97,13 +97,28 @@ def _difference(node: Any, outputs: Iterable[Tensor], function: str) -> Elementa
         return None
     predictions = _output(minuend or subtrahend, outputs)
     difference = saved(node, "self")
-    if predictions is None or difference is None or predictions.numel() != difference.numel():
+    if predictions is None or difference is None or not difference.numel():
         return None
-    predictions = predictions.detach().reshape(difference.shape)
-    if predictions.dtype != difference.dtype or not difference.numel():
+    predictions = predictions.detach()
+    if predictions.dtype != difference.dtype:
         return None
-    labels = _labels(predictions, difference if subtrahend is None else -difference)
+    difference = difference if subtrahend is None else -difference
+    labels = _broadcast_labels(predictions, difference)
+    if labels is None and predictions.numel() == difference.numel():
+        predictions = predictions.reshape(difference.shape)
+        labels = _labels(predictions, difference)
     return None if labels is None else Elementary(predictions, labels, function)
+
+
+def _broadcast_labels(predictions: Tensor, difference: Tensor) -> Tensor | None:
+    """Return labels [N] of predictions [N, 1], or [N, 1] of [N], from the difference [N, N]."""
+    rows = len(predictions) if predictions.ndim else 0
+    if rows < 2 or predictions.numel() != rows or difference.shape != (rows, rows):
+        return None
+    if predictions.ndim == 2:
+        return _labels(predictions[0], difference[0])
+    labels = _labels(predictions[0], difference[:, 0]) if predictions.ndim == 1 else None
+    return None if labels is None else labels[:, None]
 
 
 def _labels(predictions: Tensor, difference: Tensor) -> Tensor | None:

@@ -16,9 +16,14 @@ __all__ = ["LossInputs", "loss_inputs"]
 _LOG_SOFTMAX = "LogSoftmaxBackward0"
 _VIEWS = ("UnsqueezeBackward0", "ViewBackward0")
 # Functions whose autograd nodes save their results.
-_SAVE_RESULTS = frozenset(
-    {"SoftmaxBackward0", "SigmoidBackward0", "TanhBackward0", "ReluBackward0"}
-)
+_SAVE_RESULTS = {
+    "SoftmaxBackward0": "softmax",
+    "SigmoidBackward0": "sigmoid",
+    "TanhBackward0": "tanh",
+    "ReluBackward0": "relu",
+}
+# Functions that apply an activation of their own.
+_TAKE_LOGITS = ("cross_entropy", "binary_cross_entropy_with_logits")
 # Functions of a number, which may be negative, and a tensor.
 _SCALED = frozenset({"MulBackward0", "DivBackward0"})
 # Positions of the arguments that functions subtract.
@@ -53,12 +58,15 @@ class LossInputs(NamedTuple):
         function: its name in `torch.nn.functional`.
         negated: whether the loss decreases where the function increases, as in
             ``-F.mse_loss(...)``, and each other function in it, too.
+        activation: activation whose result a function that takes logits was given, such as "relu";
+            "" if none or unknown.
     """
 
     predictions: Tensor
     labels: Tensor
     function: str
     negated: bool
+    activation: str = ""
 
 
 def loss_inputs(loss: Tensor, outputs: Sequence[Tensor] = ()) -> LossInputs | None:
@@ -76,6 +84,7 @@ def loss_inputs(loss: Tensor, outputs: Sequence[Tensor] = ()) -> LossInputs | No
     """
     waiting: deque[tuple[Any, int, bool]] = deque([(loss.grad_fn, 1, True)])
     nearest, elementary, signs, seen = None, None, set[int](), 0
+    lowered, summed = 1, False
     while waiting and seen < _MOST_NODES:
         node, sign, plain = waiting.popleft()
         if node is None:
@@ -87,14 +96,17 @@ def loss_inputs(loss: Tensor, outputs: Sequence[Tensor] = ()) -> LossInputs | No
             continue
         if plain and elementary is None:
             elementary = elementary_loss(node, outputs)
+            # In a sum, another term may be the one that is minimised.
+            lowered = 1 if summed else sign
         plain = plain and is_plain(node)
+        summed |= sum(origin is not None for origin, _ in node.next_functions) > 1
         waiting.extend(
             (origin, sign * _direction(node, place), plain)
             for place, (origin, _) in enumerate(node.next_functions)
         )
     if nearest is not None:
         return _compared(nearest, negated=signs == {-1})
-    return None if elementary is None else LossInputs(*elementary, negated=False)
+    return None if elementary is None else LossInputs(*elementary, negated=lowered == -1)
 
 
 def _compared(node: Any, *, negated: bool) -> LossInputs | None:
@@ -110,12 +122,15 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
         before = before.next_functions[0][0]
     if function == "nll_loss" and _is_of_classes(before):
         function = "cross_entropy"
-        origin = before.next_functions[0][0]
+        before = before.next_functions[0][0]
+    activation = ""
+    if function in _TAKE_LOGITS and before is not None:
+        activation = _SAVE_RESULTS.get(before.name(), "")
+    result = saved(before, "result") if activation else None
+    if function == "cross_entropy" and result is not None:
         # Only the activation's own result shows that there is one.
-        if origin is not None and origin.name() in _SAVE_RESULTS:
-            result = saved(origin, "result")
-            predictions = predictions if result is None else result
-    return LossInputs(_as_given(predictions), _as_given(labels), function, negated)
+        predictions = result
+    return LossInputs(_as_given(predictions), _as_given(labels), function, negated, activation)
 
 
 def _is_of_classes(node: Any) -> bool:

@@ -13,6 +13,7 @@ from vinedresser.rules.bounds import require_above, require_at_least, require_be
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.rows import are_tokens
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -39,6 +40,9 @@ class ClassImbalance(OnceRule):
     not decreasing (from the first to the second half of these checks, by two standard errors).
     Fires after half of the run, after 300 steps if its length is unknown, or at its end, because
     the most frequent class is learned first even in trainings that learn the others later.
+
+    Does not apply to tokens, several for each row of input tokens: most words of a language are
+    rare, and learned late.
 
     With two classes the rule also requires that the training is not good (`Outcome`): a rare class
     may be ranked well and still lie below 0.5.
@@ -78,6 +82,10 @@ class ClassImbalance(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        if _of_text(self.batches):
+            # In a language, most words are rare, and learned late.
+            self._over = True
+            return None
         for compared in self.batches.compared:
             matrix = self._matrix(compared)
             if matrix is None:
@@ -192,6 +200,15 @@ class ClassImbalance(OnceRule):
 
     def _name(self, number: int) -> str:
         return self._names[number] if number < len(self._names) else f"class {number}"
+
+
+def _of_text(batches: Batches) -> bool:
+    """Return whether the labels are tokens, several for each row of input tokens."""
+    rows = [len(inputs) for inputs in batches.inputs.values() if are_tokens(inputs)]
+    return bool(rows) and any(
+        compared.labels.ndim > 1 or len(compared.labels) > max(rows)
+        for compared in batches.compared
+    )
 
 
 def _missed_of(matrix: NDArray[np.int64], number: int) -> tuple[int, int]:

@@ -98,6 +98,7 @@ class LossNotDecreasing(OnceRule):
             cause=advice.cause,
             remedy=advice.remedy,
             fault=fault,
+            severity=None if trajectory.certain else self.without_stop,
             correction=correction,
             evidence={
                 "start": start,

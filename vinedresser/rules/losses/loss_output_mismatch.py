@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +67,8 @@ class LossOutputMismatch(OnceRule):
         self.identities = LossIdentities()
         self.outcome = Outcome()
         self._activation = ""
+        # By loss: activations that its function was given.
+        self._given: dict[str, str] = {}
         self._broadcasting: frozenset[str] = frozenset()
         self._negated = False
         self._seen: dict[str, _Sighting] = {}
@@ -85,6 +86,11 @@ class LossOutputMismatch(OnceRule):
             if info.framework == "torch" and setup.get("type") in _BROADCAST
         )
         # Of adversaries, one may maximise what another minimises.
+        self._given = {
+            loss: str(setup["activation"])
+            for loss, setup in info.losses.items()
+            if setup.get("activation")
+        }
         signs = [setup["negated"] for setup in info.losses.values() if "negated" in setup]
         if len(info.optimizers) == 1 and signs:
             maximizes = info.optimizers[0].get("settings", {}).get("maximize") is True
@@ -122,7 +128,7 @@ class LossOutputMismatch(OnceRule):
             identity,
             compared,
             form._replace(ones=self._ones),
-            self._activation,
+            self._given.get(loss, self._activation),
             compared.loss in self._broadcasting,
             value,
             self._negated,
@@ -156,7 +162,8 @@ class LossOutputMismatch(OnceRule):
             poor: reason for a poor outcome; "" if it is not poor or unknown.
         """
         mismatch = sighting.mismatch
-        finding = self.found(
+        harmless = not poor and not mismatch.hopeless
+        return self.found(
             sighting.step,
             since=sighting.first,
             tensor=self.batches.tensor("predictions", sighting.loss),
@@ -167,11 +174,9 @@ class LossOutputMismatch(OnceRule):
             seen=f"{mismatch.seen}; {poor}" if poor else mismatch.seen,
             cause=mismatch.cause,
             remedy=mismatch.remedy,
+            severity=self.without_stop if harmless else None,
             evidence={"kind": mismatch.kind, "looks": sighting.checks},
         )
-        if self.severity == "stop" and not poor and not mismatch.hopeless:
-            return replace(finding, severity="warning")
-        return finding
 
 
 def _contradicted(identity: LossIdentity, compared: Compared, value: float) -> bool:

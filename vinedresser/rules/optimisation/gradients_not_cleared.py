@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
@@ -106,7 +105,7 @@ class GradientsNotCleared(SymptomRule):
         verdict = self.outcome.verdict()
         poor = verdict.reason if verdict.kind == "poor" else ""
         seen = f"the gradients of step {step.step} were added to those of the step before"
-        finding = self.found(
+        return self.found(
             step,
             since=since,
             tensor=name,
@@ -117,7 +116,6 @@ class GradientsNotCleared(SymptomRule):
             seen=f"{seen}; {poor}" if poor else seen,
             cause=_CAUSE,
             remedy=_REMEDY,
+            severity=None if poor else self.without_stop,
             evidence={"looks": looks},
         )
-        warns = self.severity == "stop" and not poor
-        return replace(finding, severity="warning") if warns else finding

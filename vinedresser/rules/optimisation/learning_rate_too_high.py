@@ -24,7 +24,7 @@ class LearningRateTooHigh(SymptomRule):
     x above ``overshoot`` at any check, in a training that learns less than it should: one such step
     can move the weights to where the gradient vanishes. Also fires, regardless of captured weights,
     when the loss rose far above its start, or decreased and rose again, without recovery
-    (`NoProgress`).
+    (`NoProgress`); below ten times its start only as a warning if its targets are not captured.
 
     Args:
         ratio: ratio of updates to weights above which a step is too large. First steps of trainings
@@ -124,5 +124,6 @@ class LearningRateTooHigh(SymptomRule):
                 "rise": trajectory.rise,
                 "learning_rates": self.rate.captured,
             },
+            severity=None if trajectory.certain else self.without_stop,
             correction=correction,
         )

@@ -122,7 +122,7 @@ class UntrainedParameters(Rule):
     ) -> Severity:
         """Return the severity of a trouble of some weights."""
         if self.outcome.verdict().kind == "poor":
-            return self.severity if self._share(names) > _GREATER_PART else self._usual
+            return self.severity if self._share(names) > _GREATER_PART else self.without_stop
         sizes = list(self.parameters.sizes)
         meant = trouble == "unmoved" or all(states[name].moved for name in names)
         if trouble == "left_out":
@@ -131,12 +131,7 @@ class UntrainedParameters(Rule):
         elif trouble == "cut_off":
             # If the first layer is unused, so are all layers after it.
             meant |= sizes[0] not in names
-        return "info" if meant else self._usual
-
-    @property
-    def _usual(self) -> Severity:
-        """The severity of parameters whose state does no evident harm."""
-        return "warning" if self.severity == "stop" else self.severity
+        return "info" if meant else self.without_stop
 
     def _share(self, names: list[str]) -> float:
         sizes = self.parameters.sizes
@@ -200,7 +195,7 @@ class UntrainedParameters(Rule):
             remedy="call optimizer.step() after each loss.backward()",
             evidence={"evaluations": self._evaluations},
         )
-        return replace(finding, severity=self._usual)
+        return replace(finding, severity=self.without_stop)
 
 
 def _equal(one: dict[str, float], other: dict[str, float]) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import LossProgress, Stretch
+from vinedresser.rules.signals.losses.moving_targets import MovingTargets
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 from vinedresser.store.reading.step import Step
 
@@ -18,6 +19,10 @@ _HOLD = 20
 _RISEN = 0.5
 # Fall from the start, as a share of it, that counts as having learned.
 _LEARNED = 0.5
+# Rise that growing targets do not explain, and that is certain without knowing the targets.
+_FAR = 10.0
+# Minimum growth of the targets, as a share of the rise of the loss, that explains it.
+_EXPLAINED = 0.5
 
 
 class LossTrajectory(NamedTuple):
@@ -32,6 +37,7 @@ class LossTrajectory(NamedTuple):
         start_error: standard error of the start.
         stretch: steps without progress.
         rise: ratio of the highest block to the start.
+        certain: whether it is a fault: the loss is far above its start, or its targets are known.
     """
 
     name: str
@@ -42,6 +48,7 @@ class LossTrajectory(NamedTuple):
     start_error: float
     stretch: Stretch
     rise: float
+    certain: bool
 
     @property
     def seen(self) -> str:
@@ -65,7 +72,8 @@ class LossTrajectory(NamedTuple):
 class NoProgress(Signal):
     """Whether no training loss makes progress (`LearningOutcome.nowhere`) for 20 steps or more.
 
-    This is never the case while a metric improves.
+    This is never the case while a metric improves, or if the loss rises because its targets grow
+    (`MovingTargets`).
 
     Args:
         patience: see `LossProgress`.
@@ -84,6 +92,7 @@ class NoProgress(Signal):
         self.drop = drop
         self.rise = rise
         self.outcome = LearningOutcome(patience, drop)
+        self.targets = MovingTargets()
         self.since: int | None = None
         self.asked = False
         self.last: Step | None = None
@@ -109,7 +118,15 @@ class NoProgress(Signal):
         if self.since is None or self.last is None:
             return None
         held = self.asked and self.last.step - self.since >= _HOLD
-        return self._worst() if held or (ended and self._holds()) else None
+        if not held and not (ended and self._holds()):
+            return None
+        worst = self._worst()
+        return None if self._follows_targets(worst) else worst
+
+    def _follows_targets(self, trajectory: LossTrajectory) -> bool:
+        growth = self.targets.growth(_short(trajectory.name))
+        rises = trajectory.kind == "thrown_up" and trajectory.rise < _FAR
+        return rises and growth > max(1.0, _EXPLAINED * trajectory.rise)
 
     def _holds(self) -> bool:
         return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()
@@ -128,7 +145,15 @@ class NoProgress(Signal):
         elif start - progress.lowest > _LEARNED * abs(start):
             kind = "lost"
         rise = progress.peak / abs(low) if low else math.inf
-        return LossTrajectory(name, kind, progress, bool(blown), start, error, stretch, rise)
+        certain = kind != "thrown_up" or rise >= _FAR or self.targets.known(_short(name))
+        return LossTrajectory(
+            name, kind, progress, bool(blown), start, error, stretch, rise, certain
+        )
+
+
+def _short(name: str) -> str:
+    """Return the name of a loss without its collection."""
+    return name.removeprefix("losses/")
 
 
 def _height(entry: tuple[str, LossProgress]) -> float:

@@ -1,0 +1,65 @@
+"""A loss that rises with its targets is no loss of what was learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vinedresser.capture import Hook, open_run
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
+from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
+from vinedresser.store.finding import Finding
+
+
+def found(path: Path, *, growing: bool, captured: bool = True) -> list[Finding]:
+    """Return the findings in a training whose loss rises about threefold.
+
+    Args:
+        path: parent directory of the run.
+        growing: the targets grow, with the noise that is in them; otherwise the model is spoilt.
+        captured: the targets are captured.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model, loss = nn.Linear(8, 1), nn.MSELoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    rules = [LearningRateTooHigh(), LossNotDecreasing()]
+    capture = capture_for(rules) if captured else capture_for([LossNotDecreasing()])
+    kept = {
+        name: one
+        for name, one in capture.collections.items()
+        if captured or name not in ("labels", "predictions")
+    }
+    weights = torch.randn(8, 1)
+    with Hook(path / "run", collections=kept, total_steps=800) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for step in range(800):
+            size = 1 + min(step / 100, 1) if growing else 1.0
+            x = torch.randn(32, 8)
+            targets: Tensor = size * (0.3 * x @ weights + torch.randn(32, 1))
+            optimizer.zero_grad()
+            loss(model(x), targets).backward()
+            optimizer.step()
+            if not growing and step >= 60:
+                # As by another program that writes into the weights.
+                model.weight.data = weights.T * 0.3 + 0.9
+    findings = judge(open_run(path / "run"), rules)
+    return [one for one in findings if one.statistic]
+
+
+def test_a_loss_that_rises_with_its_targets(tmp_path: Path) -> None:
+    assert found(tmp_path, growing=True) == []
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_loss_that_rises_without_its_targets(captured: bool, tmp_path: Path) -> None:
+    findings = found(tmp_path, growing=False, captured=captured)
+    assert {one.rule for one in findings} == {"learning_rate_too_high", "loss_not_decreasing"}
+    # Targets that nobody knows may have grown.
+    severities = {one.severity for one in findings if "rose" in one.seen}
+    assert severities == {"stop" if captured else "warning"}
