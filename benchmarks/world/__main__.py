@@ -9,6 +9,7 @@ among the findings up to the stop has the right class (`benchmarks/faults/classe
 
 With `--keep DIR` the runs stay in DIR, and `--judge DIR` judges them again without training. That
 finds new figures after a change of rules, except of rules that need other data than was captured.
+With `--verify`, nothing is judged: only the outcomes of the trainings are measured and printed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.world.cases import draw_cases, only
 from benchmarks.world.judging import judge_stored
 from benchmarks.world.report import report
 from benchmarks.world.stored import NOTED, StoredCase, stored_cases
+from benchmarks.world.verification import verification
 from vinedresser.errors import ConfigError
 
 __all__ = ["main"]
@@ -38,8 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         keep = options.judge or options.keep or Path(folder)
         if not options.judge:
             _train(options, keep)
-        begun = time.perf_counter()
         cases = [one for one in stored_cases(keep) if _chosen(one, options.only)]
+        if options.verify:
+            print(verification(cases))
+            return
+        begun = time.perf_counter()
         verdicts = list(judge_stored(cases, options.jobs, options.preset))
         _say(f"judged {len(verdicts)} in {time.perf_counter() - begun:.0f} s")
     print(report(verdicts, verbose=options.verbose))
@@ -65,7 +70,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     runs.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs in DIR")
     runs.add_argument("--judge", type=Path, metavar="DIR", help="judge the runs in DIR again")
     parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--verify", action="store_true", help="verify the outcomes, without judging the runs"
+    )
+    options = parser.parse_args(arguments)
+    if options.verify and options.judge:
+        parser.error("--verify does not judge: use it without --judge")
+    return options
 
 
 def _train(options: argparse.Namespace, keep: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from benchmarks.faults.processes import in_processes
 from benchmarks.faults.verdict import Outcome, Verdict
 from benchmarks.world.stored import StoredCase
+from benchmarks.world.verification import outcomes
 from vinedresser.rules.judge import judge
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
@@ -27,8 +28,7 @@ def judge_stored(
         processes: number of concurrent processes.
         preset: preset of the rules.
     """
-    by_id = {one.case.id: one for one in cases}
-    jobs = [(one, _outcome(one, by_id.get(one.case.twin.id)), preset) for one in cases]
+    jobs = [(one, outcome, preset) for one, outcome in zip(cases, outcomes(cases), strict=True)]
     # The longest first, so that no process is left with one at the end.
     jobs.sort(key=lambda job: -job[0].seconds)
     for _, done in in_processes(
@@ -68,15 +68,3 @@ def verdict_of(stored: StoredCase, outcome: Outcome, preset: str = "default") ->
         tuple(findings),
         seconds=stored.seconds,
     )
-
-
-def _outcome(stored: StoredCase, twin: StoredCase | None) -> Outcome:
-    """Return whether a training is verified to be what it is meant to be."""
-    ending = stored.ending
-    measured = {"score": ending.score}
-    if not stored.case.faulty:
-        return Outcome(ending.good, {**measured, "bar": ending.bar})
-    if twin is None:
-        return Outcome(as_expected=False, measured=measured)
-    measured |= {"twin": twin.ending.score, "overstated": ending.overstated or float("nan")}
-    return Outcome(ending.harmed(twin.ending), measured)

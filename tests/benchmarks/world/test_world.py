@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.world.cases import Case
 from benchmarks.world.family import Ending
 from benchmarks.world.stored import StoredCase, note_case, stored_cases
 from benchmarks.world.training import trained
+from benchmarks.world.verification import outcomes
 from benchmarks.world.watching import Watch
 
 XOR = Case("plateaus", "lr_too_high", 0, 0, faulty=False)
@@ -58,3 +60,31 @@ def test_a_pair_is_trained_verified_and_judged_again(
     assert "wrong_sign" in first
     main(["--judge", str(keep)])
     assert capsys.readouterr().out == first
+
+
+@pytest.mark.thorough
+def test_verifying_a_sealed_pair_judges_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = tmp_path / "runs"
+    chosen = ["--sealed", "--only", "graph_nodes/wrong_adjacency"]
+    main([*chosen, "--draws", "1", "--verify", "--keep", str(keep)])
+    printed = capsys.readouterr().out.splitlines()
+    healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)
+    assert healthy.ending.good
+    assert faulty.ending.harmed(healthy.ending)
+    assert all(one.runs for one in (healthy, faulty))
+    rows = {line.split()[0]: line.split()[1:5] for line in printed if line.split()}
+    assert rows["graph_nodes"] == rows["all"] == ["1", "1", "1", "1"]
+    assert not list(keep.rglob("findings*")), "nothing was judged"
+
+
+def test_a_faulty_training_is_verified_beside_its_twin_only() -> None:
+    twins = [
+        StoredCase(one, Path(), Ending(score, bar=0.8), hooked=False, seconds=1.0)
+        for one, score in ((XOR, 0.9), (XOR.twin, 0.2))
+    ]
+    assert [one.as_expected for one in outcomes(twins)] == [True, True]
+    assert not outcomes(twins[1:])[0].as_expected
+    failed = [replace(twins[0], ending=Ending(0.7, bar=0.8)), twins[1]]
+    assert not any(one.as_expected for one in outcomes(failed))
