@@ -147,7 +147,6 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "log_det_sign": frozenset({"unbounded_loss"}),
     "over_smoothing": frozenset({"vanishing_gradient", "low_variance", "underfitting"}),
     # Faults without a word: they can be found, but not named.
-    "attention_wrong_axis": _NONE,
     "entropy_sign": _NONE,
     "noise_schedule": _NONE,
     "risk_set_reversed": _NONE,

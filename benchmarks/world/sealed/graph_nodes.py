@@ -101,7 +101,7 @@ FAMILY = Family(
     _train,
     (
         *("wrong_adjacency", "over_smoothing", "shuffled_labels", "off_by_one"),
-        *("dropout_too_high", "wrong_loss", "relu_before_loss", "missing_zero_grad"),
+        *("dropout_too_high", "wrong_loss", "relu_before_loss", "scheduler_to_zero"),
         *("lr_too_high", "lr_too_low", "wrong_sign", "zero_init", "adam_epsilon"),
     ),
 )

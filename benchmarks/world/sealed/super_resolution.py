@@ -91,7 +91,7 @@ FAMILY = Family(
     _train,
     (
         *("misaligned_targets", "shuffled_labels", "unnormalised_targets", "wrong_axis"),
-        *("wrong_loss", "relu_before_loss", "ruinous_augmentation", "same_batch"),
+        *("wrong_loss", "zero_init", "ruinous_augmentation", "same_batch"),
         *("lr_too_high", "lr_too_low", "scheduler_per_batch", "missing_zero_grad"),
         *("weight_decay_too_high", "small_init", "large_init", "detached_graph"),
     ),
