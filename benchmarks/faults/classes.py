@@ -144,10 +144,10 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "pool_wrong_axis": _MISMATCH | _SPOILT,
     "sequence_lengths": _MISMATCH,
     "detached_log_probability": _UNTRAINED,
-    "log_det_sign": frozenset({"unbounded_loss"}),
+    "entropy_sign": _SIGN,
+    "log_det_sign": _SIGN,
     "over_smoothing": frozenset({"vanishing_gradient", "low_variance", "underfitting"}),
     # Faults without a word: they can be found, but not named.
-    "entropy_sign": _NONE,
     "noise_schedule": _NONE,
     "risk_set_reversed": _NONE,
     "same_mask": _NONE,
