@@ -196,6 +196,14 @@ def test_the_advice_fits_a_script_without_a_hook(tmp_path: Path) -> None:
     assert finding.remedy.startswith("losses are seen in the backward pass")
 
 
+def test_data_that_come_later_are_not_missing(tmp_path: Path) -> None:
+    later = {"losses/loss": 1.0}
+    run = make_run(
+        tmp_path, [step_record(step, scalars=later if step else {}) for step in range(3)]
+    )
+    assert judge(run, [LossAbove()]) == []
+
+
 def test_rules_that_miss_data_share_one_finding(tmp_path: Path) -> None:
     class Other(LossAbove):
         pass

@@ -36,6 +36,11 @@ _ADVICE = {
         "evaluate the model in the script: torch in eval mode, XGBoost with evals",
     ),
 }
+# The same for XGBoost without a hook.
+_XGBOOST_ADVICE = (
+    "pass evals=[(dtrain, 'train'), (dvalid, 'eval')] to xgboost.train, or eval_set=[(X, y), …] to "
+    "an estimator's fit"
+)
 
 
 class Engine:
@@ -51,6 +56,7 @@ class Engine:
         self._pool = SignalPool()
         self._runners: list[RuleRunner] = []
         self._last: Step | None = None
+        self._framework = ""
         # Whether a rule of severity "stop" has fired.
         self._stopped = False
         # Runners of the rules that judge silence.
@@ -64,6 +70,7 @@ class Engine:
 
     def begin(self, info: RunRecord) -> None:
         """Begin all signals and rules, before the first step."""
+        self._framework = info.framework
         self._pool.begin(info)
         for runner in self._runners:
             runner.begin(info)
@@ -90,7 +97,8 @@ class Engine:
         found = self._filtered((runner, runner.finish()) for runner in self._runners)
         lacks = {runner.rule.name: runner.lacks for runner in self._runners if runner.lacks}
         if lacks and whole:
-            found.append(_no_data(self._last, lacks, attached=attached))
+            boosts = self._framework == "xgboost"
+            found.append(_no_data(self._last, lacks, attached=attached, boosts=boosts))
         return found
 
     def suspicions(self) -> list[Finding]:
@@ -108,17 +116,22 @@ class Engine:
         return kept
 
 
-def _no_data(last: Step | None, lacks: Mapping[str, list[str]], *, attached: bool) -> Finding:
+def _no_data(
+    last: Step | None, lacks: Mapping[str, list[str]], *, attached: bool, boosts: bool
+) -> Finding:
     """Return the finding about the rules that had nothing to look at.
 
     Args:
         last: last step; None if there was none.
         lacks: by rule name the data that the run lacks.
         attached: the script had no hook of its own.
+        boosts: XGBoost trains.
     """
     counts = Counter(one for some in lacks.values() for one in some)
     missing = ", ".join(f"no {one} ({count})" for one, count in counts.most_common())
     words = [advice[attached] for one in counts if (advice := _ADVICE.get(one.split()[0]))]
+    if boosts and attached and words:
+        words = [_XGBOOST_ADVICE]
     return Finding(
         rule=NO_DATA,
         severity="info",

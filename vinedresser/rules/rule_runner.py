@@ -41,6 +41,8 @@ class RuleRunner:
         self._signals = signals_of(rule)
         self._unmet = [need for need in rule.all_needs if need.required]
         self.lacks: list[str] = []
+        # What was missing when an unmet need was first due; the run may have it later.
+        self._missing: dict[Need, str] = {}
         self._modes: set[str] = set()
         self._found: list[Finding] = []
         self._last: Step | None = None
@@ -69,7 +71,7 @@ class RuleRunner:
     def finish(self) -> list[Finding]:
         """Report the end of the run; return the findings."""
         for need in self._unmet:
-            self._shielded(partial(self._missed, need, self._last))
+            self._shielded(partial(self._was_not_met, need))
         self._unmet = []
         self._shielded(self.rule.finish)
         return self._taken()
@@ -113,11 +115,11 @@ class RuleRunner:
                 continue
             if need.met(step):
                 self._unmet.remove(need)
-            elif step.mode == "train":
+            elif step.mode == "train" and self._is_named(need):
                 self._unmet.remove(need)
-                finding = self._missed(need, step)
-                if finding is not None:
-                    self._found.append(finding)
+                self._found.append(self._missed(need, step))
+            elif step.mode == "train" and need not in self._missing:
+                self._missing[need] = self._lack(need, step)
 
     def _lack(self, need: Need, step: Step | None) -> str:
         """Return which data a run lacks for a need that is not met.
@@ -156,13 +158,21 @@ class RuleRunner:
             remedy=remedy,
         )
 
-    def _missed(self, need: Need, step: Step | None) -> Finding | None:
-        """Note which data a need misses; return a finding if the user has named the data."""
-        if need.regex is None and need.collection not in _named_by_user(self.rule):
-            lack = self._lack(need, step)
-            if lack not in self.lacks:
-                self.lacks.append(lack)
-            return None
+    def _is_named(self, need: Need) -> bool:
+        """Return whether the user has named the data of a need."""
+        return need.regex is not None or need.collection in _named_by_user(self.rule)
+
+    def _was_not_met(self, need: Need) -> Finding | None:
+        """Handle a need that the whole run has not met."""
+        if self._is_named(need):
+            return self._missed(need, self._last)
+        lack = self._missing.get(need) or self._lack(need, self._last)
+        if lack not in self.lacks:
+            self.lacks.append(lack)
+        return None
+
+    def _missed(self, need: Need, step: Step | None) -> Finding:
+        """Return the finding about a need of data that the user has named."""
         wanted = need.collection if need.regex is None else f"{need.collection} ({need.regex!r})"
         if need.reductions:
             wanted = f"{' and '.join(need.reductions)} of {wanted}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.attach.runs import Both, alone_in_process, attached, script, split_stderr
+from tests.capture.attach.runs import Both, alone_in_process, attached, both, script, split_stderr
 from vinedresser.store.reading.reader import open_run
 
 # Scripts with torch are the quick case.
@@ -133,6 +133,35 @@ def test_a_keras_model_in_a_loop_of_torch_is_a_torch_model(tmp_path: Path) -> No
     assert "vinedresser: " not in done.stderr
     run = open_run(tmp_path / "runs" / "run")
     assert run.scalars("losses")["losses/MSELoss"].steps.tolist() == [0, 1, 2]
-    kernels = [name for name in run.tensor_names() if name.endswith("dense/kernel")]
-    assert kernels
-    assert all(run.tensor(name).steps().tolist() == [0, 1, 2] for name in kernels)
+    # Its layers, which are no submodules in torch, are not captured again.
+    gradients = sorted(run.tensor_names(collection="gradients"))
+    assert [name.rpartition("/")[2] for name in gradients] == ["bias", "kernel"]
+    assert all(run.tensor(name).steps().tolist() == [0, 1, 2] for name in gradients)
+
+
+@pytest.mark.thorough
+def test_an_optimizer_of_keras_in_a_loop_of_torch_is_seen(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        """
+        import keras, torch
+
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        optimizer = keras.optimizers.SGD(0.1)
+        criterion = keras.losses.MeanSquaredError()
+        for _ in range(6):
+            model.zero_grad()
+            loss = criterion(torch.zeros(8, 2), model(torch.ones(8, 4), training=True))
+            loss.backward()
+            print(loss.item())
+            with torch.no_grad():
+                weights = model.trainable_weights
+                optimizer.apply([one.value.grad for one in weights], weights)
+        """,
+    )
+    options = ("--collection", "gradients:every=1")
+    pair = both("train.py", cwd=tmp_path, options=options, KERAS_BACKEND="torch")
+    values = [float(line) for line in pair.attached.stdout.splitlines()]
+    run = pair.open()
+    assert run.scalars("losses")["losses/loss"].values.tolist() == pytest.approx(values)
+    assert "gradients/sequential_dense_kernel" in run.tensor_names()

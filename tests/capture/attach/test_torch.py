@@ -158,6 +158,47 @@ def test_a_replacement_of_a_deleted_optimizer_continues_the_run(trained: Both) -
     assert losses(run, "loss") == pytest.approx(printed(trained, "renewed"))
 
 
+def test_tensors_without_a_module_are_named_after_their_variables(trained: Both) -> None:
+    run = trained.open(NUMBERS["tensors"])
+    assert run.tensor("gradients/weights").shape == (4,)
+    assert run.tensor("gradients/weights").steps().tolist() == list(range(STEPS))
+
+
+BY_HAND = """
+    import torch
+
+    torch.manual_seed(0)
+    x = torch.randn(32, 4)
+    y = x @ torch.tensor([1.0, -2.0, 0.5, 0.0]) + 3
+    w, b = torch.zeros(4, requires_grad=True), torch.zeros(1, requires_grad=True)
+    for _ in range(8):
+        loss = ((x @ w + b - y) ** 2).mean()
+        loss.backward()
+        print(loss.item(), *w.grad.tolist(), b.grad.item())
+        with torch.no_grad():
+            w -= 0.1 * w.grad
+            b -= 0.1 * b.grad
+            w.grad.zero_()
+            b.grad.zero_()
+"""
+
+
+@pytest.mark.thorough
+def test_a_loop_that_updates_and_clears_tensors_has_their_gradients(tmp_path: Path) -> None:
+    script(tmp_path, BY_HAND)
+    pair = both("train.py", cwd=tmp_path, options=("--collection", "gradients:every=1"))
+    assert pair.attached.stdout == pair.alone.stdout
+    values = np.array([line.split() for line in pair.alone.stdout.splitlines()], float)
+    run = pair.open()
+    assert losses(run, "loss") == pytest.approx(values[:, 0])
+    for name, columns in (("w", slice(1, 5)), ("b", slice(5, 6))):
+        gradients = run.tensor(f"gradients/{name}")
+        # Two updates show that it is a training.
+        assert gradients.steps().tolist() == list(range(2, 8))
+        captured = np.stack([gradients.value(step) for step in range(2, 8)])
+        np.testing.assert_allclose(captured, values[2:, columns], rtol=1e-5)
+
+
 def test_an_optimizer_without_steps_costs_a_few_steps(trained: Both) -> None:
     run = trained.open(NUMBERS["idle"])
     line = trained.alone.stdout.splitlines()[NAMES.index("idle")]

@@ -41,15 +41,8 @@ def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -
     assert pair.attached.returncode == 0, pair.attached.stderr
     assert pair.attached.stdout == pair.alone.stdout
     said = split_stderr(pair.attached.stderr)[0].splitlines()
-    # What three trainings lack is printed once.
-    assert ["another training is captured in" in line for line in said] == [
-        True,
-        True,
-        False,
-        True,
-        True,
-    ]
-    assert "no losses, no metrics: XGBoost evaluates nothing" in said[2]
+    # Nothing is said of what three of them lack: the script is not the hook's to change.
+    assert ["another training is captured in" in line for line in said] == [True] * 4
     expected = [float(word) for word in pair.alone.stdout.splitlines()[3].split()]
     native, estimator = pair.open(), pair.open(2)
     column = native.scalars("losses")["losses/train-logloss"]

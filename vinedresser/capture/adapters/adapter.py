@@ -10,7 +10,16 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.collections.modules import ModuleInfo
 
-__all__ = ["Adapter", "Change", "Changed", "Guard", "InputTaker", "LossTaker", "Tunable"]
+__all__ = [
+    "Adapter",
+    "Change",
+    "Changed",
+    "GradientKeeper",
+    "Guard",
+    "InputTaker",
+    "LossTaker",
+    "Tunable",
+]
 
 # Computes the new value from the old one.
 Change = Callable[[float], float]
@@ -94,6 +103,14 @@ class InputTaker(LossTaker, Protocol):
             name: name of the loss.
             inputs: predictions and labels of the first batch.
         """
+
+
+@runtime_checkable
+class GradientKeeper(Protocol):
+    """An adapter of models that a loop updates without an optimizer."""
+
+    def keep_gradients(self) -> None:
+        """Keep the gradients at the end of a backward pass: the loop may clear them in the step."""
 
 
 class Changed(NamedTuple):

@@ -12,6 +12,7 @@ from functools import partial
 from multiprocessing.util import Finalize
 from typing import Any
 
+from vinedresser.capture.adapters.adapter import GradientKeeper
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
@@ -35,7 +36,7 @@ class AttachedHook(Hook):
         self._closing = self._terminated = False
         super().__init__()
         self._session.shield.told = _TOLD
-        self._session.assumes_order = True
+        self._session.detected = True
         if not self._run.launched and self._environment.rank == 0:
             self._session.shield.report(f"another training is captured in {self.path}")
         if _is_worker():
@@ -72,6 +73,12 @@ class AttachedHook(Hook):
         """
         if not self._closed:
             self._session.step_ended()
+
+    def keep_gradients(self) -> None:
+        """Keep the gradients of a training without an optimizer until the end of the step."""
+        for adapter in self._control.adapters:
+            if isinstance(adapter, GradientKeeper):
+                adapter.keep_gradients()
 
     def loss_recorder(
         self, name: str, described: dict[str, Any] | None = None

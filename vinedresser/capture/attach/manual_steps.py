@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext, suppress
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,8 +15,11 @@ from torch import Tensor, nn
 from vinedresser.capture.attach.attached_hook import AttachedHook
 from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.torch_losses import TorchLosses
-from vinedresser.capture.attach.torch_models import holders
+from vinedresser.capture.attach.torch_models import holders, in_modules
+from vinedresser.capture.attach.variables import names_of_tensors
 from vinedresser.capture.recording.stopping import TrainingStopped
+from vinedresser.capture.torch_.backward_end import BackwardEnd
+from vinedresser.capture.torch_.bare_tensors import BareTensors
 
 __all__ = ["ManualSteps"]
 
@@ -24,6 +29,7 @@ _UPDATES = 2
 _LOOKS = 1000
 # Number of parameters, and of elements of each, that are compared.
 _PARAMETERS, _ELEMENTS = 8, 16
+_KERAS_TRAINER = "keras.src.backend.torch.trainer"
 # Maximum number of nodes of a loss's graph that are visited.
 _NODES = 100_000
 
@@ -31,7 +37,7 @@ _NODES = 100_000
 class _Sample(NamedTuple):
     """Some elements of a parameter at an earlier time."""
 
-    parameter: weakref.ref[nn.Parameter]
+    parameter: weakref.ref[Tensor]
     values: Tensor
 
 
@@ -59,7 +65,7 @@ class ManualSteps:
         self._hook: AttachedHook | None = None
         self._looks = _LOOKS
         self._models: list[weakref.ref[nn.Module]] = []
-        self._parameters: list[weakref.ref[nn.Parameter]] = []
+        self._parameters: list[weakref.ref[Tensor]] = []
         self._samples: list[_Sample] = []
         # The losses of the updates seen before the training was found.
         self._early: list[Tensor | None] = []
@@ -69,6 +75,7 @@ class ManualSteps:
         # Whether a state was loaded since the previous backward pass.
         self._loaded = False
         self._end_loading: Callable[[], None] | None = None
+        self._backward_end: BackwardEnd | None = None
 
     def __bool__(self) -> bool:
         """Return whether a training was found."""
@@ -83,7 +90,14 @@ class ManualSteps:
             self._look(tensors)
             if not self._looks:
                 self._stop_looking()
+        if self._hook is not None and self._backward_end is not None and self._hook.tensors_due():
+            self._backward_end.begin(self._living)
         self._begun = True
+
+    def _ended(self) -> None:
+        """Handle the end of a backward pass: the loop may clear its gradients before its step."""
+        if self._hook is not None:
+            self._hook.keep_gradients()
 
     def finish(self) -> None:
         """End the last step of the training if it has updated the weights."""
@@ -97,7 +111,9 @@ class ManualSteps:
         if self._end_clearing is not None:
             self._end_clearing()
         self._stop_looking()
-        self._hook = self._end_clearing = None
+        if self._backward_end is not None:
+            self._backward_end.remove()
+        self._hook = self._end_clearing = self._backward_end = None
         self._looks, self._begun = _LOOKS, False
         self._models, self._parameters, self._samples, self._early = [], [], [], []
 
@@ -121,15 +137,31 @@ class ManualSteps:
         if len(self._early) < _UPDATES:
             return
         self._looks = 0
-        modules = holders(self._living())
-        if modules and not any(map(_has_own_training, modules)):
+        modules = self._trained()
+        if modules:
             early, self._early = self._early, []
             self._models = [weakref.ref(one) for one in modules]
             self._hook = self._begin(modules, self._called)
+            self._backward_end = BackwardEnd(self._losses.shield.guard("gradients", self._ended))
             self._end_clearing = listen(nn.Module, "zero_grad", self._cleared)
             for loss in early:
                 self._losses.put(loss)
                 self._end()
+
+    def _trained(self) -> list[nn.Module]:
+        """Return the modules of the parameters, or a stand-in if there are no modules."""
+        living = self._living()
+        if any(type(one) is nn.Parameter for one in living):
+            modules = holders(living)
+            if not any(map(_is_of_keras, modules)):
+                return modules
+            # An optimizer of Keras that a loop of torch calls; a `fit` is detected as such.
+            tensors = {
+                _plain(name): value for one in modules for name, value in one.named_parameters()
+            }
+            return [] if _fits() else [BareTensors(tensors)]
+        # Beside a model, inputs may be optimized, such as adversarial examples.
+        return [] if in_modules() else [BareTensors(names_of_tensors(living))]
 
     def _loads(self, _: nn.Module) -> None:
         self._loaded = True
@@ -162,9 +194,11 @@ class ManualSteps:
         with nullcontext() if training else self._hook.mode("train"):
             self._losses.step_begins(lambda: "loss", closure=False)
         self._losses.step_ended()
+        if self._backward_end is not None:
+            self._backward_end.remove()
         self._hook.end_step()
 
-    def _living(self) -> list[nn.Parameter]:
+    def _living(self) -> list[Tensor]:
         return [one for reference in self._parameters if (one := reference()) is not None]
 
     def _compare(self) -> bool:
@@ -178,34 +212,46 @@ class ManualSteps:
         return changed
 
 
-def _parameters_of(tensors: Iterable[Any]) -> list[nn.Parameter]:
-    """Return the parameters that some losses depend on."""
+def _parameters_of(tensors: Iterable[Any]) -> list[Tensor]:
+    """Return the parameters that some losses depend on, or tensors if there are none."""
     nodes = [one.grad_fn for one in tensors if isinstance(one, Tensor) and one.grad_fn is not None]
     seen = set(nodes)
-    found: list[nn.Parameter] = []
+    found: list[Tensor] = []
     while nodes and len(seen) < _NODES:
         node: Any = nodes.pop()
         variable = getattr(node, "variable", None)
         # Sharded parameters are of other types.
-        if type(variable) is nn.Parameter:
+        if variable is not None and type(variable) in (nn.Parameter, Tensor):
             found.append(variable)
         after = {one for one, _ in node.next_functions if one is not None} - seen
         seen |= after
         nodes.extend(after)
-    return found
+    return [one for one in found if type(one) is nn.Parameter] or found
 
 
-def _samples(parameters: list[nn.Parameter]) -> list[_Sample]:
+def _samples(parameters: list[Tensor]) -> list[_Sample]:
     usable = [one for one in parameters if one.is_contiguous() and one.numel()]
     chosen = usable[:: max(1, len(usable) // _PARAMETERS)]
     return [_Sample(weakref.ref(one), _elements(one).clone()) for one in chosen]
 
 
-def _elements(parameter: nn.Parameter) -> Tensor:
+def _elements(parameter: Tensor) -> Tensor:
     """Return elements of a contiguous parameter, evenly spaced."""
     return parameter.detach().view(-1)[:: max(1, parameter.numel() // _ELEMENTS)]
 
 
-def _has_own_training(module: nn.Module) -> bool:
-    """Return whether a module is one of Keras, whose trainings are detected as such."""
+def _plain(name: str) -> str:
+    """Return the path of a variable of Keras, such as "dense/kernel", as a name without dots."""
+    return name.rpartition(".")[2].replace("/", "_")
+
+
+def _is_of_keras(module: nn.Module) -> bool:
     return any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__)
+
+
+def _fits() -> bool:
+    """Return whether a trainer of Keras runs the backward pass."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != _KERAS_TRAINER:
+        frame = frame.f_back
+    return frame is not None

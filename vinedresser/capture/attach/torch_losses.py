@@ -13,6 +13,7 @@ from torch import nn
 from vinedresser.capture.attach.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.run.attachment import Attachment
+from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
 from vinedresser.capture.torch_.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.nesting import leaves
@@ -71,9 +72,13 @@ class TorchLosses:
         # The name of the latest recorded sum.
         self._trained = ""
         self._name: Callable[[], str] = str
-        self._total: torch.Tensor | None = None
         # With a closure, the backward pass runs in the optimizer's step; only the first one counts.
         self._awaited = self._over = False
+
+    @property
+    def shield(self) -> Shield:
+        """Guards the callbacks."""
+        return self._attachment.shield
 
     def forget(self) -> None:
         """Release the training."""
@@ -89,7 +94,7 @@ class TorchLosses:
         self._values.clear()
         self._recorders.clear()
         self._trained = ""
-        self._pending = self._total = self._inputs = None
+        self._pending = self._inputs = None
 
     def watch_model(self, model: nn.Module) -> None:
         """Look for the losses of a model's evaluations."""
@@ -110,7 +115,7 @@ class TorchLosses:
             handle.remove()
             self._outputs.extend(one for _, one in leaves(output) if one.requires_grad)
 
-        guarded = self._attachment.shield.guard("outputs", returned)
+        guarded = self.shield.guard("outputs", returned)
         handle = self._output = model.register_forward_hook(ModuleHook(guarded, model))
 
     def consider(self, module: nn.Module) -> None:
@@ -121,7 +126,7 @@ class TorchLosses:
             if self.hook is not None and _is_loss(output):
                 self._watch(module)(module, args, output)
 
-        guarded = self._attachment.shield.guard("looking for a loss", look)
+        guarded = self.shield.guard("looking for a loss", look)
         handle = module.register_forward_hook(ModuleHook(guarded, module))
 
     def scaled(self, _: torch.amp.GradScaler) -> None:
@@ -180,11 +185,9 @@ class TorchLosses:
         if not closure:
             self._record()
 
-    def step_ended(self) -> torch.Tensor | None:
-        """Return the total loss [] of the step that has ended; None if there is none."""
+    def step_ended(self) -> None:
+        """Note the end of an optimizer's step."""
         self._awaited = self._over = False
-        total, self._total = self._total, None
-        return total
 
     def take(self) -> torch.Tensor | None:
         """Return the sum [] of the losses that are not recorded yet, and forget it; None: none."""
@@ -202,7 +205,6 @@ class TorchLosses:
         inputs, self._inputs = self._inputs, None
         if total is None or self.hook is None:
             return
-        self._total = total
         name = self._trained = self._name()
         self._recorder(name)(total, ())
         if inputs is not None:
@@ -248,7 +250,7 @@ class TorchLosses:
                 record(output, args)
 
         skip = torch.compiler.is_compiling
-        guarded = self._attachment.shield.guard("the loss", returned, skip=skip)
+        guarded = self.shield.guard("the loss", returned, skip=skip)
         self._handles.append(module.register_forward_hook(ModuleHook(guarded, module)))
         return guarded
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import gc
 import itertools
-import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from types import FrameType
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-__all__ = ["WatchedModels", "holders", "parameters"]
+from vinedresser.capture.attach.variables import variable
+
+__all__ = ["WatchedModels", "holders", "in_modules", "parameters"]
 
 _EXPORT = "torch.export."
 
@@ -66,6 +66,20 @@ class WatchedModels:
             if one.module() is module:
                 one.optimizers.add(optimizer)
 
+    def covers(self, module: nn.Module, optimizers: Iterable[Optimizer]) -> bool:
+        """Return whether a watched model with some optimizers has all parameters of a module.
+
+        Layers of Keras are no submodules of their model in torch.
+        """
+        own, wanted = set(map(id, module.parameters())), set(optimizers)
+        return any(
+            model is not None
+            and wanted.issubset(one.optimizers)
+            and own.issubset(map(id, model.parameters()))
+            for one in self._watched
+            for model in (one.module(),)
+        )
+
     def updated_by(self, optimizer: Optimizer) -> list[nn.Module]:
         """Return the watched models with a parameter that an optimizer updates."""
         ids = set(map(id, parameters(optimizer)))
@@ -85,6 +99,10 @@ class WatchedModels:
             for other in one.optimizers
         )
 
+    def in_training(self) -> bool:
+        """Return whether an optimizer of a watched model still exists."""
+        return any(one.optimizers for one in self._watched)
+
     def loss_name(self, optimizer: Optimizer | None) -> str:
         """Return the name of the loss that an optimizer minimizes."""
         names = [one.name for one in self._watched if optimizer in one.optimizers]
@@ -103,7 +121,7 @@ class WatchedModels:
         own = set(map(id, module.parameters()))
         if not self._watched and own.issuperset(map(id, updated)):
             return None
-        wanted = _path(module) or _variable(module) or type(module).__name__
+        wanted = _path(module) or variable(module) or type(module).__name__
         taken = {one.name for one in self._watched}
         names = (wanted if number == 1 else f"{wanted}-{number}" for number in itertools.count(1))
         return next(name for name in names if name not in taken)
@@ -120,6 +138,11 @@ def holders(updated: Iterable[torch.Tensor]) -> list[nn.Module]:
     return _outermost(
         one for one in _all_modules() if not ids.isdisjoint(map(id, one.parameters()))
     )
+
+
+def in_modules() -> bool:
+    """Return whether any module of the process has a parameter."""
+    return any(next(one.parameters(), None) is not None for one in _all_modules())
 
 
 def _all_modules() -> Iterator[nn.Module]:
@@ -152,17 +175,4 @@ def _path(module: nn.Module) -> str:
         for path, part in one.named_modules():
             if part is module:
                 return str(path)
-    return ""
-
-
-def _variable(module: nn.Module) -> str:
-    """Return the name of a module's variable in the calling code; "" if there is none."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("vinedresser", "torch"):
-            for name, value in frame.f_locals.items():
-                if value is module and name.isidentifier() and name != "self":
-                    return name
-        frame = frame.f_back
     return ""

@@ -22,7 +22,9 @@ from vinedresser.capture.attach.manual_steps import ManualSteps
 from vinedresser.capture.attach.torch_losses import TorchLosses, listen_to_backwards
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
+from vinedresser.capture.attach.variables import names_of_tensors
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.torch_.bare_tensors import BareTensors
 from vinedresser.capture.torch_.forward.calls import before_calls
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 
@@ -56,8 +58,6 @@ class _TorchTrainings(TrainingFinder):
         # Optimizers without a step, and optimizers without a known training.
         self._idle: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._unplaced: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        # The optimizer of a training without models.
-        self._bare: weakref.ref[Optimizer] | None = None
         # The optimizer whose step is running, and its arguments.
         self._stepping: tuple[Optimizer, Any, Any] | None = None
         self._models = WatchedModels()
@@ -121,7 +121,9 @@ class _TorchTrainings(TrainingFinder):
         ):
             return
         optimizers = self._optimizers_of(module)
-        if optimizers:
+        if optimizers and self._models.covers(module, optimizers):
+            self._models.exclude(module)
+        elif optimizers:
             self._found(module, optimizers)
         else:
             self._losses.consider(module)
@@ -173,7 +175,6 @@ class _TorchTrainings(TrainingFinder):
         """Release a training; the next one has the optimizers without a step."""
         self._manual.forget()
         self._steps = 0
-        self._bare = None
         self._models = WatchedModels()
         self._losses.forget()
         for optimizer in list(self._made):
@@ -233,9 +234,10 @@ class _TorchTrainings(TrainingFinder):
         modules = holders(parameters(optimizer))
         for module in modules:
             self._found(module, [optimizer])
-        if not modules and (self._made[optimizer] or not self._models):
-            self._training_of([optimizer])
-            self._bare = weakref.ref(optimizer)
+        # Beside a training, inputs may be optimized, such as adversarial examples.
+        alone = not self._models.in_training() if self._made[optimizer] else not self._models
+        if not modules and alone:
+            self._found(BareTensors(names_of_tensors(parameters(optimizer))), [optimizer])
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._manual:
@@ -256,13 +258,10 @@ class _TorchTrainings(TrainingFinder):
         self._steps += 1
         if self._end_calls is not None and (not self._idle or self._steps >= _SEARCH_STEPS):
             self._stop_watching_calls()
-        loss = self._losses.step_ended()
+        self._losses.step_ended()
         # Not before the step, when torch iterates over the hooks that watching a model changes.
         if self._unplaced:
             self._place_all()
-        elif self._bare is not None and self._bare() is optimizer and not self._models:
-            assert self._hook is not None, "a training has a hook"
-            self._hook.step(loss=loss)
 
 
 def attach() -> None:

@@ -37,7 +37,8 @@ class Session:
 
     Attributes:
         leader: adapter whose steps are the run's steps; None before the first step.
-        assumes_order: whether the order of a model's optimizers is assumed, not given by the user.
+        detected: whether the training was detected in a script without a hook, in which nobody has
+            given the order of its optimizers, and which advice must not ask to change.
         shield: guards all callbacks of the training.
         recorder: the current train step or evaluation.
         signal: whether the training was asked to stop.
@@ -68,7 +69,7 @@ class Session:
         self.newly_set_up = True
         self._describe = self.shield.guard("describing the training", describe)
         self.leader: object | None = None
-        self.assumes_order = False
+        self.detected = False
         self.between_steps: Callable[[], object] | None = None
         config = self.guarded(config)
         guard = self.shield.guard

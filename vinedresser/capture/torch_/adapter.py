@@ -20,7 +20,7 @@ from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, before_calls
 from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
-from vinedresser.capture.torch_.forward.hook_selection import FORWARD_KINDS
+from vinedresser.capture.torch_.forward.missing_forward import report_missing_forward
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
@@ -191,6 +191,11 @@ class TorchAdapter(Adapter):
         due = any(map(recording.due.reaches, ("predictions", "labels")))
         return recording if due else None
 
+    def keep_gradients(self) -> None:
+        """See `GradientKeeper.keep_gradients`."""
+        if not self._optimizers.known():
+            self._state.keep_gradients()
+
     def record_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
         """See `InputTaker.record_inputs`."""
         if self._recorder.is_open(recording):
@@ -327,7 +332,7 @@ class TorchAdapter(Adapter):
             session.leader = self
         if session.leader is self and self._optimizers.ends_step(optimizer):
             if recording is not None and not self._progress(recording).forwards:
-                self._report_no_forward(recording)
+                report_missing_forward(recording, self._root, self._session.shield)
             self._overdue.ended(optimizer)
             session.step_ended()
         elif isinstance(session.leader, TorchAdapter):
@@ -351,17 +356,6 @@ class TorchAdapter(Adapter):
         self._running.end(recording, progress.forwards, stepped=stepped)
         self._hooks.finish(recording)
 
-    def _report_no_forward(self, recording: Recording) -> None:
-        asked = [kind for kind in FORWARD_KINDS if kind in recording.due.collections()]
-        if asked:
-            remedy = "watch the object that the training calls, such as that of torch.compile"
-            if isinstance(self._root, torch.jit.ScriptModule):
-                remedy = "TorchScript modules cannot be captured: train the original module"
-            self._session.shield.report(
-                f"{asked[-1]} are due, but no call of the watched "
-                f"{own_class(self._model).__name__} was seen; {remedy}"
-            )
-
     def _other_stepped(self, optimizer: Optimizer, adapter: TorchAdapter) -> None:
         """Note the step of an optimizer that does not end the train step."""
         if self._overdue.returns(optimizer):
@@ -369,7 +363,7 @@ class TorchAdapter(Adapter):
             adapter._overdue.ended(optimizer)
             self._session.step_ended()
             return
-        assumed = self._session.assumes_order
+        assumed = self._session.detected
         awaited = self._optimizers.last, self._model
         instead = self._overdue.stepped(optimizer, adapter, *awaited, assumed=assumed)
         if instead is not None:
@@ -378,11 +372,11 @@ class TorchAdapter(Adapter):
     def _give_up(self, instead: Optimizer, adapter: TorchAdapter) -> None:
         """Let another optimizer end steps, since the present one takes none."""
         last = self._optimizers.last
-        if not self._session.assumes_order:
+        if not self._session.detected:
             self._overdue.report(self._session.shield, instead)
         self._overdue.ended()
         adapter._lead(instead)
-        if self._session.assumes_order and last is not None and not share(last, instead):
+        if self._session.detected and last is not None and not share(last, instead):
             adapter._overdue.replaces(last)
 
     def _lead(self, optimizer: Optimizer) -> None:

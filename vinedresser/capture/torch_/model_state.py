@@ -27,6 +27,8 @@ _KeepAll = Callable[[Recording, list[tuple[str, Tensor, Ask]]], object]
 
 _WEIGHTS = ("weights", "biases")
 _GRADIENTS = ("gradients", "weight_taylor")
+# Maximum number of elements of gradients that are copied after a backward pass.
+_MOST_KEPT = 2**24
 
 
 class ModelState:
@@ -52,6 +54,8 @@ class ModelState:
         )
         # The latest list of parameters and its recording; weights may be tied or added later.
         self._listed: tuple[weakref.ref[Recording] | None, list[NamedParameter]] = (None, [])
+        # Gradients at the end of the latest backward pass, by id of the parameter.
+        self._passed: dict[int, Tensor] = {}
 
     def take_weights(self, recording: Recording) -> None:
         """Capture all parameters."""
@@ -117,7 +121,21 @@ class ModelState:
                 free = [one for one in left if id(one.value) not in ids]
                 # A loop that updates the weights itself may have set them to zero afterwards.
                 if any(one.value.grad is not None and one.value.grad.any() for one in free):
+                    self._passed.clear()
                     self._take_gradients(recording, free, None)
+                elif self._passed:
+                    self._take_gradients(recording, free, None)
+        self._passed.clear()
+
+    def keep_gradients(self) -> None:
+        """Keep the gradients at the end of a backward pass until the end of the step."""
+        gradients = {
+            id(one.value): one.value.grad
+            for one in self._names.parameters()
+            if one.value.grad is not None
+        }
+        if sum(one.numel() for one in gradients.values()) <= _MOST_KEPT:
+            self._passed = {key: one.detach().clone() for key, one in gradients.items()}
 
     def take_buffers(self, recording: Recording) -> None:
         """Capture the buffers, which a forward may change."""
@@ -172,7 +190,7 @@ class ModelState:
             return
         named: list[tuple[str, Tensor, Ask]] = []
         for one in parameters:
-            gradient = one.value.grad
+            gradient = self._passed.get(id(one.value), one.value.grad)
             ask = due.ask(one.gradient) if gradients else NOTHING
             taylor = due.ask(one.taylor) if terms else NOTHING
             if (ask or taylor) and gradient is not None:

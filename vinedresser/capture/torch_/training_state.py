@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.backward_end import BackwardEnd
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
-from vinedresser.capture.torch_.last_parameter import LastParameter
 from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
@@ -52,7 +49,7 @@ class TrainingState:
         self._scaling = Scaling(root, session.shield)
         # The previous step had several batches: the training also waits after a backward.
         self._accumulates = False
-        self._backward = _BackwardEnd(session.shield.guard("the end of a backward", self._ended))
+        self._backward = BackwardEnd(session.shield.guard("the end of a backward", self._ended))
         self._optimized = optimized
         self._clearing = GradientClearing(partial(session.shield.guard, "looking at gradients"))
         self._training, self._scale, self._skipped, self._uncleared = (
@@ -138,45 +135,3 @@ class TrainingState:
     def _ended(self) -> None:
         if self._recorder.timing is not None:
             self._recorder.timing.resumes()
-
-
-class _BackwardEnd:
-    """Detects the end of backwards that reach given parameters.
-
-    Args:
-        ended: called at the end of a backward, on the thread that started it.
-    """
-
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
-        self._handle: Any = None
-        self._last = LastParameter(_gets_a_gradient)
-
-    def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
-        """Hook the last parameter that gets a gradient and is not sharded.
-
-        Torch does not call hooks of sharded parameters.
-
-        Args:
-            parameters: return the parameters; called if the parameter hooked before is unusable.
-        """
-        if self._handle is not None:
-            return
-        last = self._last.of(parameters)
-        if last is not None:
-            self._handle = last.register_post_accumulate_grad_hook(self._reached)
-
-    def remove(self) -> None:
-        """Remove the hook."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
-
-    def _reached(self, _: Tensor) -> None:
-        # Called when the whole backward is done, as in DistributedDataParallel.
-        torch.autograd.Variable._execution_engine.queue_callback(self._ended)
-
-
-def _gets_a_gradient(parameter: Tensor) -> bool:
-    whole = not (is_lazy(parameter) or hasattr(parameter, "to_local"))
-    return parameter.requires_grad and parameter.is_leaf and whole

@@ -57,8 +57,10 @@ class BoosterRecorder:
         validation: Sequence[DataSet],
         *,
         shap_rows: int,
+        advises: bool,
         prefix: str = "",
     ) -> None:
+        self._advises = advises
         self._copier = copier
         self._guard = shield.guard
         self._report = shield.report
@@ -136,7 +138,7 @@ class BoosterRecorder:
         chosen = partial(_drawn, seed=rounds.booster.num_boosted_rounds())
         for data in self._train:
             self._record_data(recording, rounds.booster, info, data, chosen)
-        if not (self._train or self._validation):
+        if self._advises and not (self._train or self._validation):
             names = ("predictions/train", "labels/train", "inputs/batch[train]", "shap/values")
             kinds = [name.partition("/")[0] for name in names if recording.due.ask(name)]
             if kinds:

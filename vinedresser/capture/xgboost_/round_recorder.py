@@ -56,7 +56,14 @@ class RoundRecorder:
         folds = getattr(model, "cvfolds", None)
         if folds is None:
             self.boosters: dict[str, Booster] = {"": model}
-            recorder = BoosterRecorder(copier, shield, train, validation, shap_rows=shap_rows)
+            recorder = BoosterRecorder(
+                copier,
+                shield,
+                train,
+                validation,
+                shap_rows=shap_rows,
+                advises=not session.detected,
+            )
             self._recorders = {"": recorder}
         else:
             self.boosters = {f"fold{number}.": fold.bst for number, fold in enumerate(folds)}
@@ -67,6 +74,7 @@ class RoundRecorder:
                     [DataSet("train", fold.dtrain, rows)],
                     [DataSet("test", fold.dtest, rows)],
                     shap_rows=shap_rows,
+                    advises=False,
                     prefix=prefix,
                 )
                 for prefix, fold in zip(self.boosters, folds, strict=True)
@@ -128,7 +136,7 @@ class RoundRecorder:
     ) -> None:
         """Report why no loss is captured and how to get one."""
         # Some objectives have no loss among the metrics.
-        if not recording.due.ask("losses/train") or self._loss is None:
+        if not recording.due.ask("losses/train") or self._loss is None or self._session.detected:
             return
         report = self._session.shield.report
         metrics = [metric for name in known for metric in log[name]]

@@ -40,8 +40,9 @@ _STYLES = {
 }
 _NO_TRAINING = (
     "no training was seen, so nothing was captured: no Python process made a step of a torch "
-    "optimizer, Keras or XGBoost, or changed the parameters of a torch module (a process started "
-    "with -I, -E or -S, or outside this environment, cannot be seen); add a Hook to the script"
+    "optimizer, Keras or XGBoost, or changed tensors that a torch loss depends on (a process "
+    "started with -I, -E or -S, or outside this environment, cannot be seen); add a Hook to the "
+    "script"
 )
 
 
