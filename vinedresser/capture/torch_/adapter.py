@@ -295,6 +295,7 @@ class TorchAdapter(Adapter):
             self.record_loss(self._loss, output, (*args, *kwargs.values()))
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._unseen.any_seen = True
         self._modes.trained_in_eval = not self._model.training
         if self._recorder.quiet or self._plain.update_begins(closure=has_closure(args, kwargs)):
             return

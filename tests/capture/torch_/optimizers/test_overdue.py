@@ -66,3 +66,22 @@ def test_a_model_without_updates_lets_another_model_end_steps(
     assert ended == [0] * 200 + list(range(1, 11))
     (problem,) = hook.problems
     assert "SGD (of weight)" in problem
+
+
+def test_a_long_first_step_with_a_closure_is_no_unseen_step(tmp_path: Path) -> None:
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=8)
+    with Hook(tmp_path / "run") as hook:
+        hook.watch(model, optimizer=optimizer)
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = (model(torch.ones(1, 4)) - 1).square().sum()
+            loss.backward()
+            # As the writer's thread does about once a second.
+            for adapter in hook._control.adapters:
+                adapter.look()
+            return loss
+
+        optimizer.step(closure)
+    assert hook.problems == []

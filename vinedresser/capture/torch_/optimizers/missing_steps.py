@@ -138,9 +138,13 @@ class UnseenSteps:
         model: the user's model.
         recorder: recorder of the session.
         shield: reports the problem.
+
+    Attributes:
+        any_seen: whether an optimizer's step has begun; with a closure, it writes many times.
     """
 
     def __init__(self, model: nn.Module, recorder: Recorder, shield: Shield) -> None:
+        self.any_seen = False
         self._model = model
         self._recorder = recorder
         self._shield = shield
@@ -149,7 +153,7 @@ class UnseenSteps:
 
     def look(self) -> None:
         """Check the model and report it once; callable from any thread."""
-        if self._told or self._recorder.steps or not self._model.training:
+        if self._told or self.any_seen or self._recorder.steps or not self._model.training:
             return
         before = self._before
         if any(
