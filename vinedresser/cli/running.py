@@ -63,6 +63,7 @@ def run(
     """
     from vinedresser.cli.views.console import error_console, say
     from vinedresser.cli.views.results import print_no_training, print_result
+    from vinedresser.cli.views.terminal_title import live_title
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.lifecycle.run_script import Script, run_script
 
@@ -81,7 +82,7 @@ def run(
             to=error_console,
         )
     place = _place(store, name, script)
-    with interrupts_stop([place.directory]):
+    with interrupts_stop([place.directory]), live_title(place.directory, steps):
         end, seen = run_script(place)
     for one in place.arrived:
         print_result(run_result(one.location), to=error_console)
