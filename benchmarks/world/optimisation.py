@@ -19,7 +19,7 @@ FAULTS = (
     *("lr_too_high", "lr_too_low", "late_jump", "scheduler_to_zero", "scheduler_per_batch"),
     *("wrong_parameters", "not_in_optimizer", "frozen_layers", "missing_zero_grad", "wrong_sign"),
     *("weight_decay_too_high", "momentum_too_high", "adam_epsilon", "adam_betas"),
-    *("clip_too_small", "half_underflow"),
+    *("clip_too_small", "half_underflow", "half_overflow"),
 )
 _ADAMS = ("adam", "adamw")
 # Optimizers that divide the gradient, with its weight decay, by its size.
@@ -42,6 +42,10 @@ _WITH = {
     "adam_betas": _ADAMS,
     "half_underflow": ("sgd", "momentum"),
 }
+
+
+# Bounds of a fixed loss scale with which gradients in half precision become zero, or infinite.
+_LOSS_SCALES = {"half_underflow": (1e-8, 1e-6), "half_overflow": (1e6, 1e9)}
 
 
 class _Common(TypedDict):
@@ -100,12 +104,11 @@ class Optimisation:
             self._clip = draw.extent(1e-6, 1e-4)
         self._clear_first = draw.chance(0.6)
         self._minus = draw.has("wrong_sign") and not self.optimizer.param_groups[0].get("maximize")
-        if draw.has("half_underflow"):
-            # The loss was divided by a large number before gradients of half precision were made.
-            divisor = draw.extent(1e6, 1e8)
+        if draw.about in _LOSS_SCALES and draw.faulty:
+            scale = draw.extent(*_LOSS_SCALES[draw.about])
             for one in self.parameters:
                 if one.requires_grad:
-                    one.register_hook(lambda grad: (grad / divisor).half().float() * divisor)
+                    one.register_hook(lambda grad: (grad * scale).half().float() / scale)
 
     def step(self, compute: Callable[[], Tensor]) -> None:
         """Take one step.
