@@ -31,14 +31,14 @@ class Classifier(nn.Module):
 
 
 def _train(draw: Draw) -> Ending:
-    classes, length = draw.choice([2, 3, 5]), draw.choice([12, 20, 30])
+    classes, length = draw.choice([2, 3, 5]), draw.choice([10, 14, 20])
     count, features = draw.whole(300, 2000), draw.choice([1, 2, 4])
     y = draw.numpy.integers(0, classes, count)
-    pace = 0.3 + 0.9 * y / classes
+    pace = 0.3 + 1.2 * y / classes
     phase = draw.numpy.uniform(0, 6.28, (count, 1, features))
     times = np.arange(length)[None, :, None]
     x = np.sin(pace[:, None, None] * times + phase)
-    x += draw.between(0.05, 0.4) * draw.numpy.normal(size=x.shape)
+    x += draw.between(0.05, 0.25) * draw.numpy.normal(size=x.shape)
     data = rows.rows_of(draw, x, y, classes=classes)
     kind = "rnn" if draw.about == "exploding_rnn" else draw.choice(["rnn", "gru", "lstm"])
     model = Classifier(kind, features, draw.choice([16, 32, 48]), classes)
@@ -47,9 +47,9 @@ def _train(draw: Draw) -> Ending:
         model.cell = nn.RNN(features, model.head.in_features, batch_first=True, nonlinearity="relu")
         with torch.no_grad():
             model.cell.weight_hh_l0.mul_(draw.extent(4, 20))
-    steps = draw.steps(200, 900)
-    slow = {"rnn": 0.5, "gru": 1.5, "lstm": 1.5}[kind]
-    kinds = ("adam", "adamw", "rmsprop", "momentum")
+    steps = draw.steps(300, 900)
+    slow = {"rnn": 0.8, "gru": 1.5, "lstm": 2.0}[kind]
+    kinds = ("adam", "adamw", "rmsprop")
     optimiser = optimisation.Optimisation(draw, model, steps, scale=slow, kinds=kinds)
     loss = losses.class_loss(draw)
     source = rows.batches(draw, data.x, data.y, draw.choice([16, 32, 64]))
