@@ -47,7 +47,7 @@ def _train(draw: Draw) -> Ending:
     with evaluation(draw, model):
         score = gained(accuracy(model(data.x_val), data.y_val), 0.1)
         told = gained(accuracy(model(x_seen), y_seen), 0.1)
-    return Ending(score, bar=0.8, overstated=told - score)
+    return Ending(score, bar=0.8, margin=0.1, overstated=told - score)
 
 
 def _network(draw: Draw) -> nn.Sequential:

@@ -51,7 +51,7 @@ def _train(draw: Draw) -> Ending:
     chosen = evaluate if draw.chance(0.7) else None
     run_loop(draw, model, optimiser, steps, compute=compute, evaluate=chosen)
     with evaluation(draw, model):
-        return Ending(gained(accuracy(model(data.x_val), data.y_val), 0.1), bar=0.8)
+        return Ending(gained(accuracy(model(data.x_val), data.y_val), 0.1), bar=0.8, margin=0.1)
 
 
 def _teach(teacher: nn.Module, data: rows.Rows) -> None:

@@ -42,7 +42,7 @@ def _train(draw: Draw) -> Ending:
     chosen = evaluate if draw.chance(0.7) else None
     run_loop(draw, model, optimiser, steps, compute=compute, evaluate=chosen)
     with evaluation(draw, model):
-        return Ending(_balanced(model(data.x_val) > 0, data.y_val > 0.5), bar=0.35, margin=0.2)
+        return Ending(_balanced(model(data.x_val) > 0, data.y_val > 0.5), bar=0.35, margin=0.12)
 
 
 def _balanced(found: Tensor, y: Tensor) -> float:

@@ -56,7 +56,7 @@ def _train(draw: Draw) -> Ending:
         if step % 50 == 49:
             with draw.watch.evaluating():
                 draw.watch.metric("return", mean_return(world, lambda one: _drawn(model, one), 5))
-    return Ending(mean_return(world, lambda one: _drawn(model, one), 60), bar=0.6, margin=0.3)
+    return Ending(mean_return(world, lambda one: _drawn(model, one), 60), bar=0.6, margin=0.2)
 
 
 @torch.no_grad()
