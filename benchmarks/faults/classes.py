@@ -156,7 +156,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "stale_target": _NONE,
     "stale_average": _NONE,
     "stale_buffer": _NONE,
-    "temperature": frozenset({"learning_rate_too_low", "loss_output_mismatch"}),
+    "temperature": _MISMATCH,
     "collapse": frozenset({"constant_predictions"}),
 }
 
