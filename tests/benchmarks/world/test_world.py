@@ -56,7 +56,10 @@ def test_a_pair_is_trained_verified_and_judged_again(
     healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)
     assert healthy.ending.good
     assert faulty.ending.harmed(healthy.ending)
-    assert all(one.runs for one in (healthy, faulty))
+    for one in (healthy, faulty):
+        assert one.runs
+        # Capture changes nothing.
+        assert trained(one.case, Watch()) == one.ending
     assert "wrong_sign" in first
     main(["--judge", str(keep)])
     assert capsys.readouterr().out == first
