@@ -73,6 +73,8 @@ def _train(draw: Draw) -> Ending:
     )
     draw.watch.begin(model, optimiser.optimizer)
     world, bonus = Steering(count, power), draw.choice([0.003, 0.01])
+    if draw.has("entropy_sign"):
+        bonus = -draw.extent(3, 30)
     target, every = copy.deepcopy(model), draw.choice([5, 10])
 
     def compute() -> Tensor:
@@ -96,9 +98,8 @@ def _train(draw: Draw) -> Ending:
         worth = (wanted - value).detach()
         if draw.has("shuffled_labels"):
             worth = worth.flatten()[torch.randperm(worth.numel())].view_as(worth)
-        weight = -draw.extent(3, 30) if draw.has("entropy_sign") else bonus
         entropy = torch.stack(entropies).mean()
-        policy_loss: Tensor = -(log_prob * worth).mean() - weight * entropy
+        policy_loss: Tensor = -(log_prob * worth).mean() - bonus * entropy
         return policy_loss + 0.5 * F.mse_loss(value, wanted)
 
     for step in range(steps):

@@ -68,11 +68,14 @@ def _rows(draw: Draw, count: int, *, timed: bool) -> tuple[Tensor, Tensor]:
 
 def _poisson(draw: Draw) -> Loss:
     """Return a loss of log-rates [N, 1] and counts [N, 1]."""
-    if draw.has("wrong_loss"):
-        # The rates are expected, not their logarithms.
-        return lambda output, y: F.poisson_nll_loss(output.clamp(min=1e-6), y, log_input=False)
     usual: list[Loss] = [nn.PoissonNLLLoss(), F.poisson_nll_loss, _poisson_by_hand]
-    return draw.choice(usual)
+    core = draw.choice(usual)
+    return _poisson_of_rates if draw.has("wrong_loss") else core
+
+
+def _poisson_of_rates(output: Tensor, y: Tensor) -> Tensor:
+    """Return the loss of rates, not of their logarithms."""
+    return F.poisson_nll_loss(output.clamp(min=1e-6), y, log_input=False)
 
 
 def _poisson_by_hand(output: Tensor, y: Tensor) -> Tensor:

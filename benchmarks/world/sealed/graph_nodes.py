@@ -54,7 +54,9 @@ def _train(draw: Draw) -> Ending:
     features = draw.choice([16, 32, 64])
     centres = torch.randn(classes, features)
     x = draw.between(0.15, 0.3) * centres[y] + torch.randn(nodes, features)
-    depth = draw.amount.randint(20, 30) if draw.has("over_smoothing") else draw.choice([2, 2, 3])
+    depth = draw.choice([2, 2, 3])
+    if draw.has("over_smoothing"):
+        depth = draw.amount.randint(20, 30)
     dropout = draw.amount.uniform(0.95, 0.99) if draw.has("dropout_too_high") else 0.3
     sizes = [features, *[draw.choice([16, 32, 64])] * (depth - 1), classes]
     model = GraphNet(sizes, adjacency, dropout)

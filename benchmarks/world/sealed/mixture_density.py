@@ -58,7 +58,11 @@ def _train(draw: Draw) -> Ending:
     sign = {"term_left_out": 0.0, "term_wrong_sign": -1.0}.get(draw.about, 1.0)
     sign = sign if draw.faulty else 1.0
     axis = 0 if draw.has("softmax_wrong_axis") else 1
-    loss = draw.watch.loss(lambda mixture, wanted: _surprise(mixture, wanted, axis=axis, sign=sign))
+
+    def surprise(mixture: _Mixture, wanted: Tensor) -> Tensor:
+        return _surprise(mixture, wanted, axis=axis, sign=sign)
+
+    loss = draw.watch.loss(surprise)
     source = batches(draw, x_train, data.y, draw.choice([64, 128, 256]))
 
     def compute() -> Tensor:

@@ -93,6 +93,6 @@ FAMILY = Family(
         *("misaligned_targets", "shuffled_labels", "unnormalised_targets", "wrong_axis"),
         *("wrong_loss", "zero_init", "ruinous_augmentation", "same_batch"),
         *("lr_too_high", "lr_too_low", "scheduler_per_batch", "missing_zero_grad"),
-        *("weight_decay_too_high", "small_init", "large_init", "detached_graph"),
+        *("weight_decay_too_high", "large_init", "detached_graph"),
     ),
 )
