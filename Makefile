@@ -137,6 +137,7 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.reaction
 	$(BIN)/python -m benchmarks.comparison
 	$(BIN)/python -m benchmarks.rules
+	$(BIN)/python -m benchmarks.budget
 	$(BIN)/python -m benchmarks.faults
 	$(BIN)/python -m benchmarks.world
 	$(BIN)/python -m benchmarks.sweep

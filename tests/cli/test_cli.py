@@ -100,7 +100,9 @@ def test_the_first_interrupt_stops_the_run_with_a_checkpoint(project: Path) -> N
 
 @pytest.mark.thorough
 def test_show_and_status(project: Path) -> None:
-    vinedresser("run", "--name", "one", "--steps", "20", "train.py", cwd=project)
+    budget = ("--capture-budget", "0.1")
+    vinedresser("run", "--name", "one", "--steps", "20", *budget, "train.py", cwd=project)
+    assert open_run(project / "runs" / "one").info.capture_budget == 0.1
     shown = vinedresser("show", "runs/one", cwd=project)
     assert "losses/CrossEntropyLoss" in shown.stdout
     scalar = vinedresser("show", "runs/one", "losses/CrossEntropyLoss", "--step", "3", cwd=project)
@@ -118,6 +120,7 @@ def test_show_and_status(project: Path) -> None:
     [
         (("run", "nowhere.py"), "nowhere.py"),
         (("run", "--rule", "vanish", "train.py"), "rule; did you mean vanishing_gradient? ("),
+        (("run", "--capture-budget", "2", "train.py"), "--capture-budget = 2.0: must be above 0"),
         (("run", "--at", "3", "train.py"), "--at: `vinedresser run` has no such option"),
         (("run", "--store", "train.py/runs", "train.py"), "train.py: a file, not a folder"),
         (("train", "sweep.toml"), "run by `vinedresser sweep sweep.toml`"),

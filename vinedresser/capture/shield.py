@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
+from vinedresser.capture.meter import Meter
 from vinedresser.errors import RunRemoved
 
 _LOG = logging.getLogger(__name__)
@@ -39,11 +40,13 @@ class Shield:
     Attributes:
         problems: number of occurrences of each problem, by its first message.
         told: problems that have been printed, possibly by the shields of other trainings.
+        meter: measures the callbacks of the training's thread.
     """
 
     def __init__(self) -> None:
         self.problems: Counter[str] = Counter()
         self.told: set[str] = set()
+        self.meter = Meter()
         self._first: dict[tuple[str, type[Exception]], str] = {}
         self._process = _process
 
@@ -60,6 +63,7 @@ class Shield:
         names: int | None = None,
         skip: Callable[[], bool] | None = None,
         then: str = "training continues",
+        metered: bool = True,
     ) -> Callable[P, R | None]:
         """Return a wrapper of a callback that never raises an Exception.
 
@@ -71,19 +75,28 @@ class Shield:
             names: index of the argument to append to the description; None: no argument.
             skip: the callback is skipped while this returns True.
             then: consequence of a failure, for the message.
+            metered: whether the callback's time counts as that of the hook: not for callbacks that
+                run a part of the training, or run on another thread.
         """
-        process = self._process
+        process, meter = self._process, self.meter
 
         @functools.wraps(callback)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
             if (skip is not None and skip()) or _process != process:
                 return None
+            measured = meter.on and metered and not meter.running
+            if measured:
+                meter.running, began = True, meter.clock()
             try:
                 return callback(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 (the one place that shields a training)
                 what = doing if names is None else f"{doing} {args[names]}"
                 self._caught((doing, type(error)), f"capture failed in {what}", error, then)
                 return None
+            finally:
+                if measured:
+                    meter.spent += meter.clock() - began
+                    meter.running = False
 
         return guarded
 

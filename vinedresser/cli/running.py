@@ -50,6 +50,14 @@ def run(
     preset: PresetOption = None,
     rule: RuleOption = None,
     collection: CollectionOption = None,
+    capture_budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the time for captures that only rules need (default: 0.02; 1: no "
+            "limit).",
+        ),
+    ] = None,
     attach: Annotated[
         bool, typer.Option("--attach/--no-attach", help="Capture trainings without a hook.")
     ] = True,
@@ -73,6 +81,7 @@ def run(
         selected_rules(preset or (None if rule else _UNASKED), rule),
         tables("--collection", collection),
         attach=attach,
+        capture_budget=capture_budget,
         total_steps=steps,
     )
     if masked_arguments(command) != list(command):

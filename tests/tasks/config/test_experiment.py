@@ -164,6 +164,7 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
         (GOOD.replace('["l2"]', '["l3"]'), "one of min, max, mean, sum, l1, l2"),
         (GOOD + "[capture.mine]\nregex = '('\n", "mine: invalid regex '('"),
         (GOOD + "[capture]\nweights = 3\n", "weights = 3: must be a table"),
+        (GOOD + "[capture]\nbudget = 2\n", "capture.budget = 2: must be above 0 and at most 1"),
         (
             GOOD.replace("rules.vanishing_gradient", "rules.vanishing_gradent"),
             (
@@ -186,6 +187,13 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_budget_of_captures_is_that_of_the_file(tmp_path: Path) -> None:
+    assert load_experiment(write(tmp_path, GOOD)).capture_budget is None
+    experiment = load_experiment(write(tmp_path, GOOD + "[capture]\nbudget = 0.1\n"))
+    assert experiment.capture_budget == 0.1
+    assert "budget" not in experiment.capture.collections
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -55,11 +55,13 @@ class Due:
     Attributes:
         parts: see above.
         plain: there are parts, and all of them hold only numbers or user values.
+        elastic: some parts may be left out to keep a budget (`SaveConfig.elastic`).
     """
 
     def __init__(self, parts: tuple[tuple[Collection, SaveConfig], ...]) -> None:
         self.parts = parts
         self.plain = bool(parts) and all(one.name in _PLAIN for one, _ in parts)
+        self.elastic = any(save.elastic for _, save in parts)
         self._asks: dict[str, Ask] = {}
         self._kinds: dict[str, bool] = {}
         self._places: dict[str, frozenset[str] | None] = {}
@@ -177,6 +179,17 @@ class CaptureConfig:
             both[name] = replace(known, save=collection.save) if known and keep else collection
         return CaptureConfig(both)
 
+    def elastic(self) -> CaptureConfig:
+        """Return this config with save configs that may yield to a budget, except for numbers."""
+        return CaptureConfig(
+            {
+                name: replace(one, save=tuple(replace(save, elastic=True) for save in one.saves))
+                if name not in _PLAIN
+                else one
+                for name, one in self.collections.items()
+            }
+        )
+
     def resolved(
         self, modules: Mapping[str, ModuleInfo], path_of: Callable[[Any], str | None]
     ) -> CaptureConfig:
@@ -209,13 +222,22 @@ class CaptureConfig:
         """Return this config with the missing collections of `DEFAULT` added."""
         return CaptureConfig({**DEFAULT.collections, **self.collections})
 
-    def due(self, step: int, mode: str) -> Due:
-        """Return the due collections; the same object for the same set."""
-        return self._train.at(step) if mode == "train" else self._work_out(step, mode)
+    def due(self, step: int, mode: str, pace: int = 1) -> Due:
+        """Return the due collections; the same object for the same set.
 
-    def _work_out(self, step: int, mode: str) -> Due:
+        Args:
+            step: number of completed optimizer steps.
+            mode: "train", "eval" or "predict".
+            pace: factor of the intervals of elastic save configs; see `SaveConfig.due`.
+        """
+        if mode != "train":
+            return self._work_out(step, mode)
+        due = self._train.at(step)
+        return due if pace == 1 or not due.elastic else self._work_out(step, mode, pace)
+
+    def _work_out(self, step: int, mode: str, pace: int = 1) -> Due:
         key = tuple(
-            [place for place, (save, _) in enumerate(self._schedules) if save.due(step, mode)]
+            [place for place, (save, _) in enumerate(self._schedules) if save.due(step, mode, pace)]
         )
         found = self._due.get(key)
         if found is None:

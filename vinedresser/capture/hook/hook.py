@@ -18,6 +18,7 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.hook.model_adapters import ModelNames, make_adapter
 from vinedresser.capture.hook.reported_values import ReportedValues
 from vinedresser.capture.hook.user_values import LoopSteps, UserValues
+from vinedresser.capture.recording.budget import DEFAULT_SHARE, check_share
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.requests.control import CaptureControl
@@ -61,6 +62,9 @@ class Hook(ReportedValues):
         policy: what to do when capture is faster than the store: "block" waits, "drop" drops steps,
             counts them and reports it.
         tunable: targets of tunable parameters by name; see `tunable`.
+        budget: share of the training's time for captures that only rules need, above 0; beyond it
+            they become rarer. 1: no limit; None: that of the launched run, else 0.02. Captures that
+            you ask for are never left out.
         strict: raise an error if the run cannot be at ``path``. By default the reason is reported,
             and the training continues without being captured.
 
@@ -82,10 +86,13 @@ class Hook(ReportedValues):
         total_steps: int | None = None,
         policy: QueuePolicy = "block",
         tunable: Mapping[str, Any] | None = None,
+        budget: float | None = None,
         strict: bool = False,
     ) -> None:
         if policy not in ("block", "drop"):
             raise ConfigError(f"policy = {policy!r}: must be 'block' or 'drop'")
+        if budget is not None:
+            check_share(budget, "budget")
         self._environment = Environment.read()
         own = CaptureConfig.of(collections)
         self._run = self._open(
@@ -93,7 +100,10 @@ class Hook(ReportedValues):
         )
         if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))
-        needs = CaptureConfig.from_json(self._run.record.needs)
+        needs = CaptureConfig.from_json(self._run.record.needs).elastic()
+        share = budget or self._run.record.capture_budget or DEFAULT_SHARE
+        # Ranks must capture the same steps to be compared.
+        self._share = share if self._environment.world_size == 1 else 1.0
         self._on_stop: Callable[[Path, int], None] | None = None
         self._begun = self._closed = False
         self._names = ModelNames()
@@ -356,6 +366,7 @@ class Hook(ReportedValues):
             names=lambda: self._control.names(),  # noqa: PLW0108
             stop=self._end_training,
             look=self._look,
+            budget=self._share,
             describe=lambda: self._control.describe(),  # noqa: PLW0108
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vinedresser.capture.config.capture_config import TIMES, CaptureConfig, Due
+from vinedresser.capture.recording.budget import CaptureBudget
 from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.recording.timing import StepTiming
 from vinedresser.errors import ConfigError
@@ -24,6 +25,7 @@ class Recorder:
         deliver: called with each finished recording.
         deliver_plain: called with the number of a finished train step and its scalars by name, if
             nothing else was captured in it.
+        budget: keeps the captures that rules need within a share of the time; None: no limit.
 
     Attributes:
         config: collections to capture.
@@ -44,8 +46,10 @@ class Recorder:
         config: CaptureConfig,
         deliver: Callable[[Recording], object],
         deliver_plain: Callable[[int, dict[str, float]], object],
+        budget: CaptureBudget | None = None,
     ) -> None:
         self.steps = 0
+        self._budget = budget
         self.explicit_mode: Mode | None = None
         self.config = config
         self.adopted: CaptureConfig | None = None
@@ -60,7 +64,7 @@ class Recorder:
         # The previous step may have had several forwards.
         self._several = True
         self._train: Recording | None = None
-        self._train_due: Due = config.due(0, "train")
+        self._train_due: Due = self.train_due(0)
         self._evaluation: Recording | None = None
         # An evaluation is open, recorded or not.
         self._evaluating = False
@@ -78,10 +82,11 @@ class Recorder:
         self._leave_plain()
         self.config = config
         self._back = None
-        self._train_due = config.due(self.steps, "train")
+        self._train_due = self.train_due(self.steps)
         for begun in (self._train, self._evaluation):
             if begun is not None:
-                begun.due = config.due(begun.step, begun.mode)
+                train = begun is self._train
+                begun.due = self._train_due if train else config.due(begun.step, begun.mode)
         if self._undecided and self._evaluation is not None:
             self._evaluation.due = self._due_in_either()
         self._update_plain()
@@ -105,6 +110,10 @@ class Recorder:
     def implicit_evaluation(self) -> bool:
         """Whether an evaluation without a ``with`` block is open."""
         return self._evaluating and self.explicit_mode is None
+
+    def train_due(self, step: int) -> Due:
+        """Return what is due in a train step, as far as is known now."""
+        return self.config.due(step, "train", 1 if self._budget is None else self._budget.pace)
 
     def recording(self, mode: Mode) -> Recording | None:
         """Return the open recording of a mode, opening one if needed; None if nothing is due."""
@@ -202,6 +211,8 @@ class Recorder:
             self._several = True
             for complete in self.completing:
                 complete(recording)
+        if self._budget is not None:
+            self._budget.step_ended(self.steps, self._train_due)
         self._begin_next()
         if recording is not None:
             self._deliver(recording)
@@ -268,7 +279,7 @@ class Recorder:
         self.steps += 1
         if self._next is not None or self._back is not None:
             self._change_config()
-        self._train_due = self.config.due(self.steps, "train")
+        self._train_due = self.train_due(self.steps)
         self._update_plain()
 
     def _leave_plain(self) -> None:
@@ -322,6 +333,8 @@ class Recorder:
     def _update_plain(self) -> None:
         """Update `quiet` and `plain`."""
         due = self._train_due
+        if self._budget is not None:
+            self._budget.measure(due)
         aside = self._evaluating or self.explicit_mode
         self.quiet = not (due or aside)
         if due.plain and self._train is None and not aside:

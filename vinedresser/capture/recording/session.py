@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.recording.budget import CaptureBudget
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.stopping import StopSignal
@@ -33,6 +34,7 @@ class Session:
         names: return the names of all tensors available for capture.
         stop: end the training; called between two steps after SIGTERM.
         look: called about once a second on the writer's thread.
+        budget: share of the time for captures that rules need; 1: no limit.
         describe: complete the run's record with the training's setup.
 
     Attributes:
@@ -41,6 +43,7 @@ class Session:
             given the order of its optimizers, and which advice must not ask to change.
         shield: guards all callbacks of the training.
         recorder: the current train step or evaluation.
+        budget: keeps to that share.
         signal: whether the training was asked to stop.
         newly_set_up: the training's setup is not yet complete in the run's record; it is written
             before the next train step is delivered.
@@ -62,6 +65,7 @@ class Session:
         names: Callable[[], list[str]],
         stop: Callable[[], None],
         look: Callable[[], None],
+        budget: float,
         describe: Callable[[], None],
     ) -> None:
         self.shield = Shield()
@@ -73,10 +77,12 @@ class Session:
         self.between_steps: Callable[[], object] | None = None
         config = self.guarded(config)
         guard = self.shield.guard
+        self.budget = CaptureBudget(budget, self.shield.meter, lambda: self._writer.settling)
         self.recorder = Recorder(
             config,
             guard("delivering a step", self._deliver),
             guard("delivering a step", self._deliver_plain),
+            self.budget,
         )
         self.signal = StopSignal()
         self._stop = stop
@@ -90,7 +96,7 @@ class Session:
             policy=policy,
             on_problem=self._on_problem,
             on_release=self._release,
-            on_beat=self.shield.guard("looking for capture requests", look),
+            on_beat=self.shield.guard("looking for capture requests", look, metered=False),
         )
 
     def guarded(self, config: CaptureConfig) -> CaptureConfig:

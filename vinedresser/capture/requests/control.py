@@ -136,6 +136,7 @@ class CaptureControl:
             world_size=self.world_size,
             capture=config.to_json(),
             capture_digest=config.digest(),
+            capture_budget=self._session.budget.share,
             modules={path: info.words() for path, info in self._found().items()},
             features=next((one.features() for one in adapters if one.features()), []),
             classes=next((one.classes() for one in adapters if one.classes()), []),
@@ -157,6 +158,7 @@ class CaptureControl:
         """
         for adapter in self.adapters:
             adapter.look()
+        self._note_thinning()
         if self._pending is not None:
             number, config = self._pending
             if self._session.recorder.adopted is not config:
@@ -183,17 +185,28 @@ class CaptureControl:
         self._session.reconfigure(config, request.steps)
 
     def close(self) -> None:
-        """Answer the pending request.
+        """Complete the run's record, and answer the pending request.
 
         Raises:
             StoreError: the storage failed.
         """
+        self._note_thinning()
         if self._pending is not None:
             number, config = self._pending
             self._pending = None
             met = self._session.recorder.adopted is config
             refused = "" if met else "the training ended before its next step"
             self._answer(number, self._session.recorder.adopted_at, refused, config=config)
+
+    def _note_thinning(self) -> None:
+        """Note in the run's record how much less often was captured than rules ask for.
+
+        Raises:
+            StoreError: the storage failed.
+        """
+        thinning = self._session.budget.thinning
+        if thinning is not None and not self._rank:
+            self._run.update(replace(self._run.record, thinned=thinning._asdict()))
 
     def _in_force(self, own: CaptureConfig) -> CaptureConfig:
         """Return the complete config for the user's collections."""

@@ -63,7 +63,7 @@ class TrainerRequests:
         # The request in progress, and its answer.
         self._request: TrainerRequest | None = None
         self._answer: TrainerAnswer | None = None
-        self._do = session.shield.guard("a request to the trainer", self._execute)
+        self._do = session.shield.guard("a request to the trainer", self._execute, metered=False)
 
     def declare(self, name: str, targets: tuple[Any, ...]) -> None:
         """Allow a parameter to be changed; see `Hook.tunable`."""
@@ -138,7 +138,7 @@ class TrainerRequests:
         before = _files(directory)
         step = self._session.recorder.steps
         for save in self._saves():
-            self._session.shield.guard("saving a checkpoint", save)(directory, step)
+            self._session.shield.guard("saving a checkpoint", save, metered=False)(directory, step)
         files = sorted(_files(directory) - before)
         if not files:
             raise ConfigError(

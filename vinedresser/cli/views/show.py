@@ -35,6 +35,8 @@ def show_run(run: Run) -> None:
     if run.info.framework:
         version = run.info.versions.get(run.info.framework, "")
         say(f"  {run.info.framework} {version}   {len(steps)} steps captured")
+    if note := run.info.thinned_note:
+        say(f"  {note}")
     rows = [_tensor_row(run, name) for name in run.tensor_names()]
     for name, modes in _scalar_modes(run).items():
         counts = sum(len(run.scalars(f"^{re.escape(name)}$", mode=mode)[name]) for mode in modes)

@@ -174,6 +174,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         "Code": info.code,
         "Run id": info.id,
         "Captured": _captured(run),
+        "Captured less often": info.thinned_note,
     }
     return [(name, fact) for name, fact in facts.items() if fact]
 

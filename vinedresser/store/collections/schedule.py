@@ -38,6 +38,8 @@ class SaveConfig:
         when: additional condition, a predicate of step and mode; does not apply to explicit
             ``steps``. A string (in a run's record) names a predicate known only to the training; it
             selects no steps.
+        elastic: train steps may be saved less often to keep a budget of time, as those that only
+            rules need; not part of the JSON.
 
     Raises:
         ConfigError: a value is invalid; the message names it.
@@ -52,6 +54,7 @@ class SaveConfig:
     tensor: bool | None = None
     rows: int | None = None
     when: Predicate | str | None = None
+    elastic: bool = False
 
     def __post_init__(self) -> None:
         for key in ("every", "start", "stop"):
@@ -89,14 +92,15 @@ class SaveConfig:
         """Key of the schedule: save configs with equal keys are due at the same steps."""
         # By identity: equal predicates may return different results.
         when = id(self.when) if callable(self.when) else self.when
-        return (self.every, self.start, self.stop, self.steps, self.modes, when)
+        return (self.every, self.start, self.stop, self.steps, self.modes, when, self.elastic)
 
-    def due(self, step: int, mode: str) -> bool:
+    def due(self, step: int, mode: str, pace: int = 1) -> bool:
         """Return whether a step is saved.
 
         Args:
             step: number of completed optimizer steps.
             mode: "train", "eval" or "predict".
+            pace: factor of the interval of train steps if the config is elastic.
         """
         if mode not in self.modes:
             return False
@@ -104,7 +108,8 @@ class SaveConfig:
             return True
         if not self.every or step < self.start or (self.stop is not None and step >= self.stop):
             return False
-        if mode == "train" and (step - self.start) % self.every:
+        every = self.every * pace if self.elastic else self.every
+        if mode == "train" and (step - self.start) % every:
             return False
         if self.when is None:
             return True
@@ -123,7 +128,7 @@ class SaveConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain JSON types with all keys; a predicate becomes its name."""
-        document = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        document = {name: getattr(self, name) for name in _IN_JSON}
         if callable(self.when):
             document["when"] = _spelled(self.when)
         return {
@@ -138,11 +143,15 @@ class SaveConfig:
         Raises:
             ConfigError: an unknown key or an invalid value.
         """
-        known = [entry.name for entry in fields(cls)]
+        known = _IN_JSON
         for key in document:
             if key not in known:
                 raise ConfigError(f"{key}: no such key{did_you_mean(key, [*known, 'regex'])}")
         return cls(**document)
+
+
+# The names of the attributes that are part of the JSON.
+_IN_JSON = tuple(entry.name for entry in fields(SaveConfig) if entry.name != "elastic")
 
 
 def _spelled(predicate: Predicate) -> str:

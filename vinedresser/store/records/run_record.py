@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from vinedresser.errors import ConfigError
@@ -49,6 +49,10 @@ class RunRecord(Record):
         capture: the current capture configuration (`CaptureConfig.to_json`).
         capture_digest: its SHA-256.
         needs: the part of the capture configuration that the rules require.
+        capture_budget: share of the training's time for captures that only rules need; 1: no
+            limit; None: the hook's default.
+        thinned: first step with longer intervals than the rules ask for to keep that share
+            (``since``), and their largest factor (``most``), on rank 0; {} if nothing was left out.
         modules: type and activation function (else "") of each module or layer of the watched
             models by path, followed by "model" for a watched model itself.
         features: names of the input features, in the order of the tensors; [] if unknown.
@@ -84,6 +88,8 @@ class RunRecord(Record):
     capture: dict[str, Any] = field(default_factory=dict)
     capture_digest: str = ""
     needs: dict[str, Any] = field(default_factory=dict)
+    capture_budget: float | None = None
+    thinned: dict[str, int] = field(default_factory=dict)
     modules: dict[str, list[str]] = field(default_factory=dict)
     features: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
@@ -103,12 +109,27 @@ class RunRecord(Record):
         if not 1 <= self.world_size <= _MOST_RANKS:
             raise ValueError(f"world_size is {self.world_size}, not from 1 to {_MOST_RANKS}")
         check_time("created", self.created)
+        if self.capture_budget is not None and not 0 < self.capture_budget <= 1:
+            raise ValueError(f"capture_budget is {self.capture_budget}, not above 0 and at most 1")
         if self.remedy:
             RemedyRecord.from_json(self.remedy)
 
+    @property
+    def thinned_note(self) -> str:
+        """What was captured less often to keep the budget, in words; "" if nothing was."""
+        if not self.thinned:
+            return ""
+        return (
+            f"from step {self.thinned.get('since')}, captures for the rules were up to "
+            f"{self.thinned.get('most')} times rarer, to keep to {self.capture_budget or 1:.1%} of "
+            "the time"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""
-        return super().to_json() | {
+        # Without the copies of `asdict`: the configurations are large, and training waits.
+        document = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return document | {
             "command": masked_arguments(self.command),
             "parameters": masked_value("", self.parameters),
         }

@@ -3,6 +3,7 @@
     [run]            name, command or entry, store, cwd, total_steps, max_concurrent, grace, attach,
                      runner, parameters, environment
     [variants.NAME]  parameters, environment, total_steps: one run each, overriding [run]
+    [capture]        budget: share of the time for captures that only rules need
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import ConfigError
 from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_settings
 from vinedresser.infra.configuration import build, load_toml
@@ -79,6 +81,7 @@ class Experiment:
         specs: the runs to make.
         capture: capture configuration of the file.
         needs: capture configuration that the rules need.
+        capture_budget: share of a training's time for what only rules need; None: the default.
         rules: tables of the rules by group, for `rules.worker`.
         actions: table of the actions, for `rules.worker`.
         remedy: maximum number of attempts to replace a stopped run, and where they begin.
@@ -96,6 +99,7 @@ class Experiment:
     specs: tuple[RunSpec, ...]
     capture: CaptureConfig
     needs: CaptureConfig
+    capture_budget: float | None
     rules: Mapping[str, Mapping[str, Any]]
     actions: Mapping[str, Any]
     remedy: RemedySettings
@@ -224,7 +228,7 @@ def experiment_of(
     for group in tables.values():
         rules += rules_from_table(group, where=f"{path}: rules")
     needs = capture_for(rules)
-    capture = _capture(document.get("capture", {}), f"{path}: capture")
+    capture, budget = _capture(document.get("capture", {}), f"{path}: capture")
     # Report here, not in the training, if the two disagree about a collection.
     capture.merged(needs)
     tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
@@ -237,6 +241,7 @@ def experiment_of(
         specs=tuple(specs),
         capture=capture,
         needs=needs,
+        capture_budget=budget,
         rules=tables,
         remedy=remedy_settings(
             document.get("remedy"), times=remedy, store=place, where=f"{path}: remedy"
@@ -266,12 +271,14 @@ def _refuse_both_ways(run: RunTable, specs: Sequence[RunSpec], path: Path) -> No
         )
 
 
-def _capture(table: object, where: str) -> CaptureConfig:
-    """Return the capture configuration of the file, on top of the default."""
+def _capture(table: object, where: str) -> tuple[CaptureConfig, float | None]:
+    """Return the capture configuration of the file, on top of the default, and the budget."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must have one table per collection, not {table!r}")
+    collections = {name: one for name, one in table.items() if name != "budget"}
+    budget = check_share(table["budget"], f"{where}.budget") if "budget" in table else None
     try:
-        config = CaptureConfig.from_json(table).with_defaults()
+        config = CaptureConfig.from_json(collections).with_defaults()
     except ConfigError as error:
         raise ConfigError(f"{where}.{error}") from error
     for name, collection in config.collections.items():
@@ -279,7 +286,7 @@ def _capture(table: object, where: str) -> CaptureConfig:
             raise ConfigError(
                 f"{where}.{name}.when: only supported in Python, as SaveConfig(when=...)"
             )
-    return config
+    return config, budget
 
 
 def _grouped(table: object, *, where: str, base: Path) -> dict[str, dict[str, dict[str, Any]]]:

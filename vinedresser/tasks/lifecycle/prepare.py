@@ -136,6 +136,7 @@ class RunMaker:
             capture=experiment.capture.to_json(),
             capture_digest=experiment.capture.digest(),
             needs=experiment.needs.to_json(),
+            capture_budget=experiment.capture_budget,
             flow=self._flow,
             remedy=remedy.to_json() if remedy else {},
         )

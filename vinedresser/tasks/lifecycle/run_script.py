@@ -12,6 +12,7 @@ from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.launcher import check_command, prepare_run
 from vinedresser.processes import this_process
@@ -40,6 +41,8 @@ class Script:
         collections: save configs of the collections to capture, by name, as in an experiment file;
             losses and metrics are always captured.
         attach: capture trainings that have no hook of their own.
+        capture_budget: share of the training's time for captures that only rules need, above 0;
+            1: no limit; None: the hook's default.
         total_steps: number of optimizer steps in the whole run, None if unknown.
         forward: pass the script's output through, besides logging it.
     """
@@ -48,6 +51,7 @@ class Script:
     rules: Mapping[str, Mapping[str, Any]]
     collections: Mapping[str, Mapping[str, Any]] | None = None
     attach: bool = True
+    capture_budget: float | None = None
     total_steps: int | None = None
     forward: bool = True
 
@@ -62,9 +66,11 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
 
     Raises:
         AlreadyARun: the directory already holds a run.
-        ConfigError: unknown rule or collection, or an invalid setting of one.
+        ConfigError: unknown rule or collection, or an invalid setting of one, or of the budget.
         LaunchError: the script or program does not exist.
     """
+    if script.capture_budget is not None:
+        check_share(script.capture_budget, "--capture-budget")
     capture = CaptureConfig.from_json(script.collections or {}).with_defaults()
     needs = capture_for(rules_from_table(script.rules))
     # Report here, not in the training, if the two disagree about a collection.
@@ -79,6 +85,7 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         capture=capture.to_json(),
         capture_digest=capture.digest(),
         needs=needs.to_json(),
+        capture_budget=script.capture_budget,
     )
     launch = LaunchRecord(
         argv,

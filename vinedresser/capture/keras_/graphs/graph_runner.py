@@ -37,6 +37,7 @@ class GraphRunner(StepRunner):
             self._run_traced,
             then="training continues; its losses are running means of the epoch, and no tensors of "
             "its steps are captured",
+            metered=False,
         )
 
     def run(

@@ -111,4 +111,4 @@ class TrainFunction:
         recorder = self._recorder
         if not recorder.quiet:
             return True
-        return any(recorder.config.due(recorder.steps + i, "train") for i in range(1, steps))
+        return any(recorder.train_due(recorder.steps + i) for i in range(1, steps))

@@ -1,0 +1,1 @@
+"""What captures for rules cost a training, with and without a budget."""
