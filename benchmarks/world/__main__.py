@@ -45,7 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(verification(cases))
             return
         begun = time.perf_counter()
-        verdicts = list(judge_stored(cases, options.jobs, options.preset))
+        verdicts = []
+        for one in judge_stored(cases, options.jobs, options.preset):
+            verdicts.append(one)
+            _say(f"judged {len(verdicts)} of {len(cases)}  {one.id}")
         _say(f"judged {len(verdicts)} in {time.perf_counter() - begun:.0f} s")
     print(report(verdicts, verbose=options.verbose))
 
