@@ -51,13 +51,13 @@ def gaussian_surprise(x: Tensor, x_val: Tensor) -> float:
 def discrepancy(x: Tensor, y: Tensor) -> float:
     """Return the squared maximum mean discrepancy of samples [N, 2] and [M, 2], without bias.
 
-    The kernel is Gaussian, with a bandwidth of 0.3, after Gretton et al., "A kernel two-sample
+    The kernel is Gaussian, with a bandwidth of 0.5, after Gretton et al., "A kernel two-sample
     test", JMLR 2012.
     """
     x, y = x.double(), y.double()
 
     def kernel(distance: Tensor) -> float:
-        return float((-distance.square() / (2 * 0.3**2)).exp().mean())
+        return float((-distance.square() / (2 * 0.5**2)).exp().mean())
 
     within = kernel(torch.pdist(x)) + kernel(torch.pdist(y))
     return within - 2 * kernel(torch.cdist(x, y))

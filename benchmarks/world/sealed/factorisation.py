@@ -90,8 +90,7 @@ FAMILY = Family(
     _train,
     (
         *("swapped_ids", "colliding_ids", "shuffled_labels", "unnormalised_targets"),
-        *("zero_init", "large_init", "wrong_broadcast", "wrong_loss", "relu_before_loss"),
+        *("zero_init", "large_init", "wrong_broadcast", "wrong_loss"),
         *("lr_too_high", "lr_too_low", "not_in_optimizer", "weight_decay_too_high"),
-        *("missing_zero_grad",),
     ),
 )

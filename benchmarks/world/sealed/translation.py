@@ -92,7 +92,7 @@ FAMILY = Family(
     _train,
     (
         *("unshifted_targets", "wrong_shift", "shuffled_labels", "wrong_loss"),
-        *("same_batch", "wrong_sign", "large_init", "zero_init"),
+        *("same_batch", "wrong_sign", "zero_init"),
         *("lr_too_high", "lr_too_low", "scheduler_to_zero", "frozen_layers", "wrong_parameters"),
     ),
 )
