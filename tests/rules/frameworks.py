@@ -64,6 +64,7 @@ _OF_TREES = dict.fromkeys(
 )
 _NO_NETWORK = "there are no layers, activations or gradients to look at"
 _MADE_TO_FIT = "the library makes outputs that fit the loss, and refuses labels that do not"
+_NO_TERMS = "the library's losses have a minimum"
 _ONE_PROCESS = "weights of several ranks are not captured"
 _AFTER = "the first loss and weights that can be seen are those after the first step"
 _NO_UPDATES = "how far a step moves the weights is not captured"
@@ -79,6 +80,8 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
     "XGBoost": {
         "unnormalised_inputs": "trees split between values of any scale",
         "unnormalised_targets": "trees begin with the mean of the targets, of any scale",
+        "target_leakage": "feature_dominance finds a column that tells the target",
+        "unbounded_loss": _NO_TERMS,
         "token_ratio": "a matrix holds features, not tokens",
         "drift": "all rows are there before the first round",
         "perfect_at_once": "a single round has seen all rows",
@@ -109,6 +112,7 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
     },
     "scikit-learn": {
         "nonfinite": "scikit-learn raises an error when a number is not finite",
+        "unbounded_loss": _NO_TERMS,
         "token_ratio": "estimators take features, not tokens",
         "loss_output_mismatch": _MADE_TO_FIT,
         "initial_loss": _AFTER,

@@ -85,8 +85,16 @@ def test_a_column_that_is_the_class(tmp_path: Path) -> None:
     x, x_eval = with_column(lambda y: (y - 4.5) / 2.9)
     data = replace(digits(), x=x, x_eval=x_eval)
     (finding,) = found_in(tmp_path, [TargetLeakage()], data, network(65))
-    assert finding.evidence["column"] == 64
+    assert finding.evidence["columns"] == [64]
     assert finding.fault == "data_leakage"
+
+
+def test_columns_that_are_the_class_in_one_hot_form(tmp_path: Path) -> None:
+    data = digits()
+    parts = ((data.x, data.y), (data.x_eval, data.y_eval))
+    x, x_eval = (torch.cat([x, nn.functional.one_hot(y, 10)], 1) for x, y in parts)
+    found = found_in(tmp_path, [TargetLeakage()], replace(data, x=x, x_eval=x_eval), network(74))
+    assert [one.evidence["columns"] for one in found] == [list(range(64, 74))]
 
 
 def test_a_column_that_is_the_target_of_a_regression(tmp_path: Path) -> None:
@@ -94,7 +102,7 @@ def test_a_column_that_is_the_target_of_a_regression(tmp_path: Path) -> None:
     y = (data.y - 152) / 77
     data = replace(data, x=torch.cat([data.x, y], 1), y=y)
     found = found_in(tmp_path, [TargetLeakage()], data, network(11, 1), loss=nn.MSELoss())
-    assert [one.evidence["column"] for one in found] == [10]
+    assert [one.evidence["columns"] for one in found] == [[10]]
 
 
 def test_a_column_that_tells_only_some_classes(tmp_path: Path) -> None:

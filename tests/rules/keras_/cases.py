@@ -156,6 +156,10 @@ _SUM = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
 _IN_ORDER = {"shuffle": False}
 
 
+def _negated(targets: Any, outputs: Any) -> Any:
+    return -keras.ops.mean(keras.ops.square(targets - outputs), -1)
+
+
 def regression(data: Callable[[], Data], **more: Any) -> Fitting:
     """Return a training on values."""
     given = {"last": _VALUE, "loss": "mse", "batch": 32, "epochs": 20, **more}
@@ -247,7 +251,14 @@ FAULTY = {
         "data_leakage",
     ),
     "labels among the inputs": Case(
-        Fitting(data=told, rate=0.1, epochs=3), rules("perfect_at_once")
+        Fitting(data=told, rate=0.1, epochs=3),
+        rules("perfect_at_once", "target_leakage"),
+        "data_leakage",
+    ),
+    "an error with the wrong sign": Case(
+        regression(diabetes, loss=_negated, rate=3e-2, epochs=20),
+        rules("unbounded_loss"),
+        "unbounded_loss",
     ),
     "inputs that are lost": Case(Fitting(data=lost), rules("corrupt_inputs"), "corrupt_inputs"),
     "a rare class": Case(
@@ -314,6 +325,7 @@ SOUND = {
             *("stale_batch_norm", "corrupt_labels", "single_label", "data_leakage"),
             *("perfect_at_once", "corrupt_inputs", "initial_loss", "loss_not_decreasing"),
             *("underfitting", "overfitting", "overtraining", "nonfinite"),
+            *("target_leakage", "unbounded_loss"),
         ),
     ),
     "units that are often silent": Case(

@@ -161,7 +161,9 @@ FAULTY = {
         Learning(rows=one_class, steps=160, evaluate=False), rules("single_label"), "single_label"
     ),
     "labels among the inputs": Case(
-        Learning(lambda: sgd(0.3), told, 40, evaluate=False), rules("perfect_at_once")
+        Learning(lambda: sgd(0.3), told, 40, evaluate=False),
+        rules("perfect_at_once", "target_leakage"),
+        "data_leakage",
     ),
     "inputs that are lost": Case(
         Learning(rows=lost, evaluate=False),
@@ -247,7 +249,7 @@ SOUND = {
         rules(
             *("corrupt_labels", "single_label", "perfect_at_once", "corrupt_inputs"),
             *("data_leakage", "loss_not_decreasing", "unchanged_tensor", "identical_units"),
-            *("class_imbalance", "learning_rate_too_high"),
+            *("class_imbalance", "learning_rate_too_high", "target_leakage"),
         ),
     ),
     "a rare class that is learned": Case(

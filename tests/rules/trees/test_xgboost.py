@@ -167,7 +167,7 @@ FAULTY = {
         "learning_rate_too_high",
     ),
     "a learning rate that overflows": Case(
-        Boosting(patients, 60, {"eta": 30.0}), rules("nonfinite"), "nonfinite"
+        Boosting(patients, 60, {"eta": 30.0}), rules("nonfinite"), "learning_rate_too_high"
     ),
     "rounds that add nothing": Case(
         Boosting(patients, 130, {"max_depth": 1, "reg_lambda": 1000.0}), rules("overtraining")

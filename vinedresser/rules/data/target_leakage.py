@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.advice import listed
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
@@ -32,8 +33,9 @@ class TargetLeakage(OnceRule):
     - tokens, if the target of each position is the input token of the same position (a language
       model whose targets were not shifted) and the model predicts nine tenths of them; a batch in
       which they differ ends the check, as with masked language models;
-    - columns of a table, [rows, columns], if over ``rows`` distinct rows a column has one value per
-      class, another for each class, or equals the target of a regression.
+    - columns of a table, [rows, columns], if over ``rows`` distinct rows some columns have one
+      value per class and together tell all classes, as a copy of the class or its one-hot form, or
+      if a column equals the target of a regression.
 
     Args:
         rows: number of distinct rows of a table.
@@ -105,20 +107,21 @@ class TargetLeakage(OnceRule):
         if self._columns.rows < self.rows:
             return None
         self._over = True
-        column = self._columns.leaking()
-        if column is None:
+        columns = self._columns.leaking()
+        if not columns:
             return None
-        what = "has one value per class" if self._columns.classes else "equals the target"
+        named = listed([f"column {one}" for one in columns])
+        what = "one value per class" if self._columns.classes else "the values of the target"
         return self._found(
             step,
             name,
             statistic="rows",
             value=self._columns.rows,
             threshold=self.rows,
-            seen=f"column {column} of the inputs {what} in {self._columns.rows} distinct rows",
+            seen=f"{named} of the inputs: {what} in {self._columns.rows} distinct rows",
             cause="an input was derived from the target, or is the target itself",
-            remedy=f"remove column {column} from the inputs, unless it is known before the target",
-            evidence={"column": column, "rows": self._columns.rows},
+            remedy=f"remove {named} from the inputs, unless known before the target",
+            evidence={"columns": columns, "rows": self._columns.rows},
         )
 
     def _found(
@@ -221,17 +224,16 @@ class _Columns:
             self._keep(same)
             self._values[float(target)] = (count + len(chosen), values[same])
 
-    def leaking(self) -> int | None:
-        """Return the first column that tells the target; None if there is none."""
+    def leaking(self) -> list[int]:
+        """Return the columns that tell the target; [] if there are none."""
         least = _ROWS_OF_CLASS if self.classes else 1
         few = any(count < least for count, _ in self._values.values())
         if few or len(self._values) < (2 if self.classes else _KINDS):
-            return None
+            return []
         table = np.stack([values for _, values in self._values.values()])
-        for column, values in zip(self._candidates, table.T, strict=True):
-            if len(np.unique(values)) == len(values):
-                return int(column)
-        return None
+        telling = (table != table[0]).any(0)
+        distinct = len(np.unique(table[:, telling], axis=0)) == len(table)
+        return self._candidates[telling].tolist() if telling.any() and distinct else []
 
     def _keep(self, same: NDArray[np.bool_]) -> None:
         """Keep candidates, bool [candidates]."""

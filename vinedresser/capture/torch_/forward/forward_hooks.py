@@ -174,8 +174,12 @@ class ForwardHooks:
         places = recording.due.only_at("inputs")
         if places is None or places == frozenset({root}):
             return places is not None
-        # The inputs of other models may be due, too.
-        return places.isdisjoint(path for path, _ in self._names.modules() if path != root)
+        # The inputs of other models may be due, too. A function belongs to the module calling it.
+        called = {one.rpartition(".")[0] for one in places if one.endswith("()")}
+        inside = places | called
+        return root not in called and inside.isdisjoint(
+            path for path, _ in self._names.modules() if path != root
+        )
 
     def finish(self, recording: Recording) -> None:
         """Capture what needs the gradients of the forward, at the end of the step."""
