@@ -235,6 +235,14 @@ def test_common_rows_are_no_leak(tmp_path: Path) -> None:
     assert found == []
 
 
+def test_a_truth_table_has_no_other_rows(tmp_path: Path) -> None:
+    # Parity of seven bits, evaluated on all of them while most are trained on.
+    bits = (torch.arange(128)[:, None] >> torch.arange(7)) & 1
+    x, y = bits.float(), bits.sum(1) % 2
+    data = Data(x[:120], y[:120], x, y)
+    assert found_in(tmp_path, [DataLeakage()], data, network(7, 2), batch=40, every=50) == []
+
+
 class Tokens(nn.Module):
     """A linear layer on the mean of embedded tokens."""
 

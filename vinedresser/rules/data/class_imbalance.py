@@ -13,7 +13,6 @@ from vinedresser.rules.bounds import require_above, require_at_least, require_be
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.outcome import Outcome
-from vinedresser.rules.signals.rows import are_tokens
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -82,7 +81,7 @@ class ClassImbalance(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        if _of_text(self.batches):
+        if self.batches.of_text:
             # In a language, most words are rare, and learned late.
             self._over = True
             return None
@@ -200,15 +199,6 @@ class ClassImbalance(OnceRule):
 
     def _name(self, number: int) -> str:
         return self._names[number] if number < len(self._names) else f"class {number}"
-
-
-def _of_text(batches: Batches) -> bool:
-    """Return whether the labels are tokens, several for each row of input tokens."""
-    rows = [len(inputs) for inputs in batches.inputs.values() if are_tokens(inputs)]
-    return bool(rows) and any(
-        compared.labels.ndim > 1 or len(compared.labels) > max(rows)
-        for compared in batches.compared
-    )
 
 
 def _missed_of(matrix: NDArray[np.int64], number: int) -> tuple[int, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.base import OnceRule
@@ -22,6 +24,9 @@ _ROWS = 8
 _TIMES = 3.0
 # Consecutive evaluations that must contain such rows: some loops also evaluate training rows.
 _EVALUATIONS = 3
+# Maximum number of columns and of their values of a truth table, and minimum share of its rows.
+_COLUMNS, _VALUES = 16, 4
+_COMPLETE = 0.5
 
 
 class DataLeakage(OnceRule):
@@ -35,7 +40,9 @@ class DataLeakage(OnceRule):
     Expected by chance: rows of one batch are different samples, so equal rows within a batch mean
     that equal rows are common in the data. With e equal pairs among the n pairs of rows in the
     batches, the probability of equality is at most p = (e + 3)/n (for e = 0 the rule of three, 95
-    %), and min(1, p D) E of the evaluated rows equal one of D distinct training rows.
+    %), and min(1, p D) E of the evaluated rows equal one of D distinct training rows. A truth table
+    has no other rows: no finding if the training rows are at least half of all combinations of the
+    values that their columns have (at most 4 values in each of at most 16 columns).
 
     Randomly changed training rows (augmentation) are not recognised. Inputs are captured until step
     2000; in a data set so large that only few of its rows were seen by then, too few matches are
@@ -56,6 +63,8 @@ class DataLeakage(OnceRule):
         self._train: set[bytes] = set()
         self._eval: set[bytes] = set()
         self._shares: deque[float] = deque(maxlen=_EVALUATIONS)
+        # Values of each column; None if there are too many.
+        self._values: list[set[float]] | None = []
         self._pairs = 0
         self._equal = 0
         self._last: tuple[Step, str] | None = None
@@ -70,6 +79,7 @@ class DataLeakage(OnceRule):
             self._count_pairs(len(digests), len(different))
             if len(self._train) < _MOST_TRAIN:
                 self._train |= different
+            self._add_values()
             return None
         if not different <= self._eval:
             self._count_pairs(len(digests), len(different))
@@ -83,6 +93,29 @@ class DataLeakage(OnceRule):
         """Return the finding for a run with few evaluations."""
         return None if self._last is None else self._finding()
 
+    def _add_values(self) -> None:
+        """Collect the values of the columns of a training batch."""
+        inputs = list(self.batches.inputs.values())
+        table = len(inputs) == 1 and inputs[0].ndim == 2 and inputs[0].shape[1] <= _COLUMNS
+        if self._values is None or not table:
+            self._values = None
+            return
+        columns = inputs[0].T
+        self._values = self._values or [set() for _ in columns]
+        if len(columns) != len(self._values):
+            self._values = None
+            return
+        for values, column in zip(self._values, columns, strict=True):
+            values.update(np.unique(column).tolist())
+        if max(map(len, self._values), default=0) > _VALUES:
+            self._values = None
+
+    def _is_complete(self) -> bool:
+        """Return whether the training rows are most of those that there can be."""
+        if not self._values:
+            return False
+        return len(self._train) >= _COMPLETE * math.prod(map(len, self._values))
+
     def _count_pairs(self, rows: int, different: int) -> None:
         self._pairs += rows * (rows - 1) // 2
         self._equal += rows - different
@@ -92,7 +125,7 @@ class DataLeakage(OnceRule):
         if found < _ROWS or found <= self.share * rows or min(self._shares) <= self.share:
             return None
         chance = min(1.0, (self._equal + 3) / self._pairs * len(self._train)) * rows
-        if found <= _TIMES * chance or self._last is None:
+        if found <= _TIMES * chance or self._last is None or self._is_complete():
             return None
         step, name = self._last
         return self.found(

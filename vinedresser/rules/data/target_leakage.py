@@ -23,6 +23,8 @@ _COPIED = 0.9
 # Maximum number of columns, and minimum number of rows of a class or distinct values of a target.
 _COLUMNS = 4096
 _ROWS_OF_CLASS = 8
+# Multiple of the rows after which a class with fewer rows is no longer waited for.
+_MOST = 4
 
 
 class TargetLeakage(OnceRule):
@@ -104,7 +106,8 @@ class TargetLeakage(OnceRule):
         if self._columns is None:
             self._columns = _Columns(inputs.shape[1], classes=labels.dtype.kind == "i")
         self._columns.add(np.asarray(inputs, np.float64), labels)
-        if self._columns.rows < self.rows:
+        rows = self._columns.rows
+        if rows < self.rows or (self._columns.few and rows < _MOST * self.rows):
             return None
         self._over = True
         columns = self._columns.leaking()
@@ -208,6 +211,13 @@ class _Columns:
         """Number of distinct rows so far."""
         return len(self._seen)
 
+    @property
+    def few(self) -> bool:
+        """Whether a class has too few rows so far, or there are too few classes or targets."""
+        least, kinds = (_ROWS_OF_CLASS, 2) if self.classes else (1, _KINDS)
+        counts = [count for count, _ in self._values.values()]
+        return len(counts) < kinds or min(counts) < least
+
     def add(self, inputs: NDArray[np.float64], targets: NDArray[Any]) -> None:
         """Process a batch.
 
@@ -226,9 +236,7 @@ class _Columns:
 
     def leaking(self) -> list[int]:
         """Return the columns that tell the target; [] if there are none."""
-        least = _ROWS_OF_CLASS if self.classes else 1
-        few = any(count < least for count, _ in self._values.values())
-        if few or len(self._values) < (2 if self.classes else _KINDS):
+        if self.few:
             return []
         table = np.stack([values for _, values in self._values.values()])
         telling = (table != table[0]).any(0)

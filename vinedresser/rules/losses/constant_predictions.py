@@ -11,6 +11,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
 # Minimum number of checks and of rows.
@@ -66,12 +67,22 @@ class ConstantPredictions(SymptomRule):
         self.spread = spread
         self.batches = Batches()
         self._recent: dict[str, deque[_Batch]] = {}
+        # The last check, whatever the outcome.
+        self._last: tuple[Step, Symptom] | None = None
 
     def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`."""
         return bool(self.batches.compared)
 
-    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have seen it)
+    def at_end(self) -> Finding | None:
+        """See `OnceRule.at_end`; only the end may show that the outcome of a short run is poor."""
+        if self._last is not None and self._patience.looks < self.patience:
+            verdict = self.verdict(ended=True)
+            self._seen = self._last
+            return self._finding(verdict) if verdict.kind == "poor" else None
+        return super().at_end()
+
+    def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         found = None
         for compared in self.batches.compared:
@@ -82,6 +93,7 @@ class ConstantPredictions(SymptomRule):
             found = found or self._constant(
                 self.batches.tensor("predictions", compared.loss), list(recent)
             )
+        self._last = None if found is None else (step, found)
         poor = found is not None and self.outcome.verdict().kind == "poor"
         return found if poor else None
 

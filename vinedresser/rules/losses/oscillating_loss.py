@@ -10,6 +10,7 @@ from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.loss_progress import spread
+from vinedresser.rules.signals.losses.moving_targets import MovingTargets
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -33,7 +34,8 @@ class OscillatingLoss(SymptomRule):
     differences) is more than ``swing`` of their mean, they change direction at more than half of
     the blocks, and their second half is not significantly below the first (two standard errors).
     Fires in a training with a poor outcome (`Outcome`), or if the loss oscillates at twice its
-    start. A converged training also oscillates, relative to a loss near zero, but its outcome is
+    start and not because its targets grow (`MovingTargets`). A converged training also oscillates,
+    relative to a loss near zero, but its outcome is
     good.
 
     Source: AUTOTRAINER (ICSE 2021) counts epochs whose accuracy varies by 0.03. The noise of
@@ -55,6 +57,7 @@ class OscillatingLoss(SymptomRule):
         self.swing = swing
         self.needs = (Need("losses"),)
         self.rate = LearningRateSignal()
+        self.targets = MovingTargets()
         self._start: dict[str, list[float]] = {}
         self._losses: dict[str, deque[float]] = {}
 
@@ -84,7 +87,10 @@ class OscillatingLoss(SymptomRule):
             return None
         start = math.fsum(self._start[name]) / len(self._start[name])
         verdict = self.outcome.verdict().kind
-        if verdict == "poor" or (verdict == "open" and level > _THROWN_UP * abs(start)):
+        rise = level / abs(start) if start else math.inf
+        short = name.removeprefix("losses/")
+        thrown_up = rise > _THROWN_UP and self.targets.rule_out(short, rise)
+        if verdict == "poor" or (verdict == "open" and thrown_up):
             return self._symptom(name, noise / abs(level), level, start)
         return None
 

@@ -11,6 +11,7 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded_array
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
+from vinedresser.rules.signals.rows import are_tokens
 from vinedresser.store.reading.step import Step
 from vinedresser.store.reductions.sampling import strided_rows
 
@@ -111,6 +112,14 @@ class Batches(Signal):
                 self._compare(step, loss)
         for name in step.tensors_of("model_inputs"):
             self.inputs[name] = _rows(step.tensor(name))
+
+    @property
+    def of_text(self) -> bool:
+        """Whether the labels are tokens, several for each row of input tokens."""
+        rows = [len(inputs) for inputs in self.inputs.values() if are_tokens(inputs)]
+        return bool(rows) and any(
+            one.labels.ndim > 1 or len(one.labels) > max(rows) for one in self.compared
+        )
 
     def tensor(self, kind: str, loss: str) -> str:
         """Return the full name of the labels or predictions of a loss.

@@ -13,6 +13,10 @@ __all__ = ["MovingTargets"]
 
 # Number of looks at the start, and of recent ones.
 _LOOKS = 8
+# Rise of a loss that growing targets do not explain, and that is certain without knowing them.
+_FAR = 10.0
+# Minimum growth of the targets, as a share of the rise of the loss, that explains it.
+_EXPLAINED = 0.5
 
 
 class MovingTargets(BatchSignal):
@@ -47,13 +51,23 @@ class MovingTargets(BatchSignal):
             recent = self._recent.setdefault(compared.loss, deque(maxlen=_LOOKS))
             recent.append((mean, square))
 
-    def known(self, loss: str) -> bool:
-        """Return whether targets of a loss were captured.
+    def explain(self, loss: str, rise: float) -> bool:
+        """Return whether a loss rises because its targets grow.
 
         Args:
             loss: name of the loss without its collection.
+            rise: ratio of the loss to its start.
         """
-        return loss in self._start
+        return rise < _FAR and self.growth(loss) > max(1.0, _EXPLAINED * rise)
+
+    def rule_out(self, loss: str, rise: float) -> bool:
+        """Return whether growing targets certainly are not why a loss rises.
+
+        Args:
+            loss: name of the loss without its collection.
+            rise: ratio of the loss to its start.
+        """
+        return rise >= _FAR or (loss in self._start and not self.explain(loss, rise))
 
     def growth(self, loss: str) -> float:
         """Return the mean square of recent targets around their first mean, relative to the first.

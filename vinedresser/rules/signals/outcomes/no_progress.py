@@ -19,10 +19,6 @@ _HOLD = 20
 _RISEN = 0.5
 # Fall from the start, as a share of it, that counts as having learned.
 _LEARNED = 0.5
-# Rise that growing targets do not explain, and that is certain without knowing the targets.
-_FAR = 10.0
-# Minimum growth of the targets, as a share of the rise of the loss, that explains it.
-_EXPLAINED = 0.5
 
 
 class LossTrajectory(NamedTuple):
@@ -121,12 +117,8 @@ class NoProgress(Signal):
         if not held and not (ended and self._holds()):
             return None
         worst = self._worst()
-        return None if self._follows_targets(worst) else worst
-
-    def _follows_targets(self, trajectory: LossTrajectory) -> bool:
-        growth = self.targets.growth(_short(trajectory.name))
-        rises = trajectory.kind == "thrown_up" and trajectory.rise < _FAR
-        return rises and growth > max(1.0, _EXPLAINED * trajectory.rise)
+        explained = self.targets.explain(_short(worst.name), worst.rise)
+        return None if worst.kind == "thrown_up" and explained else worst
 
     def _holds(self) -> bool:
         return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()
@@ -145,7 +137,7 @@ class NoProgress(Signal):
         elif start - progress.lowest > _LEARNED * abs(start):
             kind = "lost"
         rise = progress.peak / abs(low) if low else math.inf
-        certain = kind != "thrown_up" or rise >= _FAR or self.targets.known(_short(name))
+        certain = kind != "thrown_up" or self.targets.rule_out(_short(name), rise)
         return LossTrajectory(
             name, kind, progress, bool(blown), start, error, stretch, rise, certain
         )

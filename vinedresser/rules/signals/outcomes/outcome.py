@@ -31,8 +31,10 @@ _GOOD_GAIN = 0.25
 _GOOD_FALL = 0.3
 # Minimum windows of looks of a poor outcome.
 _FEWEST_WINDOWS = 3
-# Minimum train steps of a poor outcome, and minimum share of the run if its length is known.
+# Minimum train steps of a poor outcome, and minimum share of the run if its length is known. A run
+# of unknown length gets more steps: it may be long, and on a plateau.
 _PATIENCE = 150
+_PATIENCE_UNKNOWN = 400
 _SHARE = 0.4
 # Share of a run of known length in which the loss may stand on a plateau before learning (Barak et
 # al., "Hidden progress in deep learning", NeurIPS 2022); with sparse parities it stood until 0.46.
@@ -151,7 +153,8 @@ class Outcome(Signal):
 
     def _without_hope(self, windows: list[Gain], poor: float) -> bool:
         """Return whether the trend of the last windows leaves the gain poor until the end."""
-        if self._step < max(_PATIENCE, _SHARE * (self._total or 0)):
+        least = max(_PATIENCE, _SHARE * self._total) if self._total else _PATIENCE_UNKNOWN
+        if self._step < least:
             return False
         end = max(self._total or HORIZON * self._step, self._step)
         return _projected(windows, end) < poor
