@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from vinedresser.capture.torch_.loss_graphs import loss_inputs
+from vinedresser.capture.torch_.losses.loss_graphs import loss_inputs
+from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 
 X = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.randn(8, 3, generator=torch.Generator().manual_seed(1))
@@ -37,7 +38,8 @@ def test_an_error_of_an_output_has_its_labels(
     loss: Callable[[Tensor], Tensor], function: str | None
 ) -> None:
     p = output()
-    found = loss_inputs(loss(p), [p])
+    mark_outputs(p)
+    found = loss_inputs(loss(p))
     if function is None:
         # Two differences, which only look the same.
         assert found is None
@@ -52,7 +54,8 @@ def test_an_error_of_an_output_has_its_labels(
 def test_labels_that_are_integers_are_exact() -> None:
     p = output()
     classes = torch.arange(24.0).reshape(8, 3) * 7 - 30
-    found = loss_inputs(F.l1_loss(p, classes), [p])
+    mark_outputs(p)
+    found = loss_inputs(F.l1_loss(p, classes))
     assert found is not None
     assert torch.equal(found.labels, classes)
 
@@ -75,19 +78,22 @@ def test_labels_that_are_integers_are_exact() -> None:
 )
 def test_nothing_is_said_of_other_differences(loss: Callable[[Tensor], Tensor]) -> None:
     p = output()
-    assert loss_inputs(loss(p), [p]) is None
+    mark_outputs(p)
+    assert loss_inputs(loss(p)) is None
 
 
 def test_labels_that_rounding_swallows_are_not_guessed() -> None:
     p = output() * 1e9
-    assert loss_inputs((p - TARGETS).square().mean(), [p]) is None
+    mark_outputs(p)
+    assert loss_inputs((p - TARGETS).square().mean()) is None
 
 
 def test_a_difference_of_anything_but_an_output_is_a_penalty() -> None:
     p = output()
     weight = nn.Parameter(X)
-    assert loss_inputs((weight - TARGETS).square().sum(), [p]) is None
-    assert loss_inputs((p - TARGETS).square().mean(), []) is None
+    mark_outputs(p)
+    assert loss_inputs((weight - TARGETS).square().sum()) is None
+    assert loss_inputs((output() - TARGETS).square().mean()) is None
 
 
 @pytest.mark.parametrize(
@@ -122,14 +128,16 @@ def test_probabilities_are_labels_of_a_softmax(
 )
 def test_nothing_is_said_of_other_products(loss: Callable[[Tensor], Tensor]) -> None:
     p = output()
-    assert loss_inputs(loss(p), [p]) is None
+    mark_outputs(p)
+    assert loss_inputs(loss(p)) is None
 
 
 def test_a_function_of_torch_says_what_is_compared_before_others() -> None:
     p = output()
     classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
     kept = F.kl_div(p.log_softmax(1), SHARES, reduction="batchmean")
-    found = loss_inputs(kept + 0.1 * (1 * F.cross_entropy(p, classes)), [p])
+    mark_outputs(p)
+    found = loss_inputs(kept + 0.1 * (1 * F.cross_entropy(p, classes)))
     assert found is not None
     assert torch.equal(found.labels, classes)
 
@@ -139,7 +147,8 @@ def test_a_difference_of_all_pairs_has_the_labels_of_the_rows(column: str) -> No
     rows = torch.arange(5.0)
     p = 1.0 * torch.rand(5, generator=torch.Generator().manual_seed(0)).requires_grad_()
     given, labels = (p[:, None], rows) if column == "predictions" else (p, rows[:, None])
-    found = loss_inputs((given - labels).abs().mean(), [given])
+    mark_outputs(given)
+    found = loss_inputs((given - labels).abs().mean())
     assert found is not None
     assert torch.equal(found.predictions, given)
     assert torch.equal(found.labels, labels)

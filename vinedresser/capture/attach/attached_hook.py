@@ -101,28 +101,25 @@ class AttachedHook(Hook):
         recorder = self._session.recorder
         return not recorder.quiet and recorder.plain is None
 
+    def comparisons_due(self) -> bool:
+        """See `LossSink.comparisons_due`."""
+        return self._session.recorder.comparisons_due()
+
     def loss_inputs_due(self) -> Recording | None:
-        """Return the recording in which predictions or labels of a loss computed now are due."""
+        """See `LossSink.loss_inputs_due`."""
         taker = self._control.input_taker
         return None if taker is None else taker.inputs_due()
 
     def know_loss_function(
         self, name: str, function: str, *, negated: bool, activation: str
     ) -> None:
-        """Note which function a loss is computed by; see `RunRecord.losses`.
-
-        Args:
-            name: name of the loss.
-            function: name of the function in `torch.nn.functional`.
-            negated: whether the loss decreases where the function increases.
-            activation: activation before a function that takes logits; "" if none or unknown.
-        """
+        """See `LossSink.know_loss_function`."""
         if name not in self._control.losses:
             setup = {"function": function, "negated": negated, "activation": activation}
             self._control.know_loss(name, setup)
 
     def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
-        """Record what a loss function compared; see `InputTaker.record_inputs`."""
+        """See `LossSink.record_loss_inputs`."""
         taker = self._control.input_taker
         if taker is not None:
             taker.record_inputs(recording, name, inputs)

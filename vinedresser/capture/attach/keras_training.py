@@ -7,9 +7,9 @@ import weakref
 
 import keras
 
-from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.attach.tracebacks import without_capture_frames
+from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 
 # Maximum number of steps before the second of two adversarial models is first trained.

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from vinedresser.capture.attach.attached_hook import AttachedHook
-from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.torch_losses import TorchLosses
 from vinedresser.capture.attach.torch_models import holders, in_modules
 from vinedresser.capture.attach.variables import names_of_tensors
+from vinedresser.capture.fetching import listen
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.torch_.backward_end import BackwardEnd
 from vinedresser.capture.torch_.bare_tensors import BareTensors

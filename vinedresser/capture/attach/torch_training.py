@@ -16,16 +16,17 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.attach.manual_steps import ManualSteps
-from vinedresser.capture.attach.torch_losses import TorchLosses, listen_to_backwards
+from vinedresser.capture.attach.torch_losses import TorchLosses
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.attach.variables import names_of_tensors
+from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 from vinedresser.capture.torch_.bare_tensors import BareTensors
 from vinedresser.capture.torch_.forward.calls import before_calls
+from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class _TorchTrainings(TrainingFinder):
         if self._hook is None or all(self._made[one] for one in optimizers):
             self._manual.finish()
             self._forget()
-            self._losses.hook = self._attach_hook()
+            self._losses.attach(self._attach_hook())
         assert self._hook is not None, "attached above, if not before"
         return self._hook
 
@@ -201,7 +202,8 @@ class _TorchTrainings(TrainingFinder):
             before: called before each of their forward passes.
         """
         self._models = WatchedModels()
-        hook = self._losses.hook = self._attach_hook()
+        hook = self._attach_hook()
+        self._losses.attach(hook)
         updated = [parameter for one in modules for parameter in one.parameters()]
         guarded = self._attachment.shield.guard("the end of a step", before)
         for module in modules:

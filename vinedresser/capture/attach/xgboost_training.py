@@ -7,8 +7,8 @@ import sys
 import xgboost.training
 from xgboost.callback import CallbackContainer
 
-from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.finder import TrainingFinder
+from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT
 
 

@@ -163,7 +163,9 @@ class Hook(ReportedValues):
 
         Args:
             model: torch.nn.Module or keras.Model, the object that the training calls.
-            loss: loss module whose value is captured; for functions, see `loss`.
+            loss: loss module whose value is captured; for functions, see `loss`. None: if none is
+                passed at all, that of a torch model is found at its backward pass, with predictions
+                and labels if they are certain, and stored as ``losses/loss``.
             optimizer: optimizer of the model, or a list of optimizers in the order of their steps.
                 The last one passed, over all models, ends the step. None: the first optimizer that
                 updates the model.

@@ -44,7 +44,10 @@ def make_adapter(
     if is_a(model, "torch", "nn.Module"):
         with needed("a torch model", "torch"):
             from vinedresser.capture.torch_.adapter import TorchAdapter
-        return TorchAdapter(session, model, loss, optimizer, name)
+        adapter = TorchAdapter(session, model, loss, optimizer, name)
+        if not session.detected:
+            adapter.find_losses(name)
+        return adapter
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     raise ConfigError(f"model: cannot watch a {kind}; {_remedy(model)}")
 

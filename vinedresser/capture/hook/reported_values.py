@@ -99,6 +99,7 @@ class ReportedValues:
         known = str(name or getattr(inner, "__name__", "<no name>"))
         if "<" in known:
             raise ConfigError("loss: the function has no name; pass name=…")
+        self._session.losses_reported = True
 
         @functools.wraps(function)
         def watched(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -124,6 +125,7 @@ class ReportedValues:
             ConfigError: the name is empty, or the collection does not exist.
         """
         full = self._values.full_name(name, collection)
+        self._session.losses_reported |= full.startswith("losses/")
         if not self._closed:
             self._save(full, value)
 

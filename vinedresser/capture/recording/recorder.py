@@ -185,6 +185,11 @@ class Recorder:
         recording = self.current()
         return None if recording is None else recording.due
 
+    def comparisons_due(self) -> bool:
+        """Return whether predictions or labels are due now."""
+        due = None if self.quiet or self.plain is not None else self.current_due()
+        return due is not None and (due.reaches("predictions") or due.reaches("labels"))
+
     def resume_training(self) -> None:
         """End an evaluation without a ``with`` block."""
         if self._evaluating and self.explicit_mode in (None, "train"):

@@ -21,6 +21,7 @@ from vinedresser.store.writing.record_queue import QueuePolicy
 from vinedresser.store.writing.writer import RunWriter
 
 K = TypeVar("K", bound=TensorCopier)
+S = TypeVar("S")
 
 
 class Session:
@@ -47,6 +48,7 @@ class Session:
         signal: whether the training was asked to stop.
         newly_set_up: the training's setup is not yet complete in the run's record; it is written
             before the next train step is delivered.
+        losses_reported: whether the script passes losses to the hook.
         between_steps: called once at the end of the current train step; None: nothing to do. Any
             thread may set it.
 
@@ -73,7 +75,7 @@ class Session:
         self.newly_set_up = True
         self._describe = self.shield.guard("describing the training", describe)
         self.leader: object | None = None
-        self.detected = False
+        self.detected = self.losses_reported = False
         self.between_steps: Callable[[], object] | None = None
         config = self.guarded(config)
         guard = self.shield.guard
@@ -90,6 +92,7 @@ class Session:
         self._unmatched.expect(config.collections.values())
         self._copiers: dict[type[TensorCopier], TensorCopier] = {}
         self._copiers_lock = threading.Lock()
+        self._shared: dict[object, object] = {}
         self._writer = RunWriter(
             storage,
             rank,
@@ -119,6 +122,15 @@ class Session:
         if found is None:
             with self._copiers_lock:
                 found = self._copiers[kind] = kind()
+        assert isinstance(found, kind)
+        return found
+
+    def shared(self, kind: type[S]) -> S:
+        """Return the object of a class that the adapters of the session share."""
+        make: Callable[[Session], S] = kind
+        found = self._shared.get(kind)
+        if found is None:
+            found = self._shared[kind] = make(self)
         assert isinstance(found, kind)
         return found
 

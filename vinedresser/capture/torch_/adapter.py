@@ -22,7 +22,8 @@ from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_el
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.forward.missing_forward import report_missing_forward
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
-from vinedresser.capture.torch_.losses import Losses, batch_size
+from vinedresser.capture.torch_.losses.losses import Losses, batch_size
+from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
@@ -104,6 +105,7 @@ class TorchAdapter(Adapter):
             before_calls(model, before, guard("the end of a forward", self._hooks.end))
         ]
         if loss is not None:
+            session.losses_reported = True
             self._loss = f"{self._names.prefix}{type(unwrapped(loss)).__name__}"
             self._notes.saw_loss(self._loss, loss)
             after = ModuleHook(guard("the loss", self._after_loss, skip=skip), loss)
@@ -158,9 +160,15 @@ class TorchAdapter(Adapter):
         if not isinstance(leader, TorchAdapter) or not leader._overdue.others:
             self._unseen.look()
 
+    def find_losses(self, name: str | None) -> None:
+        """Record losses that the script does not pass to the hook; see `UnreportedLosses`."""
+        found = self._session.shared(UnreportedLosses)
+        found.watch(self._root, name, self, self._notes)
+
     def detach(self) -> None:
         """See `Adapter.detach`."""
         self.look()
+        self._session.shared(UnreportedLosses).close()
         if not self._recorder.steps:
             self._overdue.report(self._session.shield)
         self._hooks.clear()

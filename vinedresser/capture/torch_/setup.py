@@ -36,6 +36,13 @@ class SetupNotes:
         """Note a loss module."""
         self._losses[name] = described_loss(loss)
 
+    def saw_loss_function(self, name: str, setup: dict[str, Any]) -> bool:
+        """Note which function a loss is computed by; return whether the loss was not known."""
+        new = name not in self._losses
+        if new:
+            self._losses[name] = setup
+        return new
+
     def saw_optimizer(self, optimizer: Optimizer) -> None:
         """Note an optimizer that updates the model."""
         self._optimizers.append((weakref.ref(optimizer), _described(optimizer)))

@@ -30,7 +30,7 @@ from vinedresser.capture.torch_.forward.hook_selection import (
 from vinedresser.capture.torch_.forward.input_taylor import InputTaylor
 from vinedresser.capture.torch_.forward.loss_terms.call import TermCall
 from vinedresser.capture.torch_.forward.loss_terms.recorder import LossTerms
-from vinedresser.capture.torch_.losses import batch_size
+from vinedresser.capture.torch_.losses.losses import batch_size
 from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.nesting import argument_leaves, leaves

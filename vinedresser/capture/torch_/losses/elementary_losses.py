@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.saved_tensors import saved
+from vinedresser.capture.torch_.losses.model_outputs import marked_output
+from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["Elementary", "elementary_loss", "is_plain"]
 
@@ -59,7 +59,7 @@ def is_plain(node: Any) -> bool:
     return bool(node.name().startswith(_PLAIN))
 
 
-def elementary_loss(node: Any, outputs: Iterable[Tensor]) -> Elementary | None:
+def elementary_loss(node: Any) -> Elementary | None:
     """Return what an autograd node compares, if it certainly compares predictions with labels.
 
     A difference is certain if it is taken between an output of the model and a tensor without a
@@ -69,25 +69,24 @@ def elementary_loss(node: Any, outputs: Iterable[Tensor]) -> Elementary | None:
 
     Args:
         node: node of the function that is applied to each element.
-        outputs: outputs of the trained model.
 
     Returns:
         None if it is not certain.
     """
     name = node.name()
     if name == "AbsBackward0":
-        return _difference(node, outputs, "l1_loss")
+        return _difference(node, "l1_loss")
     if name == "PowBackward0":
-        return _difference(node, outputs, "mse_loss") if node._saved_exponent == 2 else None
+        return _difference(node, "mse_loss") if node._saved_exponent == 2 else None
     if name == "MulBackward0":
         (first, _), (second, _) = node.next_functions
         if first is not None and first is second:
-            return _difference(node, outputs, "mse_loss")
+            return _difference(node, "mse_loss")
         return _cross_entropy(node)
     return _divergence(node) if name == "SubBackward0" else None
 
 
-def _difference(node: Any, outputs: Iterable[Tensor], function: str) -> Elementary | None:
+def _difference(node: Any, function: str) -> Elementary | None:
     """Return what a function of a difference compared."""
     origin = node.next_functions[0][0]
     if origin is None or origin.name() != "SubBackward0" or origin._saved_alpha != 1:
@@ -95,11 +94,10 @@ def _difference(node: Any, outputs: Iterable[Tensor], function: str) -> Elementa
     (minuend, _), (subtrahend, _) = origin.next_functions
     if (minuend is None) == (subtrahend is None):
         return None
-    predictions = _output(minuend or subtrahend, outputs)
+    predictions = _output(minuend or subtrahend)
     difference = saved(node, "self")
     if predictions is None or difference is None or not difference.numel():
         return None
-    predictions = predictions.detach()
     if predictions.dtype != difference.dtype:
         return None
     difference = difference if subtrahend is None else -difference
@@ -134,12 +132,12 @@ def _labels(predictions: Tensor, difference: Tensor) -> Tensor | None:
     return whole if off <= error <= _WHOLE else labels
 
 
-def _output(node: Any, outputs: Iterable[Tensor]) -> Tensor | None:
+def _output(node: Any) -> Tensor | None:
     """Return the output of the model that is the result of a node, perhaps in another shape."""
     for _ in range(_MOST_SHAPES):
-        for output in outputs:
-            if output.grad_fn is node:
-                return output
+        output = marked_output(node)
+        if output is not None:
+            return output
         if node is None or not node.name().startswith(_SHAPES):
             return None
         node = node.next_functions[0][0]

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from vinedresser.capture.attach.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
 
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 CLASSES = torch.tensor([0, 2, -100, 1, 1, 0])

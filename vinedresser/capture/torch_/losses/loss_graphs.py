@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from vinedresser.capture.torch_.elementary_losses import elementary_loss, is_plain
-from vinedresser.capture.torch_.saved_tensors import saved
+from vinedresser.capture.torch_.losses.elementary_losses import elementary_loss, is_plain
+from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["LossInputs", "loss_inputs"]
 
@@ -69,15 +68,15 @@ class LossInputs(NamedTuple):
     activation: str = ""
 
 
-def loss_inputs(loss: Tensor, outputs: Sequence[Tensor] = ()) -> LossInputs | None:
+def loss_inputs(loss: Tensor) -> LossInputs | None:
     """Return what the loss function nearest to a loss compared.
 
-    The graph must not have been freed by a backward pass.
+    The graph must not have been freed by a backward pass. Errors of elementary functions, such as
+    `F.l1_loss` or ``((outputs - labels) ** 2).mean()``, are found if `mark_outputs` was called with
+    the outputs of the model.
 
     Args:
         loss: loss [] with a gradient, such as a weighted sum of several functions.
-        outputs: outputs of the trained model, to find errors of elementary functions, such as
-            `F.l1_loss` or ``((outputs - labels) ** 2).mean()``.
 
     Returns:
         Detached tensors; None if no such function is found.
@@ -95,7 +94,7 @@ def loss_inputs(loss: Tensor, outputs: Sequence[Tensor] = ()) -> LossInputs | No
             signs.add(sign)
             continue
         if plain and elementary is None:
-            elementary = elementary_loss(node, outputs)
+            elementary = elementary_loss(node)
             # In a sum, another term may be the one that is minimised.
             lowered = 1 if summed else sign
         plain = plain and is_plain(node)

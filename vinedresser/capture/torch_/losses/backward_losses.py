@@ -1,0 +1,243 @@
+"""Losses of a torch training that are found at their backward passes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
+from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
+from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
+from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
+
+__all__ = ["BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
+
+# Records the value of a loss and the arguments of the loss function.
+LossRecorder = Callable[[Any, tuple[Any, ...]], None]
+
+
+class LossSink(Protocol):
+    """Records the losses that are found."""
+
+    def comparisons_due(self) -> bool:
+        """Return whether predictions or labels are due now."""
+
+    def loss_inputs_due(self) -> Recording | None:
+        """Return the recording in which predictions or labels of a loss computed now are due."""
+
+    def loss_recorder(self, name: str) -> LossRecorder:
+        """Return a function that records a value of a loss and its function's arguments."""
+
+    def know_loss_function(
+        self, name: str, function: str, *, negated: bool, activation: str
+    ) -> None:
+        """Note which function a loss is computed by; see `RunRecord.losses`.
+
+        Args:
+            name: name of the loss.
+            function: name of the function in `torch.nn.functional`.
+            negated: whether the loss decreases where the function increases.
+            activation: activation before a function that takes logits; "" if none or unknown.
+        """
+
+    def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+        """Record what a loss function compared; see `InputTaker.record_inputs`."""
+
+
+class BackwardLosses:
+    """Finds the losses that a training minimizes, by their backward passes.
+
+    Scalars with a backward pass are summed until the next step of an optimizer; the sum is the loss
+    whose gradient the optimizer receives. The factor of a `torch.amp.GradScaler` is divided out.
+    Predictions and labels of loss functions are those of the first backward pass.
+
+    Args:
+        shield: guards the callbacks.
+
+    Attributes:
+        sink: records the losses; None if there is no training.
+    """
+
+    def __init__(self, shield: Shield) -> None:
+        self.sink: LossSink | None = None
+        self.shield = shield
+        self._handles: list[Removable] = []
+        self._recorders: dict[str, LossRecorder] = {}
+        # The latest values that are recorded otherwise, and what the latest backward pass began
+        # with.
+        self._values: list[weakref.ref[torch.Tensor]] = []
+        self._last: list[weakref.ref[torch.Tensor]] = []
+        self._scaled = False
+        # The sum of the losses that are not recorded yet.
+        self._pending: torch.Tensor | None = None
+        # What the function of the first of them compared, and where it is due.
+        self._inputs: tuple[Recording, LossInputs] | None = None
+        # Whether that is recorded otherwise, with what its function compared.
+        self._otherwise = False
+        # Whether another loss of the step is not known to be negated: an attack that raises a loss
+        # comes before the training that lowers it.
+        self._lowered = False
+        self._output: Removable | None = None
+        self._evaluated = EvaluatedLosses(shield, self._record_evaluated, self._await_output)
+        # The name of the latest recorded sum.
+        self._trained = ""
+        self._name: Callable[[], str] = str
+        # With a closure, the backward pass runs in the optimizer's step; only the first one counts.
+        self._awaited = self._over = False
+
+    def forget(self) -> None:
+        """Release the training."""
+        self.sink = None
+        if self._output is not None:
+            self._output.remove()
+        while self._handles:
+            self._handles.pop().remove()
+        self._evaluated.close()
+        self._evaluated.stepped()
+        self._values.clear()
+        self._recorders.clear()
+        self._trained = ""
+        self._pending = self._inputs = None
+
+    def watch_model(self, model: nn.Module) -> None:
+        """Look for the losses of a model's evaluations."""
+        handle = self._evaluated.watch(model)
+        if handle is not None:
+            self._handles.append(handle)
+
+    def _await_output(self, model: nn.Module) -> None:
+        """Mark the outputs of a forward if predictions may be due."""
+        if self.sink is None or not self.sink.comparisons_due():
+            return
+
+        def returned(_: nn.Module, __: Any, output: Any) -> None:
+            handle.remove()
+            mark_outputs(output)
+
+        guarded = self.shield.guard("outputs", returned)
+        handle = self._output = model.register_forward_hook(ModuleHook(guarded, model))
+
+    def scaled(self, _: torch.amp.GradScaler) -> None:
+        """Handle a call of `GradScaler.scale`."""
+        self._scaled = True
+
+    def reported(self, value: torch.Tensor) -> None:
+        """Note a loss that is recorded otherwise."""
+        self._values = [*self._values[-3:], weakref.ref(value)]
+
+    def backward(self, tensors: Iterable[Any]) -> None:
+        """Handle tensors before their backward pass."""
+        scaled, self._scaled = self._scaled, False
+        losses = [one for one in tensors if is_loss(one)]
+        fresh = [one for one in losses if not any(last() is one for last in self._last)]
+        if not fresh:
+            return
+        self._last = [weakref.ref(one) for one in losses]
+        if self._over:
+            return
+        for loss in fresh:
+            self._add(loss, scaled=scaled)
+        if self._awaited and self._pending is not None:
+            self._awaited, self._over = False, True
+            self._record()
+
+    def _add(self, loss: torch.Tensor, *, scaled: bool) -> None:
+        """Add a loss to the pending sum unless it is recorded otherwise."""
+        values = [one for reference in self._values if (one := reference()) is not None]
+        if any(one is loss for one in values):
+            return
+        value, origin = loss.detach().reshape(()), loss.grad_fn
+        factor = getattr(origin, "_saved_other", None) if scaled else None
+        if origin is not None and factor is not None and factor.numel() == 1:
+            # Undo the multiplication by the scaler.
+            value, origin = value / factor.reshape(()), origin.next_functions[0][0]
+            if any(one.grad_fn is origin for one in values):
+                return
+        before = self._pending
+        self._evaluated.goes_backward(None if values else origin)
+        due = None if self.sink is None else self.sink.loss_inputs_due()
+        found = None if due is None else loss_inputs(loss)
+        if before is None:
+            self._inputs = None if due is None or found is None else (due, found)
+            self._otherwise, self._lowered = bool(values), False
+        elif found is None or not found.negated:
+            self._lowered = True
+        self._pending = value if before is None else before + value.to(before.device)
+
+    def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
+        """Record the losses of the step that an optimizer is about to take.
+
+        Args:
+            name: returns the name of the loss that it minimizes.
+            closure: whether the backward pass runs inside the step.
+        """
+        self._name = name
+        self._awaited = closure
+        if not closure:
+            self._record()
+
+    def step_ended(self) -> None:
+        """Note the end of an optimizer's step."""
+        self._awaited = self._over = False
+
+    def take(self) -> torch.Tensor | None:
+        """Return the sum [] of the losses that are not recorded yet, and forget it; None: none."""
+        total, self._pending = self._pending, None
+        self._evaluated.stepped()
+        return total
+
+    def put(self, total: torch.Tensor | None) -> None:
+        """Set what `take` returned."""
+        self._pending = total
+
+    def _record(self) -> None:
+        """Record the pending sum."""
+        total = self.take()
+        inputs, self._inputs = self._inputs, None
+        if total is None or self.sink is None:
+            return
+        name = self._trained = self._name()
+        self._recorder(name)(total, ())
+        if inputs is not None:
+            recording, found = inputs
+            negated = found.negated and not self._lowered
+            if not self._otherwise or negated:
+                self.sink.know_loss_function(
+                    name, found.function, negated=negated, activation=found.activation
+                )
+            if not self._otherwise:
+                self.sink.record_loss_inputs(recording, name, (found.predictions, found.labels))
+
+    def _record_evaluated(self, found: Evaluated) -> None:
+        """Record a loss of an evaluation under the name of the loss in training."""
+        # Of adversarial models, each with a loss, it may be that of any.
+        if self.sink is None or [*self._recorders] != [self._trained]:
+            return
+        predictions = found.predictions
+        if found.logarithms and self.sink.loss_inputs_due() is not None:
+            # As autograd saves them in training.
+            predictions = predictions.log_softmax(min(1, predictions.ndim - 1))
+        self._recorder(self._trained)(found.value, (predictions, found.labels))
+
+    def _recorder(self, name: str) -> LossRecorder:
+        """Return what records a loss that is found here."""
+        assert self.sink is not None, "losses are recorded in trainings only"
+        if name not in self._recorders:
+            self._recorders[name] = self.sink.loss_recorder(name)
+        return self._recorders[name]
+
+
+def is_loss(value: Any) -> bool:
+    """Return whether a value is a real scalar with a gradient."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.numel() == 1
+        and value.is_floating_point()
+        and value.requires_grad
+    )

@@ -1,0 +1,148 @@
+"""Losses that a script with a hook does not pass to it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from vinedresser.capture.adapters.adapter import InputTaker
+from vinedresser.capture.fetching import listen
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
+from vinedresser.capture.torch_.losses.backward_losses import BackwardLosses, LossRecorder
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, updated
+from vinedresser.capture.torch_.setup import SetupNotes
+
+__all__ = ["UnreportedLosses"]
+
+
+class UnreportedLosses:
+    """Records the losses of a session's models, found at their backward passes.
+
+    The loss is called "loss", or like the model if models with names have optimizers of their own.
+    As soon as the script passes a loss to the hook, none is looked for any more.
+
+    Args:
+        session: session of the hook.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._losses = BackwardLosses(session.shield)
+        self._models: list[tuple[weakref.ref[nn.Module], str | None]] = []
+        # The name of the loss that an optimizer minimizes; None if it updates no watched model.
+        self._minimized: weakref.WeakKeyDictionary[Optimizer, str | None] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._taker: InputTaker | None = None
+        self._notes: SetupNotes | None = None
+        self._ends: list[Callable[[], None]] = []
+
+    def watch(
+        self, model: nn.Module, name: str | None, taker: InputTaker, notes: SetupNotes
+    ) -> None:
+        """Look for the losses of a model.
+
+        Args:
+            model: the object that the training calls.
+            name: the name under which it is watched, or None.
+            taker: its adapter; that of the first model records the losses.
+            notes: the observed setup of its training.
+        """
+        if self._session.losses_reported:
+            return
+        if self._taker is None:
+            self._taker, self._notes = taker, notes
+            self._losses.sink = self
+            self._listen()
+        self._models.append((weakref.ref(model), name))
+        self._minimized.clear()
+        self._losses.watch_model(model)
+
+    def close(self) -> None:
+        """Look for no more losses."""
+        while self._ends:
+            self._ends.pop()()
+        self._losses.forget()
+
+    def _listen(self) -> None:
+        guard, skip = self._session.shield.guard, torch.compiler.is_compiling
+        before = guard("the start of an optimizer step", self._before_step, skip=skip)
+        after = guard("the end of an optimizer step", self._after_step, skip=skip)
+        scaled = guard("noticing a scaler", self._losses.scaled)
+        self._ends = [
+            listen_to_backwards(guard("noticing a loss", self._backward)),
+            listen(torch.amp.GradScaler, "scale", scaled),
+            register_optimizer_step_pre_hook(before).remove,
+            register_optimizer_step_post_hook(after).remove,
+        ]
+
+    def _backward(self, tensors: Any) -> None:
+        if self._session.losses_reported:
+            self.close()
+        # Checkpointing runs nested backward passes.
+        elif torch._C._current_graph_task_id() == -1:
+            self._losses.backward(tensors)
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        # Torch iterates over the hooks: they cannot be removed here.
+        name = None if self._session.losses_reported else self._minimized_by(optimizer)
+        if name is None:
+            # For instance the loss of a model that is not watched.
+            self._losses.take()
+        else:
+            self._losses.step_begins(lambda: name, closure=has_closure(args, kwargs))
+
+    def _after_step(self, *_: Any) -> None:
+        self._losses.step_ended()
+
+    def _minimized_by(self, optimizer: Optimizer) -> str | None:
+        """Return the name of the loss that an optimizer minimizes; None if it is not recorded."""
+        if optimizer not in self._minimized:
+            ids = updated([optimizer])
+            models = [(one(), name) for one, name in self._models]
+            names = [
+                name
+                for model, name in models
+                if model is not None and not ids.isdisjoint(map(id, model.parameters()))
+            ]
+            alone = names[0] if len(names) == 1 else None
+            self._minimized[optimizer] = (alone or "loss") if names else None
+        return self._minimized[optimizer]
+
+    def comparisons_due(self) -> bool:
+        """See `LossSink.comparisons_due`."""
+        return self._session.recorder.comparisons_due()
+
+    def loss_inputs_due(self) -> Recording | None:
+        """See `LossSink.loss_inputs_due`."""
+        return None if self._taker is None else self._taker.inputs_due()
+
+    def loss_recorder(self, name: str) -> LossRecorder:
+        """See `LossSink.loss_recorder`."""
+        assert self._taker is not None, "set before losses are looked for"
+        return partial(self._session.shield.guard("the loss", self._taker.record_loss), name)
+
+    def know_loss_function(
+        self, name: str, function: str, *, negated: bool, activation: str
+    ) -> None:
+        """See `LossSink.know_loss_function`."""
+        setup = {"function": function, "negated": negated, "activation": activation}
+        if self._notes is not None and self._notes.saw_loss_function(name, setup):
+            self._session.newly_set_up = True
+
+    def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+        """See `LossSink.record_loss_inputs`."""
+        assert self._taker is not None, "set before losses are looked for"
+        self._taker.record_inputs(recording, name, inputs)
