@@ -35,6 +35,7 @@ class Printed:
         digest: digest of the final weights.
         wall: seconds per step.
         cpu: CPU seconds of the process per step.
+        usual: median of the CPU seconds of the steps.
     """
 
     losses: dict[str, list[float]]
@@ -42,6 +43,7 @@ class Printed:
     digest: str
     wall: float
     cpu: float
+    usual: float
 
     def same(self, other: Printed) -> bool:
         """Return whether another training computed the same, bit for bit."""

@@ -320,6 +320,25 @@ def by_turns() -> None:
     show(model, losses=losses)
 
 
+def accelerated() -> None:
+    """A loss module whose values a library divides by the number of micro-batches."""
+    model = perceptron()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    criterion = nn.CrossEntropyLoss()
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        total = 0.0
+        for half in (slice(0, 8), slice(8, 16)):
+            loss = criterion(model(x[half]), y[half])
+            (loss / 2).backward()
+            total += loss.item() / 2
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(total)
+    show(model, losses=losses)
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
@@ -339,6 +358,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         renewed,
         idle,
         by_turns,
+        accelerated,
     )
 }
 

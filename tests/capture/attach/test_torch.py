@@ -213,6 +213,12 @@ def test_an_optimizer_that_begins_late_ends_steps_from_then_on(trained: Both) ->
     assert run.steps("train").tolist() == list(range(5))
 
 
+def test_a_multiple_of_the_value_of_a_loss_module_is_no_other_loss(trained: Both) -> None:
+    run = trained.open(NUMBERS["accelerated"])
+    assert sorted(run.scalars("losses")) == ["losses/CrossEntropyLoss"]
+    assert losses(run, "CrossEntropyLoss") == pytest.approx(printed(trained, "accelerated"))
+
+
 def test_every_additional_run_is_finished(trained: Both) -> None:
     for number in range(1, max(NUMBERS.values()) + 1):
         status = trained.open(number).status

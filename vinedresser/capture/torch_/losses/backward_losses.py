@@ -12,6 +12,7 @@ from torch import nn
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
+from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
@@ -157,8 +158,9 @@ class BackwardLosses:
         if origin is not None and factor is not None and factor.numel() == 1:
             # Undo the multiplication by the scaler.
             value, origin = value / factor.reshape(()), origin.next_functions[0][0]
-            if any(one.grad_fn is origin for one in values):
-                return
+        # Libraries divide it by the number of micro-batches.
+        if values and any(one.grad_fn is node for node in multiples(origin) for one in values):
+            return
         before = self._pending
         self._evaluated.goes_backward(None if values else origin)
         due = None if self.sink is None else self.sink.loss_inputs_due()
@@ -220,6 +222,9 @@ class BackwardLosses:
         if self.sink is None or [*self._recorders] != [self._trained]:
             return
         predictions = found.predictions
+        if predictions is None:
+            self._recorder(self._trained)(found.value, ())
+            return
         if found.logarithms and self.sink.loss_inputs_due() is not None:
             # As autograd saves them in training.
             predictions = predictions.log_softmax(min(1, predictions.ndim - 1))

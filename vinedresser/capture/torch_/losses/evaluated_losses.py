@@ -12,47 +12,27 @@ from typing import Any, NamedTuple
 import torch
 import torch.jit._builtins as builtins
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.forward.calls import ModuleHook
+from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
+from vinedresser.capture.torch_.losses.compared_losses import (
+    NLL,
+    Kernel,
+    Part,
+    Returned,
+    are_divided_by_labels,
+    are_shared,
+    part_of,
+)
+from vinedresser.capture.torch_.nesting import leaves
 
 __all__ = ["EvaluatedLosses", "Evaluated"]
 
 
-class _Kernel(NamedTuple):
-    """A function of torch's C++ code that the functions of `torch.nn.functional` call.
-
-    Attributes:
-        owner: module that holds it.
-        name: its name.
-        reduction: position of the reduction in its arguments, after input, target and weights.
-    """
-
-    owner: Any
-    name: str
-    reduction: int
-
-
-_NN: Any = torch._C._nn
-# What computes a loss, by the name of its autograd node.
-_NLL = (_Kernel(_NN, "cross_entropy_loss", 3), _Kernel(_NN, "nll_loss_nd", 3))
-_KERNELS = {
-    "NllLossBackward0": _NLL,
-    "NllLoss2DBackward0": _NLL,
-    "MseLossBackward0": (_Kernel(_NN, "mse_loss", 2),),
-    "SmoothL1LossBackward0": (_Kernel(_NN, "smooth_l1_loss", 2),),
-    "HuberLossBackward0": (_Kernel(_NN, "huber_loss", 2),),
-    "BinaryCrossEntropyBackward0": (_Kernel(_NN, "binary_cross_entropy", 3),),
-    "BinaryCrossEntropyWithLogitsBackward0": (
-        _Kernel(torch, "binary_cross_entropy_with_logits", 4),
-    ),
-}
-# The same for means of elementary functions of a difference.
-_L1, _MSE = (_Kernel(_NN, "l1_loss", 2),), _KERNELS["MseLossBackward0"]
+# After this many steps that compute their loss alike, only some are looked at.
+_OFTEN, _RARELY = 8, 16
 # Torch's numbers of the reductions.
 _MEAN, _SUM = 1, 2
-_ABOUT = 1.1
 
 
 class Evaluated(NamedTuple):
@@ -60,24 +40,38 @@ class Evaluated(NamedTuple):
 
     Attributes:
         value: mean over the samples, [].
-        predictions: what the loss function compared, [batch, ...]; for a cross-entropy, its logits.
-        labels: what it compared them with.
+        predictions: what the loss function compared, [batch, ...]; for a cross-entropy, its logits;
+            None if the function is not known.
+        labels: what it compared them with; None like these.
         logarithms: whether autograd saves the logarithms of the softmax of the predictions.
     """
 
     value: Tensor
-    predictions: Tensor
-    labels: Tensor
+    predictions: Tensor | None
+    labels: Tensor | None
     logarithms: bool
+
+
+class _Handles(NamedTuple):
+    """The hooks of a model."""
+
+    before: Removable
+    after: Removable
+
+    def remove(self) -> None:
+        """Remove them."""
+        self.before.remove()
+        self.after.remove()
 
 
 class EvaluatedLosses:
     """Finds the losses of evaluations that correspond to the loss of the training.
 
-    If the training minimizes the mean of one loss function, the kernel of this function is replaced
-    while an evaluation runs: from the first forward of the model without gradients to the next
-    forward with gradients. Functions imported by name call it, too, and so do loss modules that
-    were not used in training. It computes the same.
+    If the training minimizes a mean that its model returns, the loss of a forward without gradients
+    is what the model returns there. Otherwise, if it minimizes the mean of one loss function, the
+    kernel of this function is replaced while an evaluation runs: from the first forward of the
+    model without gradients to the next forward with gradients. Functions imported by name call it,
+    too, and so do loss modules that were not used in training. It computes the same.
 
     Args:
         shield: guards the callbacks.
@@ -91,19 +85,29 @@ class EvaluatedLosses:
         record: Callable[[Evaluated], object],
         trains: Callable[[nn.Module], object],
     ) -> None:
-        def take(kernel: _Kernel, args: tuple[Any, ...], value: Any) -> None:
+        def take(kernel: Kernel, args: tuple[Any, ...], value: Any) -> None:
             if (found := _evaluated(kernel, args, value)) is not None:
-                record(found)
+                self._found(found)
 
         self._shield = shield
         self._trains = trains
-        self._record = shield.guard("the loss of an evaluation", take)
+        self._record = record
+        self._take = shield.guard("the loss of an evaluation", take)
         # The kernels of the loss of the last step; () if its evaluations would not be comparable.
-        self._kernels: tuple[_Kernel, ...] = ()
-        # Those of the losses of the current step, and their divisors.
-        self._parts: list[tuple[tuple[_Kernel, ...], float]] = []
+        self._kernels: tuple[Kernel, ...] = ()
+        # The output of a model that was this loss; None if it was none or is no mean.
+        self._returned: Returned | None = None
+        # The losses of the current step, and whether they are looked at.
+        self._parts: list[Part] = []
+        self._looks = True
+        # Number of steps since this has changed, or since the last evaluation.
+        self._alike = 0
+        # The scalar outputs of the models, by the sequence number of their autograd nodes.
+        self._outputs: dict[int, Returned] = {}
         # Whether a sum is divided by the number of its labels; None if not known yet.
         self._sum_is_mean: bool | None = None
+        # What was found inside the current forward of a model; None outside.
+        self._inside: list[Evaluated] | None = None
         self._open = False
         self._thread = 0
 
@@ -115,122 +119,145 @@ class EvaluatedLosses:
                 value of a loss module.
         """
         self.close()
+        if not self._looks:
+            return
         try:
-            part = self._kernels_of(node)
+            part = part_of(node, self._outputs, counts=self._sum_is_mean is None)
         except RuntimeError:
             # The graph was freed by an earlier backward pass, as torch will say.
-            part = (), 1.0
+            part = Part()
         self._parts.append(part)
 
     def stepped(self) -> None:
         """Note that all losses of a training step are known: their sum is the loss."""
-        parts, self._parts = self._parts, []
-        kernels, divisor = parts[0] if parts else ((), 1.0)
-        # The sum over micro-batches is a mean if each is divided by their number.
-        comparable = math.isclose(len(parts), divisor) and all(one == parts[0] for one in parts)
-        self._kernels = kernels if comparable else ()
+        self._alike += 1
+        if self._looks:
+            before = (self._kernels, self._returned)
+            self._look_at_parts()
+            if (self._kernels, self._returned) != before:
+                self._alike = 0
+        self._looks = self._alike < _OFTEN or self._alike % _RARELY == 0
 
-    def watch(self, model: nn.Module) -> RemovableHandle | None:
+    def _look_at_parts(self) -> None:
+        """Determine with what an evaluation can be compared."""
+        parts, self._parts = self._parts, []
+        self._outputs = {}
+        self._kernels, self._returned = (), None
+        if not parts:
+            return
+        first = parts[0]
+        if any(one.returned != first.returned or one.share != first.share for one in parts):
+            first = first._replace(returned=None)
+        if not first.summed:
+            self._kernels = first.kernels if are_shared(parts) else ()
+            if first.mean and math.isclose(len(parts), first.share):
+                self._returned = first.returned
+        elif all(one.summed for one in parts):
+            if self._sum_is_mean is None:
+                self._sum_is_mean = are_divided_by_labels(parts)
+            if self._sum_is_mean:
+                self._kernels, self._returned = first.kernels, first.returned
+
+    def watch(self, model: nn.Module) -> Removable | None:
         """Look at the forwards of a trained model; None if others than Python may run them."""
         compiled = model._compiled_call_impl is not None or hasattr(model, "_orig_mod")
         if compiled or isinstance(model, (torch.jit.ScriptModule, nn.TransformerEncoderLayer)):
             return None
-        begins = self._shield.guard(
-            "the start of a forward", self._forward_begins, skip=torch.compiler.is_compiling
+        guard, skip = self._shield.guard, torch.compiler.is_compiling
+        begins = guard("the start of a forward", self._forward_begins, skip=skip)
+        ended = guard("the end of a forward", self._forward_ended, skip=skip)
+        return _Handles(
+            model.register_forward_pre_hook(ModuleHook(begins, model)),
+            model.register_forward_hook(ModuleHook(ended, model)),
         )
-        return model.register_forward_pre_hook(ModuleHook(begins, model))
-
-    def _kernels_of(self, node: Any) -> tuple[tuple[_Kernel, ...], float]:
-        """Return the kernels that may have computed a mean, and the number it is divided by."""
-        divisor = 1.0
-        while node is not None and node.name() in ("DivBackward0", "MulBackward0"):
-            other = node._saved_other
-            # A number on a GPU is not worth waiting for.
-            if not isinstance(other, Tensor) or other.numel() != 1 or other.is_cuda or not other:
-                return (), 1.0
-            divisor *= float(other) if node.name() == "DivBackward0" else 1 / float(other)
-            node = node.next_functions[0][0]
-        if node is not None and node.name() == "MeanBackward0":
-            return _kernels_of_mean(node), divisor
-        kernels = () if node is None else _KERNELS.get(node.name(), ())
-        weights = [getattr(node, f"_saved_{name}", None) for name in ("weight", "pos_weight")]
-        if not kernels or any(one is not None for one in weights):
-            return (), 1.0
-        if node._saved_reduction == _MEAN:
-            return kernels, divisor
-        if node._saved_reduction != _SUM or kernels is not _NLL:
-            return (), 1.0
-        if self._sum_is_mean is None:
-            self._sum_is_mean = _is_mean_of(divisor, node)
-        return (kernels if self._sum_is_mean else ()), 1.0
 
     def _forward_begins(self, model: nn.Module, *_: Any) -> None:
         """Begin or stop observing losses at the start of a forward of the trained model."""
         if torch.is_grad_enabled():
             self.close()
             self._trains(model)
-        elif self._kernels and not self._open and not _has_compiled():
+        elif (self._kernels or self._returned) and not _has_compiled():
+            self._observe()
+            self._inside = []
+
+    def _observe(self) -> None:
+        """Replace the kernels until the evaluation ends."""
+        if not self._open:
             self._open = True
             self._thread = threading.get_ident()
             for kernel in self._kernels:
                 setattr(kernel.owner, kernel.name, _replacement(kernel)[1])
                 _observers[kernel] = self._called
 
+    def _forward_ended(self, model: nn.Module, _: Any, output: Any) -> None:
+        """Note the scalars that a model returns, or record the loss among them."""
+        if torch.is_grad_enabled():
+            self._note_outputs(model, output)
+        elif self._open and threading.get_ident() == self._thread:
+            self._record_forward(model, output)
+
+    def _note_outputs(self, model: nn.Module, output: Any) -> None:
+        """Note which scalars with a gradient a model returns; the loss may be one of them."""
+        if not self._looks or (isinstance(output, Tensor) and output.numel() > 1):
+            # The most frequent cases.
+            return
+        for name, one in leaves(output):
+            if one.numel() == 1 and one.grad_fn is not None:
+                # By its number, since the node would keep the graph.
+                self._outputs[one.grad_fn._sequence_nr()] = (id(model), name)
+
+    def _record_forward(self, model: nn.Module, output: Any) -> None:
+        """Record the loss that a forward without gradients returns, or those inside it."""
+        inside, self._inside = self._inside or [], None
+        owner, name = self._returned or (None, "")
+        values = () if owner != id(model) else (one for key, one in leaves(output) if key == name)
+        value = next((one for one in values if one.numel() == 1), None)
+        if value is None:
+            for one in inside:
+                self._record(one)
+            return
+        compared = inside[0] if len(inside) == 1 else Evaluated(value, None, None, False)
+        self._record(compared._replace(value=value.reshape(())))
+
+    def _found(self, found: Evaluated) -> None:
+        """Handle a loss of a kernel."""
+        if self._inside is not None:
+            self._inside.append(found)
+        else:
+            self._record(found)
+
     def close(self) -> None:
         """Stop observing losses until the next evaluation."""
         if self._open:
             self._open = False
+            # Another loss may be trained from now on.
+            self._looks, self._alike = True, 0
             for kernel in [*_observers]:
                 setattr(kernel.owner, kernel.name, _replacement(kernel)[0])
                 del _observers[kernel]
 
-    def _called(self, kernel: _Kernel, args: tuple[Any, ...], value: Any) -> None:
+    def _called(self, kernel: Kernel, args: tuple[Any, ...], value: Any) -> None:
         """Record what a kernel has computed."""
         if not torch.is_grad_enabled() and threading.get_ident() == self._thread:
-            self._record(kernel, args, value)
-
-
-def _kernels_of_mean(node: Any) -> tuple[_Kernel, ...]:
-    """Return the kernel that computes a mean of absolute or squared differences, if it is one."""
-    function = node.next_functions[0][0]
-    if function is None or function.name() not in ("AbsBackward0", "PowBackward0"):
-        return ()
-    absolute = function.name() == "AbsBackward0"
-    difference = function.next_functions[0][0]
-    if difference is None or difference.name() != "SubBackward0":
-        return ()
-    labelled = [origin for origin, _ in difference.next_functions].count(None) == 1
-    if not labelled or difference._saved_alpha != 1:
-        return ()
-    return _L1 if absolute else _MSE if function._saved_exponent == 2 else ()
-
-
-def _is_mean_of(divisor: float, node: Any) -> bool:
-    """Return whether a sum over the labels of a node is divided by about their number.
-
-    Libraries also count a label that a shift by one leaves out.
-    """
-    # Autograd returns it without a sign.
-    ignored = (node._saved_ignore_index + 2**63) % 2**64 - 2**63
-    count = int((node._saved_target != ignored).sum())
-    return count <= divisor <= _ABOUT * count
+            self._take(kernel, args, value)
 
 
 # What is called with the arguments and the value of each replaced kernel.
-_observers: dict[_Kernel, Callable[[_Kernel, tuple[Any, ...], Any], None]] = {}
+_observers: dict[Kernel, Callable[[Kernel, tuple[Any, ...], Any], None]] = {}
 
 
 @cache
-def _replacement(kernel: _Kernel) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _replacement(kernel: Kernel) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return a kernel and the function that replaces it in evaluations."""
     original = getattr(kernel.owner, kernel.name)
 
     @wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
         value = original(*args, **kwargs)
-        observer = None if kwargs else _observers.get(kernel)
-        if observer is not None:
-            observer(kernel, args, value)
+        observer = _observers.get(kernel)
+        # `F.kl_div` passes `log_target` by name.
+        if observer is not None and kwargs.keys() <= {"log_target"}:
+            observer(kernel, (*args, *kwargs.values()), value)
         return value
 
     # TorchScript knows the kernel by its identity.
@@ -238,7 +265,7 @@ def _replacement(kernel: _Kernel) -> tuple[Callable[..., Any], Callable[..., Any
     return original, observed
 
 
-def _evaluated(kernel: _Kernel, args: tuple[Any, ...], value: Any) -> Evaluated | None:
+def _evaluated(kernel: Kernel, args: tuple[Any, ...], value: Any) -> Evaluated | None:
     """Return the loss that a kernel has computed; None if it is no mean and none follows.
 
     Args:
@@ -250,17 +277,26 @@ def _evaluated(kernel: _Kernel, args: tuple[Any, ...], value: Any) -> Evaluated 
     reduction, *settings = args[kernel.reduction :]
     if any(one is not None for one in weights) or not isinstance(value, Tensor):
         return None
-    counted = kernel in _NLL
-    logits = kernel.name == "cross_entropy_loss"
-    if counted and (labels.is_floating_point() or (logits and settings[1:] not in ([], [0.0]))):
-        # Probabilities as labels, or smoothed labels.
+    if reduction not in (_MEAN, _SUM):
         return None
-    if reduction == _SUM and counted:
+    if kernel.name == "kl_div":
+        total = value * predictions.numel() if reduction == _MEAN else value
+        count = len(predictions) if kernel.kind == "per row" else predictions.numel()
+        labels = labels.exp() if settings[:1] == [True] else labels
+        return Evaluated(total / max(count, 1), predictions, labels, logarithms=False)
+    logits = kernel.name == "cross_entropy_loss"
+    if logits and settings[1:] not in ([], [0.0]):
+        # Smoothed labels.
+        return None
+    if (kernel in NLL or kernel.kind == "soft") and labels.is_floating_point() != bool(kernel.kind):
+        # Probabilities as labels, unless the training has such labels, too.
+        return None
+    if reduction == _SUM and kernel in NLL:
         value = value / (labels != settings[0]).sum().clamp(min=1)
+    elif reduction == _SUM and kernel.kind == "soft":
+        value = value * predictions.shape[min(1, predictions.ndim - 1)] / predictions.numel()
     elif reduction == _SUM:
         value = value / max(predictions.numel(), labels.numel())
-    elif reduction != _MEAN:
-        return None
     return Evaluated(value, predictions, labels, logits)
 
 
