@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from vinedresser.capture.config.capture_config import CaptureConfig as CaptureConfig
     from vinedresser.capture.hook.hook import Hook as Hook
     from vinedresser.capture.recording.stopping import TrainingStopped as TrainingStopped
+    from vinedresser.snapshots.settings import SnapshotSettings as SnapshotSettings
     from vinedresser.store.collections.collection import Collection as Collection
     from vinedresser.store.collections.schedule import SaveConfig as SaveConfig
     from vinedresser.store.finding import Finding as Finding
@@ -36,6 +37,7 @@ _HOMES = {
     "Run": "store.reading.reader",
     "RunWriter": "store.writing.writer",
     "SaveConfig": "store.collections.schedule",
+    "SnapshotSettings": "snapshots.settings",
     "Status": "store.status",
     "Step": "store.reading.step",
     "StepRecord": "store.step_record",
@@ -55,6 +57,7 @@ __all__ = [
     "Run",
     "RunWriter",
     "SaveConfig",
+    "SnapshotSettings",
     "Status",
     "Step",
     "StepRecord",

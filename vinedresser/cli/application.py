@@ -20,6 +20,7 @@ from vinedresser.cli.pruning import prune
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
+from vinedresser.cli.snapshots import snapshots
 from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep
@@ -91,7 +92,7 @@ def _version(
 app.command(context_settings=_SCRIPT_LINE)(run)
 for _command in (
     *(init, train, sweep, prune, monitor, explain, deploy),
-    *(judge, show, compare, capture, status, reconcile, ui, up, down),
+    *(judge, show, compare, capture, snapshots, status, reconcile, ui, up, down),
 ):
     app.command()(_command)
 app.add_typer(rules, name="rules")

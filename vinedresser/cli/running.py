@@ -58,6 +58,17 @@ def run(
             "limit).",
         ),
     ] = None,
+    guard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nonfinite|off",
+            help="Before each update, look for gradients that are not finite and take a snapshot "
+            "(default: off; nonfinite with --snapshot-every).",
+        ),
+    ] = None,
+    snapshot_every: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Take a snapshot every N steps; 0: none.")
+    ] = 0,
     attach: Annotated[
         bool, typer.Option("--attach/--no-attach", help="Capture trainings without a hook.")
     ] = True,
@@ -72,6 +83,7 @@ def run(
     from vinedresser.cli.views.console import error_console, say
     from vinedresser.cli.views.results import print_no_training, print_result
     from vinedresser.cli.views.terminal_title import live_title
+    from vinedresser.snapshots.settings import SnapshotSettings
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.lifecycle.run_script import Script, run_script
 
@@ -82,6 +94,8 @@ def run(
         tables("--collection", collection),
         attach=attach,
         capture_budget=capture_budget,
+        guard=guard or ("nonfinite" if snapshot_every else None),
+        snapshots=SnapshotSettings(every=snapshot_every),
         total_steps=steps,
     )
     if masked_arguments(command) != list(command):

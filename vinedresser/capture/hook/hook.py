@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.packages import needed
 from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.hook.final_checkpoint import save_final_checkpoint
 from vinedresser.capture.hook.model_adapters import ModelNames, make_adapter
 from vinedresser.capture.hook.reported_values import ReportedValues
+from vinedresser.capture.hook.snapshots import snapshot_taker
 from vinedresser.capture.hook.user_values import LoopSteps, UserValues
 from vinedresser.capture.recording.budget import DEFAULT_SHARE, check_share
 from vinedresser.capture.recording.session import Session
@@ -28,6 +30,7 @@ from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
 from vinedresser.capture.run.opening import OpenedRun, uncaptured_run
 from vinedresser.errors import ConfigError, RunError, StoreError
+from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.records import StopRecord
@@ -65,6 +68,9 @@ class Hook(ReportedValues):
         budget: share of the training's time for captures that only rules need, above 0; beyond it
             they become rarer. 1: no limit; None: that of the launched run, else 0.02. Captures that
             you ask for are never left out.
+        guard: "nonfinite": look for gradients that are not finite before each update, and take a
+            snapshot of the step (torch); "off"; None: that of the launched run, else "off".
+        snapshots: when snapshots are taken, and how many are kept.
         strict: raise an error if the run cannot be at ``path``. By default the reason is reported,
             and the training continues without being captured.
 
@@ -87,12 +93,15 @@ class Hook(ReportedValues):
         policy: QueuePolicy = "block",
         tunable: Mapping[str, Any] | None = None,
         budget: float | None = None,
+        guard: str | None = None,
+        snapshots: SnapshotSettings | None = None,
         strict: bool = False,
     ) -> None:
         if policy not in ("block", "drop"):
             raise ConfigError(f"policy = {policy!r}: must be 'block' or 'drop'")
         if budget is not None:
             check_share(budget, "budget")
+        check_guard(guard or "off")
         self._environment = Environment.read()
         own = CaptureConfig.of(collections)
         self._run = self._open(
@@ -120,30 +129,32 @@ class Hook(ReportedValues):
             self._session.shield.report(self._run.failure)
         if self._run.upload is not None:
             self._run.upload.begin(policy, self._session.shield.report)
+        rank = self._environment.rank
+        self._session.snapshots = snapshot_taker(self._run, self._session, rank, guard, snapshots)
         self._control = CaptureControl(
             self._run,
             self._session,
             own,
             needs,
-            rank=self._environment.rank,
+            rank=rank,
             world_size=self._environment.world_size,
         )
         self._requests = TrainerRequests(
             self._run,
             self._session,
-            lambda: [adapter.checkpoint for adapter in self._control.adapters],
-            rank=self._environment.rank,
+            lambda: [one.checkpoint for one in self._control.adapters],
+            rank=rank,
             world_size=lambda: self._control.world_size,
         )
         for one, of in (tunable or {}).items():
             self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
-        unsupervised = not self._run.launched and self._environment.rank == 0
+        unsupervised = not self._run.launched and rank == 0
         self._exit_recorder = ExitRecorder(self._run.storage) if unsupervised else None
         self._values = UserValues(self._session)
         self._steps = LoopSteps(self._session, self._values)
-        guard = self._session.shield.guard
-        self._save = guard("saving a value", self._values.save, names=0)
-        self._take_loss = guard("the loss", self._control.take_loss, skip=lambda: self._closed)
+        shielded = self._session.shield.guard
+        self._save = shielded("saving a value", self._values.save, names=0)
+        self._take_loss = shielded("the loss", self._control.take_loss, skip=lambda: self._closed)
         atexit.register(self.close)
 
     @property
@@ -317,7 +328,7 @@ class Hook(ReportedValues):
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
             "a hook cannot be pickled or passed to another process: keep it out of data sets and "
-            "process arguments, and create one hook in each rank"
+            "process arguments, and create one in each rank"
         )
 
     def _note_error(self, error: BaseException | None) -> None:
@@ -348,7 +359,6 @@ class Hook(ReportedValues):
         self._listen_for_stops()
 
     def _listen_for_stops(self) -> None:
-        """Make SIGTERM stop the training between two steps."""
         if not self._session.signal.install():
             _LOG.info("not in the main thread: SIGTERM terminates the program at once")
 
@@ -359,11 +369,9 @@ class Hook(ReportedValues):
         return open_for(path, self._environment, own.with_defaults(), **arguments)
 
     def _new_session(self, config: CaptureConfig, policy: QueuePolicy) -> Session:
+        rank = self._environment.rank
         return Session(
-            self._run.storage,
-            self._environment.rank,
-            config,
-            policy,
+            *(self._run.storage, rank, config, policy),
             # The control is created later, from the session.
             names=lambda: self._control.names(),  # noqa: PLW0108
             stop=self._end_training,
@@ -379,15 +387,12 @@ class Hook(ReportedValues):
 
     def _end_training(self) -> None:
         """Save a checkpoint, close the hook, and raise `TrainingStopped`."""
-        storage, guard = self._run.storage, self._session.shield.guard
+        storage, shield = self._run.storage, self._session.shield
         if not self._closed:
-            directory = Path(storage.location, "checkpoints")
-            guard("creating the checkpoint directory", directory.mkdir)(exist_ok=True)
-            own = [adapter.checkpoint for adapter in self._control.adapters]
-            for save in [self._on_stop] if self._on_stop else own:
-                saving = guard("saving a checkpoint", save, then="the run stops without it")
-                saving(directory, self._session.recorder.steps)
-        asked = guard("looking for the stop record", storage.exists)(StopRecord.KEY)
+            own = [one.checkpoint for one in self._control.adapters]
+            saves = [self._on_stop] if self._on_stop else own
+            save_final_checkpoint(storage, saves, self._session.recorder.steps, shield)
+        asked = shield.guard("looking for the stop record", storage.exists)(StopRecord.KEY)
         stopped = TrainingStopped(0 if asked else 128 + signal.SIGTERM)
         self._note_error(stopped)
         self.close()

@@ -11,6 +11,7 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.budget import CaptureBudget
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.capture.recording.tensor_copier import TensorCopier
 from vinedresser.capture.recording.unmatched import Unmatched
@@ -51,6 +52,7 @@ class Session:
         losses_reported: whether the script passes losses to the hook.
         between_steps: called once at the end of the current train step; None: nothing to do. Any
             thread may set it.
+        snapshots: takes snapshots of the training; None: nobody wants any.
 
     Raises:
         SecondWriter: this rank already has committed segments.
@@ -77,6 +79,7 @@ class Session:
         self.leader: object | None = None
         self.detected = self.losses_reported = False
         self.between_steps: Callable[[], object] | None = None
+        self.snapshots: SnapshotTaker | None = None
         config = self.guarded(config)
         guard = self.shield.guard
         self.budget = CaptureBudget(budget, self.shield.meter, lambda: self._writer.settling)

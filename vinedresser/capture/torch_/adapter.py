@@ -21,6 +21,7 @@ from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, befo
 from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.forward.missing_forward import report_missing_forward
+from vinedresser.capture.torch_.guard.guard import guard_of
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses.losses import Losses, batch_size
 from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
@@ -104,6 +105,7 @@ class TorchAdapter(Adapter):
         self._handles: list[Removable] = [
             before_calls(model, before, guard("the end of a forward", self._hooks.end))
         ]
+        self._guard = guard_of(session, model, self._names)
         if loss is not None:
             session.losses_reported = True
             self._loss = f"{self._names.prefix}{type(unwrapped(loss)).__name__}"
@@ -172,6 +174,8 @@ class TorchAdapter(Adapter):
         if not self._recorder.steps:
             self._overdue.report(self._session.shield)
         self._hooks.clear()
+        if self._guard is not None:
+            self._guard.remove()
         self._optimizers.remove()
         self._running.detach()
         if self._complete in self._recorder.completing:
@@ -181,6 +185,8 @@ class TorchAdapter(Adapter):
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """See `LossTaker.record_loss`."""
+        if self._guard is not None:
+            self._guard.took_loss(name, value, arguments)
         if self._plain.take_loss(name, value):
             return
         # Callers that have only the value pass it as the argument as well.
@@ -261,6 +267,8 @@ class TorchAdapter(Adapter):
 
     def _found(self, optimizer: Optimizer) -> None:
         self._notes.saw_optimizer(optimizer)
+        if self._guard is not None:
+            self._guard.saw(optimizer)
         self._session.newly_set_up = True
 
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
@@ -299,7 +307,7 @@ class TorchAdapter(Adapter):
             self._hooks.install(recording, args, kwargs)
 
     def _after_loss(self, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if not self._recorder.quiet or self._modes.aside:
+        if not self._recorder.quiet or self._modes.aside or self._guard is not None:
             self.record_loss(self._loss, output, (*args, *kwargs.values()))
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:

@@ -156,6 +156,11 @@ class Names:
 
     def buffers(self) -> list[tuple[str, torch.Tensor]]:
         """Return full names and buffers, such as ``buffers/bn1.running_mean``."""
+        found = ((name, module._buffers[key]) for name, module, key in self.buffer_places())
+        return [(name, buffer) for name, buffer in found if buffer is not None]
+
+    def buffer_places(self) -> list[tuple[str, nn.Module, str]]:
+        """Return the full name of each buffer, its module, and its name in the module."""
         found = []
         seen: set[int] = set()
         for prefix, module in self._walk():
@@ -163,7 +168,7 @@ class Names:
                 if buffer is not None and id(buffer) not in seen:
                     seen.add(id(buffer))
                     path = self._path(f"{prefix}.{name}" if prefix else name)
-                    found.append((f"buffers/{path}", buffer))
+                    found.append((f"buffers/{path}", module, name))
         return found
 
     def _shard(self, path: str, parameter: nn.Parameter) -> nn.Parameter:

@@ -21,6 +21,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage, Storage
 from vinedresser.store.storage.base import TEMPORARY
+from vinedresser.store.storage.files import is_missing
 from vinedresser.store.storage.spool import PRIVATE
 
 _LOG = logging.getLogger(__name__)
@@ -72,8 +73,15 @@ class Files:
         Raises:
             StoreError: the store refused.
         """
-        for key in self._keys():
+        there = list(self._keys())
+        for key in there:
             self.bring_one(key, now=all_of_them)
+        # Records first: what is left without one is no snapshot.
+        for key in sorted(self._brought.keys() - there, reverse=True):
+            if key.startswith("snapshots/") and is_missing(f"{self._spool.location}/{key}"):
+                # The hook keeps a bounded number.
+                self._store.delete(key)
+                del self._brought[key]
 
     def bring_one(self, key: str, *, now: bool = True) -> None:
         """Upload one file if it has changed.
@@ -110,7 +118,8 @@ class Files:
             inner = os.path.relpath(folder, root)
             prefix = "" if inner == "." else f"{inner}/"
             folders[:] = [one for one in folders if f"{prefix}{one}/" not in self._theirs]
-            for name in names:
+            # The tensors of a snapshot before the record that makes it one.
+            for name in sorted(names):
                 if not name.startswith(TEMPORARY) and prefix + name not in self._theirs:
                     yield prefix + name
 
@@ -123,7 +132,8 @@ def _refuse(error: OSError) -> None:
 
 def _is_due(key: str, stat: os.stat_result, at: float) -> bool:
     """Return whether a changed file, last uploaded at ``at``, is due."""
-    if key.endswith(".json"):
+    if key.endswith(".json") or key.startswith("snapshots/"):
+        # Written under another name and renamed.
         return True
     if key.endswith(_GROWING):
         return time.monotonic() - at >= _TEXT_AGAIN + stat.st_size / (1 << 20)

@@ -51,6 +51,10 @@ class RunRecord(Record):
         needs: the part of the capture configuration that the rules require.
         capture_budget: share of the training's time for captures that only rules need; 1: no
             limit; None: the hook's default.
+        guard: "nonfinite" if gradients that are not finite are looked for before each update;
+            "off"; "" for the hook's default.
+        snapshots: when snapshots are taken and how many are kept (`SnapshotSettings`); {}: the
+            defaults.
         thinned: first step with longer intervals than the rules ask for to keep that share
             (``since``), and their largest factor (``most``), on rank 0; {} if nothing was left out.
         modules: type and activation function (else "") of each module or layer of the watched
@@ -89,6 +93,8 @@ class RunRecord(Record):
     capture_digest: str = ""
     needs: dict[str, Any] = field(default_factory=dict)
     capture_budget: float | None = None
+    guard: str = ""
+    snapshots: dict[str, Any] = field(default_factory=dict)
     thinned: dict[str, int] = field(default_factory=dict)
     modules: dict[str, list[str]] = field(default_factory=dict)
     features: list[str] = field(default_factory=list)

@@ -111,6 +111,22 @@ class LocalStorage:
                     os.unlink(temporary, dir_fd=folder)
                 os.close(folder)
 
+    def sync(self, key: str) -> None:
+        """Write an object and its name to the device, so that it survives a failure of power.
+
+        Raises:
+            KeyMissing: no such object.
+            StoreError: the device refused.
+        """
+        check_key(key)
+        with self._translated(key):
+            folder = open_folder(self._root, key.rpartition("/")[0])
+            for descriptor in (open_file(self._root, key), folder):
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.get`."""
         check_key(key)

@@ -3,8 +3,10 @@
     [run]            name, command or entry, store, cwd, total_steps, max_concurrent, grace, attach,
                      runner, parameters, environment
     [variants.NAME]  parameters, environment, total_steps: one run each, overriding [run]
-    [capture]        budget: share of the time for captures that only rules need
+    [capture]        budget: share of the time for captures that only rules need; guard:
+                     "nonfinite" or "off"
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
+    [snapshots]      every, keep, max_bytes, stop
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
     [actions]        on_stop, on_warning, on_info: actions for findings of that severity
@@ -35,6 +37,7 @@ from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.custom_rules import absolute_reference
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.store.storage import Location
 from vinedresser.tasks.config.actions_table import checked_actions
 from vinedresser.tasks.config.known_tables import check_tables
@@ -47,11 +50,12 @@ from vinedresser.tasks.config.run_spec import (
     refuse_missing_program,
     run_specs,
 )
+from vinedresser.tasks.config.snapshots_table import guard_and_snapshots, stopping
 from vinedresser.tasks.stores import local_state
 
 __all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment"]
 
-_TABLES = ("run", "variants", "capture", "rules", "actions", "remedy", "tracking")
+_TABLES = ("run", "variants", "capture", "snapshots", "rules", "actions", "remedy", "tracking")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,9 @@ class Experiment:
         capture: capture configuration of the file.
         needs: capture configuration that the rules need.
         capture_budget: share of a training's time for what only rules need; None: the default.
+        guard: whether gradients that are not finite are looked for before updates; None: the
+            default, which is yes if there is a table of snapshots.
+        snapshots: when snapshots are taken and how many are kept.
         rules: tables of the rules by group, for `rules.worker`.
         actions: table of the actions, for `rules.worker`.
         remedy: maximum number of attempts to replace a stopped run, and where they begin.
@@ -100,6 +107,8 @@ class Experiment:
     capture: CaptureConfig
     needs: CaptureConfig
     capture_budget: float | None
+    guard: str | None
+    snapshots: SnapshotSettings
     rules: Mapping[str, Mapping[str, Any]]
     actions: Mapping[str, Any]
     remedy: RemedySettings
@@ -229,8 +238,11 @@ def experiment_of(
         rules += rules_from_table(group, where=f"{path}: rules")
     needs = capture_for(rules)
     capture, budget = _capture(document.get("capture", {}), f"{path}: capture")
+    guard, snapshots = guard_and_snapshots(document, path)
     # Report here, not in the training, if the two disagree about a collection.
     capture.merged(needs)
+    actions = checked_actions(document.get("actions", {}), _all_rules(tables), *(cwd, path))
+    plan = ActionPlan.from_tables(actions, _all_rules(tables))
     tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
     return Experiment(
         path=path.absolute(),
@@ -242,15 +254,13 @@ def experiment_of(
         capture=capture,
         needs=needs,
         capture_budget=budget,
+        guard=guard,
+        snapshots=stopping(snapshots, rules, plan),
         rules=tables,
         remedy=remedy_settings(
             document.get("remedy"), times=remedy, store=place, where=f"{path}: remedy"
         ),
-        actions=checked_actions(
-            document.get("actions", {}),
-            _all_rules(tables),
-            *(cwd, path),
-        ),
+        actions=actions,
         tracking_uri=tracking_uri_in(
             tracking.uri, base, local_state(place), f"{path}: tracking.uri"
         ),
@@ -275,7 +285,7 @@ def _capture(table: object, where: str) -> tuple[CaptureConfig, float | None]:
     """Return the capture configuration of the file, on top of the default, and the budget."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must have one table per collection, not {table!r}")
-    collections = {name: one for name, one in table.items() if name != "budget"}
+    collections = {name: one for name, one in table.items() if name not in ("budget", "guard")}
     budget = check_share(table["budget"], f"{where}.budget") if "budget" in table else None
     try:
         config = CaptureConfig.from_json(collections).with_defaults()

@@ -137,6 +137,8 @@ class RunMaker:
             capture_digest=experiment.capture.digest(),
             needs=experiment.needs.to_json(),
             capture_budget=experiment.capture_budget,
+            guard=experiment.guard or "",
+            snapshots=experiment.snapshots.to_json(),
             flow=self._flow,
             remedy=remedy.to_json() if remedy else {},
         )

@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from vinedresser.infra.launcher import check_command, prepare_run
 from vinedresser.processes import this_process
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.records import ExitRecord, LaunchRecord, heartbeats, new_run
 from vinedresser.store.storage import LocalStorage, StoreUrl
+from vinedresser.tasks.config.snapshots_table import stopping
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
 from vinedresser.tasks.places.remote_place import RemotePlace
@@ -43,6 +45,8 @@ class Script:
         attach: capture trainings that have no hook of their own.
         capture_budget: share of the training's time for captures that only rules need, above 0;
             1: no limit; None: the hook's default.
+        guard: whether gradients that are not finite are looked for; None: the hook's default.
+        snapshots: when snapshots are taken and how many are kept.
         total_steps: number of optimizer steps in the whole run, None if unknown.
         forward: pass the script's output through, besides logging it.
     """
@@ -52,6 +56,8 @@ class Script:
     collections: Mapping[str, Mapping[str, Any]] | None = None
     attach: bool = True
     capture_budget: float | None = None
+    guard: str | None = None
+    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
     total_steps: int | None = None
     forward: bool = True
 
@@ -71,8 +77,11 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
     """
     if script.capture_budget is not None:
         check_share(script.capture_budget, "--capture-budget")
+    if script.guard is not None:
+        check_guard(script.guard, "--guard")
     capture = CaptureConfig.from_json(script.collections or {}).with_defaults()
-    needs = capture_for(rules_from_table(script.rules))
+    rules = rules_from_table(script.rules)
+    needs = capture_for(rules)
     # Report here, not in the training, if the two disagree about a collection.
     capture.merged(needs)
     first = script.command[0]
@@ -86,6 +95,8 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         capture_digest=capture.digest(),
         needs=needs.to_json(),
         capture_budget=script.capture_budget,
+        guard=script.guard or "",
+        snapshots=stopping(script.snapshots, rules).to_json(),
     )
     launch = LaunchRecord(
         argv,

@@ -14,7 +14,14 @@ from torch.optim.lr_scheduler import LRScheduler
 from vinedresser.capture.torch_.names import NamedParameter
 from vinedresser.capture.torch_.nesting import leaves
 
-__all__ = ["Schedulers", "hyperparameters", "kept_of", "scheduler_steps", "slots"]
+__all__ = [
+    "Schedulers",
+    "hyperparameters",
+    "kept_of",
+    "scheduler_steps",
+    "schedulers_of",
+    "slots",
+]
 
 _Kept = tuple[NamedParameter, dict[str, Any]]
 
@@ -130,14 +137,14 @@ class Schedulers:
         if not any(_MARK in group for group in optimizer.param_groups):
             return None
         if optimizer not in self._found:
-            self._found[optimizer] = [weakref.ref(one) for one in _schedulers(optimizer)]
+            self._found[optimizer] = [weakref.ref(one) for one in schedulers_of(optimizer)]
         alive = [one for one in (found() for found in self._found[optimizer]) if one is not None]
         # Schedulers step once in their constructor; composed ones have no counter.
         taken = [int(getattr(one, "_step_count", 1)) - 1 for one in alive]
         return max(taken, default=None)
 
 
-def _schedulers(optimizer: Optimizer) -> list[LRScheduler]:
+def schedulers_of(optimizer: Optimizer) -> list[LRScheduler]:
     """Return the schedulers that refer to an optimizer, without calling user code."""
     return [
         one

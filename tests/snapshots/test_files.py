@@ -1,0 +1,121 @@
+"""Snapshots in a run: bounded, complete or not there, and read without trust."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from vinedresser.errors import ConfigError, CorruptData, StoreFull
+from vinedresser.snapshots.reading import list_snapshots, open_snapshot
+from vinedresser.snapshots.record import SnapshotRecord, record_key, tensors_key
+from vinedresser.snapshots.settings import SnapshotSettings
+from vinedresser.snapshots.trees import HostArray
+from vinedresser.snapshots.writing import SnapshotFolder
+from vinedresser.store.storage import LocalStorage
+
+RECORD = SnapshotRecord(
+    step=3,
+    rank=0,
+    reason="nonfinite",
+    time=1.0,
+    run="ab",
+    framework="torch",
+    versions={},
+    environment={},
+    code="",
+    world_size=1,
+    bytes=0,
+    sha256="",
+    contents={},
+)
+TENSORS = {"a": HostArray("F32", (2,), b"\0\0\x80?\0\0\0@"), "b": HostArray("U8", (), b"\7")}
+
+
+def folder(tmp_path: Path, **settings: Any) -> SnapshotFolder:
+    return SnapshotFolder(LocalStorage(tmp_path), 0, SnapshotSettings(**settings))
+
+
+def steps(tmp_path: Path) -> list[int]:
+    return [one.step for one in list_snapshots(LocalStorage(tmp_path), [])]
+
+
+def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = folder(tmp_path).write(RECORD, TENSORS)
+    snapshot = open_snapshot(tmp_path / "snapshots" / "step-3")
+    assert snapshot.record == record
+    assert {name: bytes(one.data) for name, one in snapshot.tensors.items()} == {
+        name: bytes(one.data) for name, one in TENSORS.items()
+    }
+    # Also by the library of the format.
+    arrays = load_file(tmp_path / tensors_key(record.name))
+    assert arrays["a"].tolist() == [1.0, 2.0]
+
+
+def test_the_first_of_one_kind_and_the_last_of_the_other_are_kept(tmp_path: Path) -> None:
+    kept = folder(tmp_path, keep=2)
+    for step in range(6):
+        kept.write(replace(RECORD, step=step, reason="periodic"), TENSORS)
+    for step in (10, 11):
+        assert kept.has_room(step)
+        kept.write(replace(RECORD, step=step), TENSORS)
+    assert not kept.has_room(12)
+    assert steps(tmp_path) == [4, 5, 10, 11]
+    assert sorted(path.name for path in (tmp_path / "snapshots").glob("*/*")) == sorted(
+        ["contents.safetensors", "snapshot.json"] * 4
+    )
+
+
+def test_periodic_snapshots_make_room(tmp_path: Path) -> None:
+    size = folder(tmp_path / "other").write(RECORD, TENSORS).bytes
+    kept = folder(tmp_path, keep=5, max_bytes=2 * size + 1)
+    for step in range(3):
+        kept.write(replace(RECORD, step=step, reason="periodic"), TENSORS)
+    assert steps(tmp_path) == [1, 2]
+    kept.write(replace(RECORD, step=7), TENSORS)
+    assert steps(tmp_path) == [2, 7]
+    kept.write(replace(RECORD, step=8), TENSORS)
+    with pytest.raises(StoreFull, match=r"does not fit into snapshots.max_bytes"):
+        kept.write(replace(RECORD, step=9), TENSORS)
+    assert steps(tmp_path) == [7, 8]
+
+
+def test_every_damage_is_one_clear_error(tmp_path: Path) -> None:
+    folder(tmp_path).write(RECORD, TENSORS)
+    place = tmp_path / "snapshots" / "step-3"
+    for key in (record_key("step-3"), tensors_key("step-3")):
+        path = tmp_path / key
+        good = path.read_bytes()
+        for at in range(0, len(good), 7):
+            path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+            with pytest.raises(CorruptData, match=str(path)):
+                _ = open_snapshot(place).tensors
+        path.write_bytes(good[:-3])
+        with pytest.raises(CorruptData, match=str(path)):
+            _ = open_snapshot(place).tensors
+        path.write_bytes(good)
+    (tmp_path / tensors_key("step-3")).unlink()
+    with pytest.raises(CorruptData, match="the snapshot is incomplete"):
+        _ = open_snapshot(place).tensors
+
+
+def test_other_versions_and_places_are_named(tmp_path: Path) -> None:
+    folder(tmp_path).write(RECORD, TENSORS)
+    with pytest.raises(ConfigError, match=r"expected RUN/snapshots/step-N"):
+        open_snapshot(tmp_path)
+    with pytest.raises(ConfigError, match=r"no snapshot; `vinedresser snapshots"):
+        open_snapshot(tmp_path / "snapshots" / "step-4")
+    place = tmp_path / "snapshots" / "step-3"
+    place.rename(place.with_name("step-5"))
+    with pytest.raises(CorruptData, match="it is the record of step-3"):
+        open_snapshot(place.with_name("step-5"))
+    faults: list[str] = []
+    assert list_snapshots(LocalStorage(tmp_path), faults) == []
+    assert len(faults) == 1
+    document = RECORD.to_json() | {"format_version": 2}
+    with pytest.raises(ValueError, match="its format is version 2; this version of vinedresser"):
+        SnapshotRecord.from_json(json.loads(json.dumps(document)))

@@ -1,0 +1,242 @@
+"""Taking snapshots of a training, and what follows one of non-finite gradients."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from vinedresser.capture.recording.stopping import StopSignal
+from vinedresser.errors import KeyTaken, StoreError
+from vinedresser.snapshots.record import Reason, SnapshotRecord
+from vinedresser.snapshots.settings import SnapshotSettings
+from vinedresser.snapshots.trees import Codec, Packer
+from vinedresser.snapshots.writing import SnapshotFolder
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import RunRecord, StopRecord, findings_key, write_record
+from vinedresser.store.storage import Storage
+
+__all__ = ["SnapshotSource", "SnapshotTaker"]
+
+# Not the name of a group of rules, which is an identifier.
+_GROUP = "trainer-guard"
+# Seconds to wait for the supervisor's signal, which must not arrive after the hook has ended.
+_PATIENCE = 2.0
+
+
+class SnapshotSource(Protocol):
+    """A watched model and its optimizers, as the contents of snapshots."""
+
+    @property
+    def codec(self) -> Codec:
+        """What the framework adds to the types that can be stored."""
+
+    def contents(self) -> dict[str, Any]:
+        """Return state and inputs by name, as values that the codec can store."""
+
+    def shared(self) -> dict[str, Any]:
+        """Return what all models of the process share, such as random states."""
+
+    def inexact(self) -> list[str]:
+        """Return sentences on why a replay of the present step may differ."""
+
+    def environment(self) -> dict[str, Any]:
+        """Return what decides about the bits of a result, as plain JSON types."""
+
+
+class SnapshotTaker:
+    """Takes the snapshots of one process of a run.
+
+    Args:
+        storage: storage of the run.
+        settings: when to take them, and how many to keep.
+        step: return the current train step.
+        report: called with a sentence about a problem.
+        signal: the training's request to stop.
+        stop: end the training; raises `TrainingStopped`.
+        guarding: whether non-finite gradients are looked for.
+        location: location of the run for readers.
+        rank: rank of this process.
+        launched: whether a supervisor watches the run for stop requests.
+        info: return the run's record.
+
+    Attributes:
+        guarding: see above.
+        sources: the watched models by name; "" for one without a name.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        settings: SnapshotSettings,
+        *,
+        step: Callable[[], int],
+        report: Callable[[str], object],
+        signal: StopSignal,
+        stop: Callable[[], None],
+        guarding: bool,
+        location: str,
+        rank: int,
+        launched: bool,
+        info: Callable[[], RunRecord],
+    ) -> None:
+        self.guarding = guarding
+        self.sources: dict[str, SnapshotSource] = {}
+        self._settings = settings
+        self._folder = SnapshotFolder(storage, rank, settings)
+        self._storage = storage
+        self._step = step
+        self._report = report
+        self._signal = signal
+        self._end = stop
+        self._location = location
+        self._rank = rank
+        self._launched = launched
+        self._info = info
+        self._alarmed = False
+        self._found: list[str] = []
+        self._periodic = -1
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether non-finite gradients were found before; weights may be so since."""
+        return self._alarmed
+
+    @property
+    def step(self) -> int:
+        """The current train step."""
+        return self._step()
+
+    def due(self) -> bool:
+        """Return whether a periodic snapshot of the current step is due and not taken yet."""
+        every = self._settings.every
+        return bool(every) and self.step % every == 0 and self.step != self._periodic
+
+    def take_periodic(self) -> None:
+        """Take a periodic snapshot; report it if that fails."""
+        self._periodic = self.step
+        self._take("periodic")
+
+    def alarm(
+        self, tensors: Sequence[tuple[str, int]], losses: Sequence[tuple[str, float]]
+    ) -> None:
+        """Take a snapshot of non-finite gradients, record a finding, and stop if asked to.
+
+        Args:
+            tensors: full name and number of non-finite entries of each affected gradient.
+            losses: name and value of each loss of the step.
+
+        Raises:
+            TrainingStopped: the settings say so.
+        """
+        record = self._take("nonfinite") if self._folder.has_room(self.step) else None
+        finding = self._finding(tensors, losses, record)
+        first, self._alarmed = not self._alarmed, True
+        # Gradients are the same on all ranks: one finding is enough.
+        if self._rank == 0 and (first or record is not None):
+            self._found.append(json.dumps(finding.to_json()))
+            # If the storage fails, the writer says so.
+            with suppress(StoreError):
+                text = "".join(f"{line}\n" for line in self._found)
+                self._storage.put(findings_key(_GROUP), [text.encode()])
+        if self._settings.stop:
+            self._stop(finding)
+
+    def _take(self, reason: Reason) -> SnapshotRecord | None:
+        """Take a snapshot; report why and return None if that fails."""
+        source = next(iter(self.sources.values()))
+        packer = Packer(source.codec)
+        models = {name: one.contents() for name, one in self.sources.items()}
+        contents = {
+            "models": packer.pack(models, "models"),
+            "shared": packer.pack(source.shared(), "shared"),
+        }
+        info = self._info()
+        record = SnapshotRecord(
+            step=self.step,
+            rank=self._rank,
+            reason=reason,
+            time=time.time(),
+            run=info.id,
+            framework=info.framework or "torch",
+            versions=info.versions,
+            environment=source.environment(),
+            code=info.code,
+            world_size=info.world_size,
+            bytes=0,
+            sha256="",
+            contents=contents,
+            left_out=packer.left_out,
+            inexact=[one for each in self.sources.values() for one in each.inexact()],
+        )
+        try:
+            return self._folder.write(record, packer.tensors)
+        except StoreError as error:
+            self._report(f"no snapshot of step {self.step}: {error}")
+            return None
+
+    def _finding(
+        self,
+        tensors: Sequence[tuple[str, int]],
+        losses: Sequence[tuple[str, float]],
+        record: SnapshotRecord | None,
+    ) -> Finding:
+        # The backward pass reaches the last layers first.
+        name, number = tensors[-1]
+        others = f" and {len(tensors) - 1} other gradients" if len(tensors) > 1 else ""
+        finite = all(abs(value) < float("inf") for _, value in losses)
+        told = ", ".join(f"{word} is {value:.4g}" for word, value in losses)
+        where = f"{self._location}/{SnapshotRecord.KEY}/{record.name}" if record else ""
+        again = (
+            f"run the step again: vinedresser replay {where} --factory MODULE:FUNCTION --locate"
+            if record
+            else "look at an earlier snapshot: vinedresser snapshots"
+        )
+        return Finding(
+            rule="nonfinite_gradient",
+            severity="stop" if self._settings.stop else "warning",
+            step=self.step,
+            since=self.step,
+            mode="train",
+            rank=self._rank,
+            tensor=name,
+            statistic="nonfinite",
+            value=float(number),
+            threshold=0.0,
+            confidence=1.0,
+            seen=f"{name}{others} are not finite at step {self.step}, before the update"
+            + (f"; {told}" if told else ""),
+            cause="the loss is finite but its derivative is not: a norm, square root or power at "
+            "zero, or 0 * inf after torch.where"
+            if finite and losses
+            else "the forward pass or the loss is not finite",
+            remedy=f"{again}; it names the operation, its line, and with --bisect the sample",
+            evidence={"all": [one for one, _ in tensors][:20], "snapshot": where},
+            fault="nonfinite",
+        )
+
+    def _stop(self, finding: Finding) -> None:
+        """End the training before its update.
+
+        Raises:
+            TrainingStopped: always.
+        """
+        stop = StopRecord(
+            by="rule",
+            reason=finding.seen,
+            time=time.time(),
+            rule=finding.rule,
+            step=finding.step,
+            finding=finding.to_json(),
+        )
+        with suppress(KeyTaken):
+            write_record(self._storage, stop, exclusive=True)
+        if self._launched:
+            # The signal must not arrive later, outside of the hook.
+            deadline = time.monotonic() + _PATIENCE
+            while not self._signal.requested and time.monotonic() < deadline:
+                time.sleep(0.005)
+        self._signal.requested = True
+        self._end()

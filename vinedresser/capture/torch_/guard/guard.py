@@ -1,0 +1,277 @@
+"""The guard of one torch model: looks at the gradients before each update, takes snapshots."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
+from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.forward.calls import Removable, before_calls
+from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
+from vinedresser.capture.torch_.guard.buffer_copies import BufferCopies
+from vinedresser.capture.torch_.guard.codec import TorchCodec, host_array
+from vinedresser.capture.torch_.guard.environment import environment
+from vinedresser.capture.torch_.guard.loaded_batches import LoadedBatches
+from vinedresser.capture.torch_.guard.nonfinite import (
+    all_finite,
+    gradients_of,
+    nonfinite_entries,
+    scaler_decides,
+)
+from vinedresser.capture.torch_.guard.random_states import RandomStates
+from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, without_computed
+from vinedresser.capture.torch_.names import Names, unwrapped
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.capture.torch_.optimizers.optimizer_state import schedulers_of
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
+from vinedresser.snapshots.trees import Codec
+
+__all__ = ["TorchGuard", "digest", "guard_of"]
+
+
+class TorchGuard:
+    """Looks at the gradients of a model before each update, and provides snapshots of its steps.
+
+    Until then it keeps the arguments of the model by reference, and copies its buffers and the
+    random states at the first forward. An optimizer that is given a closure computes its gradients
+    later and is not guarded.
+
+    Args:
+        shield: guards all callbacks.
+        taker: takes the snapshots.
+        root: the model as it is called.
+        names: names of the user's model inside it.
+    """
+
+    def __init__(self, shield: Shield, taker: SnapshotTaker, root: nn.Module, names: Names) -> None:
+        self._taker = taker
+        self._shield = shield
+        self._root = root
+        self._model = unwrapped(root)
+        self._names = names
+        self._calls = StepCalls()
+        self._loaded = LoadedBatches()
+        self._loaded.begin()
+        self._buffers = BufferCopies(names)
+        self._random = RandomStates()
+        self._optimizers: list[weakref.ref[Optimizer]] = []
+        self._stepping: weakref.ref[Optimizer] | None = None
+        # A parameter that has a gradient in every step: if it has none, a new step begins.
+        self._trained: weakref.ref[Tensor] | None = None
+        # The model was in eval mode at its latest update.
+        self._in_eval = False
+        guard = shield.guard
+        # A hook must not be compiled with the model. Its time is not that of captures for rules.
+        skip = torch.compiler.is_compiling
+        called = guard("the guard, before a forward", self._called, skip=skip, metered=False)
+        before = guard("the guard, before an update", self._before_update, skip=skip, metered=False)
+        after = guard("the guard, after an update", self._after_update, skip=skip, metered=False)
+        self._hooks = before, after
+        self._take_loss = guard("the guard, at a loss", self._calls.add_loss, skip=skip)
+        self._handles: list[Removable] = [before_calls(root, called, lambda: None)]
+        self._source = names.prefix.rstrip(".")
+        taker.sources[self._source] = self
+
+    @property
+    def codec(self) -> Codec:
+        """See `SnapshotSource.codec`."""
+        return TorchCodec()
+
+    def saw(self, optimizer: Optimizer) -> None:
+        """Guard the steps of an optimizer of the model."""
+        self._optimizers.append(weakref.ref(optimizer))
+        before, after = self._hooks
+        self._handles.append(optimizer.register_step_pre_hook(before))
+        self._handles.append(optimizer.register_step_post_hook(after))
+
+    def took_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+        """Note a value of a loss and the arguments of the loss function."""
+        self._take_loss(name, value, arguments)
+
+    def remove(self) -> None:
+        """Remove all hooks, and release the training's tensors."""
+        while self._handles:
+            self._handles.pop().remove()
+        self._calls.clear()
+        self._loaded.end()
+        self._taker.sources.pop(self._source, None)
+
+    def contents(self) -> dict[str, Any]:
+        """See `SnapshotSource.contents`."""
+        parameters = self._names.parameters()
+        modules = self._names.modules()
+        stepping = None if self._stepping is None else self._stepping()
+        alive = [one for one in (reference() for reference in self._optimizers) if one is not None]
+        inner = self._inner
+        return {
+            "parameters": {inner(one.path): one.value.detach() for one in parameters},
+            "buffers": {
+                inner(name.partition("/")[2]): value
+                for name, value in self._buffers.values().items()
+            },
+            "in_eval": [inner(path) for path, module in modules if not module.training],
+            "calls": [
+                {
+                    "args": one.args,
+                    "kwargs": one.kwargs,
+                    "loaded": one.loaded,
+                    "losses": [
+                        {
+                            "name": name,
+                            "value": loss_value(value),
+                            "arguments": without_computed(arguments),
+                        }
+                        for name, value, arguments in one.losses
+                    ],
+                }
+                for one in self._calls.calls
+            ],
+            "gradients": {
+                inner(one.path): {
+                    "sha256": digest(one.value.grad),
+                    "nonfinite": nonfinite_entries(one.value.grad),
+                }
+                for one in parameters
+                if one.value.grad is not None
+            },
+            "optimizers": [
+                {
+                    "type": type(one).__name__,
+                    "state": one.state_dict(),
+                    "steps_now": one is stepping,
+                    "schedulers": [
+                        {key: part for key, part in vars(each).items() if key != "optimizer"}
+                        for each in schedulers_of(one)
+                    ],
+                }
+                for one in alive
+            ],
+        }
+
+    def shared(self) -> dict[str, Any]:
+        """See `SnapshotSource.shared`."""
+        return {"random": self._random.values()}
+
+    def environment(self) -> dict[str, Any]:
+        """See `SnapshotSource.environment`."""
+        first = next(self._model.parameters(), None)
+        return environment(torch.device("cpu") if first is None else first.device)
+
+    def inexact(self) -> list[str]:
+        """See `SnapshotSource.inexact`."""
+        found = []
+        if self._calls.too_many:
+            found.append("the step called the model too often, or with too much data, to keep it")
+        elif not self._calls.calls:
+            found.append("no call of the model was seen in this step")
+        if any(one.changed for one in self._calls.calls):
+            found.append("an input was changed in place after the model had read it")
+        if isinstance(self._root, DistributedDataParallel):
+            found.append("the gradients are means over all ranks, which one rank cannot reproduce")
+        return found
+
+    def _inner(self, path: str) -> str:
+        """Return a path without the model's own name; "" for the model itself."""
+        if path == self._names.root:
+            return ""
+        return path.removeprefix(self._names.prefix)
+
+    def _called(self, _: nn.Module, args: Any, kwargs: Any) -> None:
+        if not torch.is_grad_enabled() or not (self._model.training or self._in_eval):
+            return
+        if is_elsewhere() or torch._C._get_tracing_state() is not None:
+            return
+        if self._calls.calls and self._is_new_step():
+            self._calls.clear()
+        if not self._calls.calls:
+            self._buffers.take()
+            self._random.take()
+        self._calls.add(args, kwargs, self._loaded.latest)
+        self._loaded.forget()
+
+    def _is_new_step(self) -> bool:
+        """Return whether gradients were cleared since, such as after a step that a scaler skips."""
+        trained = None if self._trained is None else self._trained()
+        return trained is not None and trained.grad is None
+
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if has_closure(args, kwargs):
+            self._shield.report(
+                f"the guard does not see the gradients that {type(optimizer).__name__} computes "
+                "with a closure"
+            )
+            return
+        self._in_eval = not self._model.training
+        self._random.update_begins()
+        due = self._taker.due()
+        if not (self._taker.guarding or due):
+            return
+        self._stepping = weakref.ref(optimizer)
+        affected = self._affected(optimizer) if self._taker.guarding else []
+        if affected and (not self._taker.alarmed or all_finite(self._model.parameters())):
+            self._taker.alarm(affected, self._losses())
+        elif due:
+            self._taker.take_periodic()
+
+    def _affected(self, optimizer: Optimizer) -> list[tuple[str, int]]:
+        """Return full name and number of entries of each gradient that is not finite."""
+        if scaler_decides(optimizer) or all_finite(gradients_of(optimizer)):
+            return []
+        ours = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        found = [
+            (one.gradient, nonfinite_entries(one.value.grad))
+            for one in self._names.parameters()
+            if id(one.value) in ours and one.value.grad is not None
+        ]
+        return [(name, number) for name, number in found if number]
+
+    def _losses(self) -> list[tuple[str, float]]:
+        values = (one for call in self._calls.calls for one in call.losses)
+        return [
+            (f"losses/{name}{place}", float(tensor.detach()))
+            for name, value, _ in values
+            for place, tensor in leaves(value)
+            if tensor.numel() == 1 and not tensor.is_complex()
+        ]
+
+    def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
+        self._calls.clear()
+        if self._trained is None or self._trained() is None:
+            used = (one for group in optimizer.param_groups for one in group["params"])
+            first = next((one for one in used if one.grad is not None), None)
+            self._trained = None if first is None else weakref.ref(first)
+
+
+def guard_of(session: Session, root: nn.Module, names: Names) -> TorchGuard | None:
+    """Return the guard of a model; None if nobody wants snapshots.
+
+    Args:
+        session: session of the hook.
+        root: the model as it is called.
+        names: names of the user's model inside it.
+    """
+    taker = session.snapshots
+    return None if taker is None else TorchGuard(session.shield, taker, root, names)
+
+
+def digest(tensor: Tensor) -> str:
+    """Return the SHA-256 of a tensor's dtype, shape and elements, 64 hexadecimal digits.
+
+    Args:
+        tensor: any shape and dtype; a sparse one counts as dense, of a distributed one this rank's
+            shard.
+    """
+    if hasattr(tensor, "to_local"):
+        tensor = tensor.to_local()
+    array = host_array(tensor.detach().to_dense() if tensor.is_sparse else tensor)
+    found = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
+    found.update(array.data)
+    return found.hexdigest()

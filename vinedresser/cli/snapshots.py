@@ -1,0 +1,29 @@
+"""`vinedresser snapshots`: the snapshots of a run."""
+
+from __future__ import annotations
+
+from vinedresser.cli.options import RunArgument
+from vinedresser.errors import NotARun
+
+__all__ = ["snapshots"]
+
+
+def snapshots(run: RunArgument) -> None:
+    """List the snapshots of a run."""
+    from vinedresser.cli.views.console import console, error_console
+    from vinedresser.cli.views.snapshots import snapshot_table
+    from vinedresser.snapshots.reading import list_snapshots
+    from vinedresser.store.records import RunRecord
+    from vinedresser.store.storage import open_storage
+
+    storage = open_storage(run)
+    if not storage.exists(RunRecord.KEY):
+        raise NotARun(f"{run}: not a run: it has no {RunRecord.KEY}")
+    faults: list[str] = []
+    found = list_snapshots(storage, faults)
+    for fault in faults:
+        error_console.print(f"vinedresser: {fault}", soft_wrap=True, markup=False)
+    if not found:
+        console.print(f"{run}: no snapshots", soft_wrap=True, markup=False)
+        return
+    console.print(snapshot_table(found))

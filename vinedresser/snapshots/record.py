@@ -1,0 +1,113 @@
+"""The record of a snapshot, and where it lies in the run directory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+from vinedresser.store.json_values import check_time, shown
+from vinedresser.store.records import Record
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Reason",
+    "SnapshotRecord",
+    "record_key",
+    "snapshot_name",
+    "step_and_rank",
+    "tensors_key",
+]
+
+FORMAT_VERSION = 1
+"""Version of the format of snapshots."""
+
+Reason = Literal["nonfinite", "periodic"]
+
+_NAME = re.compile(r"step-(?P<step>0|[1-9]\d{0,17})(?:-rank(?P<rank>[1-9]\d{0,4}))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SnapshotRecord(Record):
+    """What a snapshot holds; its tensors lie beside it.
+
+    Attributes:
+        step: the step, numbered from 0, whose update had not been made.
+        rank: rank of the process.
+        reason: "nonfinite" (non-finite gradients) or "periodic".
+        time: seconds since the epoch.
+        run: id of the run.
+        framework: "torch".
+        versions: versions of the framework, numpy, Python and vinedresser.
+        environment: what else decides about the bits of a result, by name: device, instruction
+            set, number of threads, determinism flags.
+        code: id of the code in version control, "" if there is none.
+        world_size: number of ranks.
+        bytes: size of the file of tensors.
+        sha256: SHA-256 of that file, 64 hexadecimal digits.
+        contents: models, optimizers, inputs and random states, as a tree (`snapshots.trees`).
+        left_out: why something is missing, by its path in the contents.
+        inexact: sentences on why a replay may differ.
+        format_version: version of this format.
+    """
+
+    KEY: ClassVar[str] = "snapshots"
+
+    step: int
+    rank: int
+    reason: Reason
+    time: float
+    run: str
+    framework: str
+    versions: dict[str, str]
+    environment: dict[str, Any]
+    code: str
+    world_size: int
+    bytes: int
+    sha256: str
+    contents: dict[str, Any]
+    left_out: dict[str, str] = field(default_factory=dict)
+    inexact: list[str] = field(default_factory=list)
+    format_version: int = FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        """Refuse values with which readers would fail later."""
+        if self.format_version != FORMAT_VERSION:
+            raise ValueError(
+                f"its format is version {self.format_version}; this version of vinedresser reads "
+                f"version {FORMAT_VERSION}"
+            )
+        if self.step < 0 or self.rank < 0 or self.bytes < 0:
+            raise ValueError("step, rank and bytes must not be negative")
+        if self.reason not in get_args(Reason):
+            raise ValueError(f"reason is {shown(self.reason)}")
+        check_time("time", self.time)
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return snapshot_name(self.step, self.rank)
+
+
+def snapshot_name(step: int, rank: int) -> str:
+    """Return the name of a snapshot's folder, such as ``step-120`` or ``step-120-rank1``."""
+    return f"step-{step}" + (f"-rank{rank}" if rank else "")
+
+
+def step_and_rank(name: str) -> tuple[int, int] | None:
+    """Return step and rank of a snapshot's folder; None if it is not the name of one."""
+    found = _NAME.fullmatch(name)
+    return (int(found["step"]), int(found["rank"] or 0)) if found else None
+
+
+def record_key(name: str) -> str:
+    """Return the key of a snapshot's record in its run; without the record there is no snapshot."""
+    return f"{SnapshotRecord.KEY}/{name}/snapshot.json"
+
+
+def tensors_key(name: str) -> str:
+    """Return the key of a snapshot's tensors in its run.
+
+    It sorts before `record_key`, and the relay uploads in this order.
+    """
+    return f"{SnapshotRecord.KEY}/{name}/contents.safetensors"
