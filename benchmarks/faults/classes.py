@@ -126,7 +126,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "wrong_axis": _SPOILT,
     "ruinous_augmentation": _SPOILT,
     "too_small_model": frozenset({"underfitting"}),
-    "exploding_rnn": _EXPLODING,
+    "exploding_rnn": _EXPLODING | _INITIAL,
     "discriminator_too_strong": frozenset({"vanishing_gradient", "saturated_activation"}),
     "wrong_sign": _SIGN,
     "term_wrong_sign": _SIGN,

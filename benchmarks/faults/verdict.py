@@ -97,6 +97,15 @@ class Verdict:
         return self.root is not None and self.root.fault in right_words(self.fault_class)
 
     @property
+    def named_at(self) -> int | None:
+        """Step from which the right class is the root cause of the signs so far; None if never."""
+        right, seen = right_words(self.fault_class), self.signs
+        for step in sorted({one.step for one in seen}) if self.named else ():
+            if root_causes([one for one in seen if one.step <= step])[0].finding.fault in right:
+                return step
+        return None
+
+    @property
     def saved(self) -> float:
         """Share of the steps that a stop would have saved."""
         return max(0.0, 1 - self.stop.step / self.steps) if self.stop else 0.0

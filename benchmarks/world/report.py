@@ -61,7 +61,7 @@ def _family_row(name: str, verdicts: Sequence[Verdict]) -> list[str]:
     healthy = [one for one in verdicts if not one.faulty]
     found = [one for one in faulty if one.signs]
     signs = [one.detected_at / one.steps for one in found if one.detected_at is not None]
-    early = [one for one in found if one.named and _root_step(one) <= 0.1 * one.steps]
+    early = [one for one in found if one.named_at is not None and one.named_at <= 0.1 * one.steps]
     return [
         name,
         str(len(faulty)),
@@ -73,11 +73,6 @@ def _family_row(name: str, verdicts: Sequence[Verdict]) -> list[str]:
         _share([one for one in healthy if one.stop], healthy),
         _share([one for one in healthy if one.alarms and not one.stop], healthy),
     ]
-
-
-def _root_step(one: Verdict) -> int:
-    assert one.root is not None, "one that is named"
-    return one.root.step
 
 
 def _family(one: Verdict) -> str:

@@ -88,6 +88,10 @@ class Rule(ABC):
         """
         return None
 
+    def confirmed(self) -> Finding | None:
+        """Return the suspicion as a finding, once: another rule has found the outcome to be bad."""
+        return None
+
     @property
     def without_stop(self) -> Severity:
         """The rule's severity, but "warning" instead of "stop": for findings that end no run."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from vinedresser.rules.base import Rule
+from vinedresser.rules.faults import UNEXPLAINED
 from vinedresser.rules.rule_runner import RuleRunner
 from vinedresser.rules.signals.base import SignalPool
 from vinedresser.store.finding import Finding
@@ -81,7 +82,7 @@ class Engine:
         silence = self.idle(step.time)
         self._pool.update(step)
         found = self._filtered((runner, runner.update(step)) for runner in self._runners)
-        return silence + found
+        return silence + found + self._confirmed(found)
 
     def idle(self, until: float) -> list[Finding]:
         """Report that no step was committed up to a time, in seconds since the epoch."""
@@ -105,6 +106,12 @@ class Engine:
         """Return the suspicions of all rules; see `Rule.suspicion`."""
         asked = (runner.suspicion() for runner in self._runners)
         return [finding for finding in asked if finding is not None]
+
+    def _confirmed(self, found: Iterable[Finding]) -> list[Finding]:
+        """Return the rules' suspicions if a finding says that the run fails, but not why."""
+        if not any(one.severity == "stop" and one.fault in UNEXPLAINED for one in found):
+            return []
+        return [one for runner in self._runners for one in runner.confirmed()]
 
     def _filtered(self, results: Iterable[tuple[RuleRunner, list[Finding]]]) -> list[Finding]:
         """Return findings without those of rules that are silent after a stop."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-__all__ = ["CONSEQUENCES", "FAULTS", "Fault", "brings_about"]
+__all__ = ["CONSEQUENCES", "FAULTS", "UNEXPLAINED", "Fault", "brings_about"]
 
 Fault = Literal[
     "",
@@ -67,6 +67,8 @@ Fault = Literal[
 
 FAULTS: tuple[Fault, ...] = tuple(word for word in get_args(Fault) if word)
 
+# Outcomes that say nothing about their cause.
+UNEXPLAINED: frozenset[Fault] = frozenset({"not_learning", "underfitting", "constant_predictions"})
 # Faults that any other can cause.
 _OUTCOMES: frozenset[Fault] = frozenset(
     {"not_learning", "underfitting", "constant_predictions", "classifier_confusion", "overtraining"}
@@ -98,7 +100,10 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "saturated_activation": _OUTCOMES
     | _NOTHING_LEFT
     | {"vanishing_gradient", "learning_rate_too_low"},
-    "vanishing_gradient": _OUTCOMES | _NOTHING_LEFT | {"learning_rate_too_low"},
+    # Without a gradient, weight decay pulls the weights to zero.
+    "vanishing_gradient": _OUTCOMES
+    | _NOTHING_LEFT
+    | {"learning_rate_too_low", "over_regularisation"},
     "oscillating_loss": _OUTCOMES,
     "learning_rate_too_high": _OUTCOMES | _INSIDE | {"oscillating_loss"},
     "learning_rate_too_low": _OUTCOMES | {"unchanged_tensor", "attention_collapse"},

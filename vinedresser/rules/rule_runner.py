@@ -82,6 +82,11 @@ class RuleRunner:
         # A failure is reported with the findings of the next step.
         return None if self._failed else next(iter(self._taken()), None)
 
+    def confirmed(self) -> list[Finding]:
+        """See `Rule.confirmed`."""
+        self._shielded(self.rule.confirmed)
+        return [] if self._failed else self._taken()
+
     def _update(self, step: Step) -> Finding | None:
         self._pool.check(self._signals)
         return self.rule.update(step)

@@ -10,7 +10,7 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 
 __all__ = ["Symptom", "SymptomRule"]
@@ -46,7 +46,8 @@ class Symptom:
 class SymptomRule(OnceRule):
     """Fires once, when the symptom was present at several looks in a row and the outcome is poor.
 
-    A subclass selects the steps to look at (`looks_at`) and detects the symptom (`look`).
+    A subclass selects the steps to look at (`looks_at`) and detects the symptom (`look`). Of one
+    that is `certain` to do harm, the rule warns before the outcome is known.
 
     Args:
         patience: looks in a row.
@@ -70,6 +71,7 @@ class SymptomRule(OnceRule):
         self.outcome = Outcome()
         self._patience = Patience(patience)
         self._seen: tuple[Step, Symptom] | None = None
+        self._warning: Finding | None = None
 
     @abstractmethod
     def look(self, step: Step) -> Symptom | None:
@@ -87,6 +89,10 @@ class SymptomRule(OnceRule):
         """Return whether the rule may fire at a step at which the symptom is confirmed."""
         return True
 
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (optional)
+        """Return whether to warn of a confirmed symptom before the outcome is known to be poor."""
+        return False
+
     def verdict(self, *, ended: bool) -> Verdict:
         """Return the verdict on the training at the current step, or after its end."""
         return self.outcome.final() if ended else self.outcome.verdict()
@@ -103,9 +109,12 @@ class SymptomRule(OnceRule):
         if self.gate == "none":
             return self._finding(Verdict("open"))
         verdict = self.verdict(ended=False)
-        if verdict.kind != "poor" or (self.waits and verdict.plateau):
-            return None
-        return self._finding(verdict)
+        if verdict.kind == "poor" and not (self.waits and verdict.plateau):
+            return self._finding(verdict)
+        if self._warning is None and symptom is not None and self.certain(symptom, self.outcome):
+            self._warning = self._finding(verdict, self.without_stop)
+            return self._warning
+        return None
 
     def at_end(self) -> Finding | None:
         """Return the symptom if it lasted to the end of a training with a poor outcome."""
@@ -117,8 +126,17 @@ class SymptomRule(OnceRule):
         confirmed = self._patience.over and not self._over
         return self._finding(Verdict("open")) if confirmed else None
 
-    def _finding(self, verdict: Verdict) -> Finding:
+    def confirmed(self) -> Finding | None:
+        """See `Rule.confirmed`."""
+        return self._once(self.suspicion())
+
+    def _once(self, finding: Finding | None) -> Finding | None:
+        # A warning does not keep the rule from stopping the run when its outcome turns out poor.
+        self._over |= finding is not None and finding is not self._warning
+        return finding
+
+    def _finding(self, verdict: Verdict, severity: Severity | None = None) -> Finding:
         assert self._seen is not None, "the symptom was seen"
         step, symptom = self._seen
         told = symptom.told(verdict.reason, looks=self._patience.looks)
-        return self.found(step, since=self._patience.since, **told)
+        return self.found(step, since=self._patience.since, severity=severity, **told)

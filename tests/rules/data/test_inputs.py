@@ -113,7 +113,8 @@ def of_targets(path: Path, data: Data, optimizer: Callable[[nn.Module], object])
 
 
 def test_unreachable_targets_are_reported_with_their_normalisation(tmp_path: Path) -> None:
-    (finding,) = of_targets(tmp_path, scaled_targets(8e3, 2e4), adam(3e-3))
+    warning, finding = of_targets(tmp_path, scaled_targets(8e3, 2e4), adam(3e-3))
+    assert (warning.severity, finding.severity) == ("warning", "stop")
     assert finding.fault == "unnormalised_targets"
     assert finding.evidence["mean"] == pytest.approx(2e4, rel=0.2)
     assert finding.evidence["std"] == pytest.approx(8e3, rel=0.4)

@@ -16,13 +16,16 @@ from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTo
 from vinedresser.store.finding import Finding
 
 
-def found(path: Path, *, growing: bool, captured: bool = True) -> list[Finding]:
+def found(
+    path: Path, *, growing: bool, captured: bool = True, growth: float = 1.0
+) -> list[Finding]:
     """Return the findings in a training whose loss rises about threefold.
 
     Args:
         path: parent directory of the run.
         growing: the targets grow, with the noise that is in them; otherwise the model is spoilt.
         captured: the targets are captured.
+        growth: how far they grow.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -39,7 +42,7 @@ def found(path: Path, *, growing: bool, captured: bool = True) -> list[Finding]:
     with Hook(path / "run", collections=kept, total_steps=800) as hook:
         hook.watch(model, loss=loss, optimizer=optimizer)
         for step in range(800):
-            size = 1 + min(step / 100, 1) if growing else 1.0
+            size = 1 + growth * min(step / 100 / growth, 1) if growing else 1.0
             x = torch.randn(32, 8)
             targets: Tensor = size * (0.3 * x @ weights + torch.randn(32, 1))
             optimizer.zero_grad()
@@ -52,8 +55,10 @@ def found(path: Path, *, growing: bool, captured: bool = True) -> list[Finding]:
     return [one for one in findings if one.statistic]
 
 
-def test_a_loss_that_rises_with_its_targets(tmp_path: Path) -> None:
-    assert found(tmp_path, growing=True) == []
+@pytest.mark.parametrize("growth", [1.0, 5.0])
+def test_a_loss_that_rises_with_its_targets(growth: float, tmp_path: Path) -> None:
+    # The loss is proportional to their square: fourfold, and 36-fold.
+    assert found(tmp_path, growing=True, growth=growth) == []
 
 
 @pytest.mark.parametrize("captured", [True, False])

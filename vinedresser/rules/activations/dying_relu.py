@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -27,7 +28,8 @@ class DyingRelu(SymptomRule):
     zero (Lu et al., "Dying ReLU and initialization", 2019). A unit counts as dead if its output was
     zero for every row of the last ``patience`` checked batches. Fires when at least ``layer`` of
     the units of one relu layer are dead, or at least ``model`` of the units on average over all
-    relu layers, in a training that learns less than it should.
+    relu layers, in a training that learns less than it should. Warns at once of a layer without a
+    living unit if simple models are far better so far.
 
     Args:
         layer: share of dead units in one layer; a layer without active units passes no signal.
@@ -86,6 +88,10 @@ class DyingRelu(SymptomRule):
             f"{rate}",
             evidence={"dead": dead},
         )
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.certain`: nothing passes a layer without a living unit."""
+        return symptom.value == 1.0 and outcome.behind()
 
     def _dead(self, step: Step) -> dict[str, float]:
         """Return the share of dead units of each relu layer that has been checked often enough."""

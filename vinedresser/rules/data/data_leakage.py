@@ -25,8 +25,11 @@ _TIMES = 3.0
 # Consecutive evaluations that must contain such rows: some loops also evaluate training rows.
 _EVALUATIONS = 3
 # Maximum number of columns and of their values of a truth table, and minimum share of its rows.
-_COLUMNS, _VALUES = 16, 4
+_COLUMNS, _VALUES = 64, 4
 _COMPLETE = 0.5
+# Number of different rows up to which equal rows are common.
+_FEW_KINDS = 1 << 12
+_BINARY = 2
 
 
 class DataLeakage(OnceRule):
@@ -41,8 +44,9 @@ class DataLeakage(OnceRule):
     that equal rows are common in the data. With e equal pairs among the n pairs of rows in the
     batches, the probability of equality is at most p = (e + 3)/n (for e = 0 the rule of three, 95
     %), and min(1, p D) E of the evaluated rows equal one of D distinct training rows. A truth table
-    has no other rows: no finding if the training rows are at least half of all combinations of the
-    values that their columns have (at most 4 values in each of at most 16 columns).
+    has no other rows: no finding if the columns (at most 64 with at most 4 values each) have two
+    values each or allow at most 4096 different rows, or the training rows are at least half of all
+    that they allow.
 
     Randomly changed training rows (augmentation) are not recognised. Inputs are captured until step
     2000; in a data set so large that only few of its rows were seen by then, too few matches are
@@ -111,10 +115,13 @@ class DataLeakage(OnceRule):
             self._values = None
 
     def _is_complete(self) -> bool:
-        """Return whether the training rows are most of those that there can be."""
+        """Return whether there can be few rows, or the training rows are most of them."""
         if not self._values:
             return False
-        return len(self._train) >= _COMPLETE * math.prod(map(len, self._values))
+        kinds = math.prod(map(len, self._values))
+        # Functions of binary columns are learned from all rows.
+        few = kinds <= _FEW_KINDS or max(map(len, self._values)) <= _BINARY
+        return few or len(self._train) >= _COMPLETE * kinds
 
     def _count_pairs(self, rows: int, different: int) -> None:
         self._pairs += rows * (rows - 1) // 2

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
-from vinedresser.rules.signals.outcomes.outcome import Verdict
-from vinedresser.rules.symptom import SymptomRule
+from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
+from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
+
+# Multiple of the largest usual scale of which no training makes up by itself.
+_FAR = 30.0
 
 
 class ScaleRule(SymptomRule):
@@ -25,6 +28,10 @@ class ScaleRule(SymptomRule):
     def begin(self, info: RunRecord) -> None:
         """Read whether the model consists of trees."""
         self._over = Ensemble(info).trees
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.certain`: a far wrong scale, and simple models are far better so far."""
+        return symptom.value >= _FAR * symptom.threshold and outcome.behind()
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""

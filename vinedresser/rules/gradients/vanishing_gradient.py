@@ -7,6 +7,7 @@ import statistics
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need, optional_statistics
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.gradients import GradientProfile, gradient_profile
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -24,6 +25,8 @@ _WAIT_SHARE = 0.4
 _WAIT_STEPS = 600
 # Below this weight scale even a linear layer attenuates the gradient.
 _TINY_SCALE = 0.3
+# Ratio at which nothing of the gradient is left, also in a deep network on a plateau.
+_NO_GRADIENT = 1e-8
 
 
 class VanishingGradient(SymptomRule):
@@ -63,6 +66,10 @@ class VanishingGradient(SymptomRule):
         """See `SymptomRule.ripe`."""
         wait = _WAIT_STEPS if self.expected_steps is None else _WAIT_SHARE * self.expected_steps
         return step.step >= wait or not _moving(step)
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.certain`: so small a gradient does not come back."""
+        return symptom.value < _NO_GRADIENT and outcome.behind()
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from vinedresser.rules.advice import Advice
+from vinedresser.rules.advice import Advice, listed
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
 from vinedresser.rules.signals.parameters.gradients import GradientNorms
@@ -15,6 +16,12 @@ __all__ = ["LossDiagnosis", "too_long_steps"]
 
 # Relative change of the weight norms below which they did not train.
 _UNMOVED = 1e-3
+# The same for a gradient that is clipped at every step.
+_BARELY = 1e-2
+# Number of checks, and relative spread of their gradient norms, that show a clipped gradient.
+_CLIPPED_CHECKS, _CLIPPED = 5, 1e-3
+# Share of the weight tensors that are frozen: more can hardly learn another task.
+_FROZEN = 0.5
 # Boosting that can remove at most this share of the error is limited by its learning rate.
 _REACH = 0.5
 # Rise of the loss that requires a stronger reduction of the learning rate.
@@ -32,12 +39,14 @@ class LossDiagnosis:
         rate: learning rate, if the run's hyperparameters contain one.
         moved: maximum relative change of a weight norm; NaN if not captured.
         shrinkage: contribution of each boosted tree; None if there are none.
+        frozen: names of the weights with ``requires_grad=False``.
     """
 
     def __init__(self) -> None:
         self.rate: LearningRate | None = None
         self.moved = math.nan
         self.shrinkage: float | None = None
+        self.frozen: Sequence[str] = ()
         self._rounds = 0
         self._gradients = GradientNorms()
         self._weights: dict[str, float] = {}
@@ -91,6 +100,33 @@ class LossDiagnosis:
         arrive = not gradients.norms or 2 * gradients.zeros < gradients.tensors
         return arrive and not self.moved < _UNMOVED
 
+    @property
+    def clipped(self) -> bool:
+        """Whether the gradient has the same norm at each of the last checks, as if clipped."""
+        recent = [norm for _, norm in self._gradients.norms][-_CLIPPED_CHECKS:]
+        same = max(recent, default=0.0) - min(recent, default=0.0)
+        return len(recent) == _CLIPPED_CHECKS and max(recent) > 0 and same < _CLIPPED * max(recent)
+
+    def _held(self) -> tuple[Fault, Advice] | None:
+        """Return the diagnosis of weights that frozen layers or a clipped gradient hold back."""
+        frozen = [name for name in self.frozen if name in self._weights]
+        if frozen and len(frozen) >= _FROZEN * len(self._weights):
+            return "untrained_parameters", Advice(
+                cause=f"{len(frozen)} of {len(self._weights)} weights are frozen "
+                f"(requires_grad=False): {listed(frozen)}; the others cannot learn this task alone",
+                remedy="unfreeze more layers: parameter.requires_grad_(True), and pass them to the "
+                "optimizer",
+            )
+        if self.clipped and self.moved < _BARELY:
+            more = self.rate.scaled(10.0) if self.rate else "multiply the learning rate by 10"
+            return "learning_rate_too_low", Advice(
+                cause="the gradient has the same norm at every step, "
+                f"{self._gradients.norms[-1][1]:.2g}, to which it is clipped: the weights hardly "
+                f"move (relative change of their norms at most {self.moved:.1e})",
+                remedy=f"clip at a larger norm, above that of usual gradients, or {more}",
+            )
+        return None
+
     def standing(self) -> tuple[Fault, Advice]:
         """Return the fault, cause and remedy of a loss that hardly moves."""
         gradients = self._gradients
@@ -107,6 +143,9 @@ class LossDiagnosis:
                 "labels",
                 remedy=_ONE_BATCH,
             )
+        held = self._held()
+        if held is not None:
+            return held
         if 2 * zeros >= tensors:
             return "not_learning", Advice(
                 cause=f"no gradient arrives: it is exactly zero in {zeros} of {tensors} tensors "

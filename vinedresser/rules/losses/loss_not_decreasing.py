@@ -59,6 +59,7 @@ class LossNotDecreasing(OnceRule):
 
     def begin(self, info: RunRecord) -> None:
         """Read the contribution of each boosted tree."""
+        self._diagnosis.frozen = info.frozen
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def watch(self, step: Step) -> Finding | None:

@@ -51,6 +51,7 @@ class Underfitting(OnceRule):
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate and the contribution of each boosted tree."""
         self._diagnosis.rate = LearningRate.among(info.parameters)
+        self._diagnosis.frozen = info.frozen
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def watch(self, step: Step) -> Finding | None:
@@ -72,6 +73,7 @@ class Underfitting(OnceRule):
 
     def _finding(self, step: Step, verdict: Verdict) -> Finding:
         fault, advice = self._diagnosis.standing()
+        known = fault in ("learning_rate_too_low", "untrained_parameters")
         low = fault == "learning_rate_too_low"
         rate = self._diagnosis.rate
         tensor, statistic, value, threshold = self._shortfall()
@@ -87,7 +89,7 @@ class Underfitting(OnceRule):
             cause=advice.cause,
             remedy=advice.remedy,
             evidence={"looks": self._patience.looks},
-            fault=fault if low else "underfitting",
+            fault=fault if known else "underfitting",
             correction=rate.corrected(10.0) if low and rate else {},
         )
 

@@ -15,6 +15,9 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
+# Multiple of `LearningRateTooHigh.ratio` that a first step may reach.
+_FIRST = 3.0
+
 
 class LearningRateTooHigh(SymptomRule):
     """The learning rate is too high: steps are so large that they undo what was learned.
@@ -27,8 +30,9 @@ class LearningRateTooHigh(SymptomRule):
     (`NoProgress`); below ten times its start only as a warning if its targets are not captured.
 
     Args:
-        ratio: ratio of updates to weights above which a step is too large. First steps of trainings
-            that learn reach 0.03, in some cases 0.7: the outcome decides.
+        ratio: ratio of updates to weights above which a step is too large; the first step may be
+            three times as large. First steps of trainings that learn reach 0.03, in some cases 0.7:
+            the outcome decides.
         overshoot: predicted decrease divided by the loss. A convex loss allows 2 (Polyak); p is an
             upper bound of the decrease, and healthy trainings reach 4.6.
         patience: number of checks before the rule fires.
@@ -63,15 +67,17 @@ class LearningRateTooHigh(SymptomRule):
         """See `SymptomRule.look`."""
         greatest = self.updates.greatest
         at, overshoot = self.predicted.greatest_overshoot
-        long = greatest is not None and greatest.median > self.ratio
+        # A first step is long relative to small initial weights.
+        bound = _FIRST * self.ratio if greatest is not None and not greatest.step else self.ratio
+        long = greatest is not None and greatest.median > bound
         if not long and not overshoot > self.overshoot:
             return None
         seen = []
-        tensor, value, bound = "gradients", overshoot, self.overshoot
+        tensor, value = "gradients", overshoot
         factor = 10.0 ** math.floor(-math.log10(max(overshoot, 10.0)))
         if greatest is not None and long:
             tensor = max(greatest.ratios, key=greatest.ratios.__getitem__)
-            value, bound = greatest.median, self.ratio
+            value = greatest.median
             factor = to_usual(value)
             seen.append(
                 f"step {greatest.step} changed the weights by {value:.1e} of their norm (median "
@@ -86,8 +92,8 @@ class LearningRateTooHigh(SymptomRule):
             tensor=tensor,
             statistic="l2",
             value=value,
-            threshold=bound,
-            confidence=1 - bound / value / 10,
+            threshold=bound if long else self.overshoot,
+            confidence=1 - (bound if long else self.overshoot) / value / 10,
             seen="; ".join(seen),
             cause="the learning rate is too high: steps are too large and undo what was learned",
             remedy=f"{self.rate.scaled(factor)}; warm up the learning rate, clip the gradient norm",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.signals.losses.predicted_fall import Agreement, PredictedFall
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -15,6 +17,10 @@ from vinedresser.store.reading.step import Step
 _SURE = 2.0
 # Update-to-weight ratio above which a step has damaged the weights; later steps may be small.
 _THROWN = 0.1
+# Divisor of the ratio at which not even a thousand steps would change the weights.
+_STILL = 10.0
+# Share of their norm by which all steps of a run would change the weights at most.
+_NOWHERE = 5e-3
 # Minimum factor of the suggested learning rate.
 _LEAST_CHANGE = 10.0
 
@@ -27,7 +33,9 @@ class LearningRateTooLow(SymptomRule):
     the loss decreases significantly (two standard errors), over the run or its last half, by at
     least ``share`` of what its gradient predicts to first order (`PredictedFall`): the loss is then
     almost linear over a step, so a larger step would lower it more. Applies to a training that
-    learns less than it should and that no earlier step has made diverge.
+    learns less than it should and that no earlier step has made diverge. Warns before the outcome
+    is known if the training has not learned anything yet and r is below a tenth of ``ratio`` or so
+    small that all steps of the run change the weights by less than 0.5 %.
 
     Args:
         ratio: ratio of updates to weights below which the weights do not move; healthy trainings
@@ -48,6 +56,13 @@ class LearningRateTooLow(SymptomRule):
         self.predicted = PredictedFall()
         self.rate = LearningRateSignal()
         self.needs = self.updates.needs
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.certain`: no weights move, and nothing is learned so far."""
+        if symptom.statistic != "l2" or outcome.verdict().kind == "good":
+            return False
+        nowhere = symptom.value * (self.expected_steps or math.inf) < _NOWHERE
+        return nowhere or symptom.value < self.ratio / _STILL
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

@@ -11,6 +11,7 @@ from typing import Any
 from vinedresser.rules.bounds import require_between, require_share
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -23,6 +24,9 @@ _DROPOUT = re.compile(r"drop(?:out)?(?:rate|prob|p)?")
 # (1e-4 to 1e-2).
 _DIVIDED_BY = 100.0
 _USUAL_DROPOUT = 0.5
+# Dropout, and share of the first size of the weights, that leave nothing to learn with.
+_NO_UNITS = 0.9
+_NO_WEIGHTS = 0.05
 
 
 class OverRegularisation(SymptomRule):
@@ -67,16 +71,27 @@ class OverRegularisation(SymptomRule):
         self._modules: Mapping[str, list[str]] = {}
         self._parameters: dict[str, Any] = {}
         self._decay = 0.0
+        self._normalised = False
         self._drops: dict[str, float] = {}
         self._first: dict[str, float] = {}
 
     def begin(self, info: RunRecord) -> None:
         """Read the regularisation settings."""
         self._modules = info.modules
+        self._normalised = any("norm" in kind.lower() for kind, *_ in info.modules.values())
         self._parameters = info.parameters
         self._drops = info.dropout
         decays = (one.get("settings", {}).get("weight_decay") for one in info.optimizers)
         self._decay = max((one for one in decays if isinstance(one, int | float)), default=0.0)
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.certain`: hardly any units or weights are left."""
+        if symptom.statistic == "zero_share":
+            return symptom.value >= _NO_UNITS
+        gone = symptom.value < _NO_WEIGHTS and symptom.evidence.get("scale", 1.0) < _NO_WEIGHTS
+        # Behind a normalisation the size of the weights does not matter.
+        harmful = not self._normalised or outcome.verdict().kind != "good"
+        return symptom.statistic == "std" and gone and harmful
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

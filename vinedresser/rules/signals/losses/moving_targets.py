@@ -13,8 +13,9 @@ __all__ = ["MovingTargets"]
 
 # Number of looks at the start, and of recent ones.
 _LOOKS = 8
-# Rise of a loss that growing targets do not explain, and that is certain without knowing them.
+# Rise of a loss that is certain without knowing its targets, and one that no targets explain.
 _FAR = 10.0
+_FARTHEST = 100.0
 # Minimum growth of the targets, as a share of the rise of the loss, that explains it.
 _EXPLAINED = 0.5
 
@@ -58,7 +59,7 @@ class MovingTargets(BatchSignal):
             loss: name of the loss without its collection.
             rise: ratio of the loss to its start.
         """
-        return rise < _FAR and self.growth(loss) > max(1.0, _EXPLAINED * rise)
+        return rise < _FARTHEST and self.growth(loss) > max(1.0, _EXPLAINED * rise)
 
     def rule_out(self, loss: str, rise: float) -> bool:
         """Return whether growing targets certainly are not why a loss rises.
@@ -67,7 +68,8 @@ class MovingTargets(BatchSignal):
             loss: name of the loss without its collection.
             rise: ratio of the loss to its start.
         """
-        return rise >= _FAR or (loss in self._start and not self.explain(loss, rise))
+        known = rise >= _FAR or loss in self._start
+        return known and not self.explain(loss, rise)
 
     def growth(self, loss: str) -> float:
         """Return the mean square of recent targets around their first mean, relative to the first.

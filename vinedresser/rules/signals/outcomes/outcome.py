@@ -14,6 +14,7 @@ import numpy as np
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.outcomes.baseline import Baseline
 from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
+from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -29,6 +30,10 @@ _LEAST_BASELINE = 0.1
 # Good gain and good fall of the loss without a baseline.
 _GOOD_GAIN = 0.25
 _GOOD_FALL = 0.3
+# Without a baseline, a model that removes less of the error of guessing and of its loss has learned
+# nothing.
+_LEAST_GAIN = 0.1
+_LEAST_SHARE = 0.03
 # Minimum windows of looks of a poor outcome.
 _FEWEST_WINDOWS = 3
 # Minimum train steps of a poor outcome, and minimum share of the run if its length is known. A run
@@ -64,16 +69,21 @@ class Outcome(Signal):
     If predictions and labels were captured, their gain (`Fit`) is compared with that of simple
     models fitted to rows of the training (`Baseline`). The outcome is good at four fifths of the
     baseline. It is poor below half of the baseline if the trend of the last windows leaves it below
-    until the end of the run (of unknown length: until four times the past steps). Without baseline
-    or labels, losses and metrics decide (`LearningOutcome`).
+    until the end of the run (of unknown length: until four times the past steps). If the baseline
+    finds nothing either, or the rows are tokens, it is poor if the model does not beat guessing:
+    neither its gain nor its loss, on the same trend. Without baseline or labels, losses and metrics
+    decide (`LearningOutcome`).
     """
 
     def __init__(self) -> None:
         self.fit = Fit()
         self.baseline = Baseline()
+        self.guessing = Guessing()
         self.progress = LearningOutcome(200, 0.1)
         self._step = 0
         self._total: int | None = None
+        # Whether the rows are tokens.
+        self._text = False
         self._verdict: Verdict | None = None
 
     def begin(self, info: RunRecord) -> None:
@@ -85,6 +95,7 @@ class Outcome(Signal):
         if step.rank == 0 and step.mode == "train":
             self._step = step.step
             self._verdict = None
+            self._text |= self.baseline.batches.of_text
 
     def verdict(self) -> Verdict:
         """Return the verdict at the current step."""
@@ -96,10 +107,24 @@ class Outcome(Signal):
         """Return the verdict on a training that is over."""
         return self._judged(ended=True)
 
-    def _judged(self, *, ended: bool) -> Verdict:
-        verdicts = [
-            self._of_fit(loss, series, ended=ended) for loss, series in self.fit.of("train").items()
+    def behind(self) -> bool:
+        """Return whether all tasks with a baseline are far behind it now, and there is one."""
+        wanted = [
+            (gain, baseline)
+            for loss, series in self.fit.of("train").items()
+            if (gain := series.gain())
+            and (baseline := self.baseline.gain(loss) or 0.0) >= _LEAST_BASELINE
         ]
+        return bool(wanted) and all(
+            gain.value + _SURE * gain.error < _POOR_SHARE * baseline for gain, baseline in wanted
+        )
+
+    def _judged(self, *, ended: bool) -> Verdict:
+        tasks = self.fit.of("train")
+        verdicts = [self._of_fit(loss, series, ended=ended) for loss, series in tasks.items()]
+        if len(tasks) == 1 and verdicts == [None]:
+            ((loss, series),) = tasks.items()
+            verdicts = [self._of_guessing(loss, series, ended=ended)]
         found = [verdict for verdict in verdicts if verdict is not None]
         for kind in ("good", "open", "poor"):
             # One learned task is enough: other losses may be auxiliary.
@@ -150,6 +175,30 @@ class Outcome(Signal):
         if surely and (ended or self._without_hope(windows, poor)):
             return Verdict("poor", words)
         return Verdict("open", words)
+
+    def _of_guessing(self, loss: str, series: FitSeries, *, ended: bool) -> Verdict | None:
+        """Return the verdict on predictions that are no better than guessing, or None."""
+        gain, windows = series.gain(), _windows(series)
+        if gain is None or len(windows) < _FEWEST_WINDOWS or self.progress.adversaries:
+            return None
+        # The rows must be known: a critic's or a discriminator's labels are its own.
+        if self.baseline.gain(loss) is None and not self._text:
+            return None
+        if gain.value + _SURE * gain.error > _LEAST_GAIN or not self._at_chance(loss):
+            return None
+        if not ended and not self._without_hope(windows, _LEAST_GAIN):
+            return None
+        early = not ended and self._step < PLATEAU * (self._total or HORIZON * self._step)
+        return Verdict("poor", _words(series, gain, None), early)
+
+    def _at_chance(self, loss: str) -> bool:
+        """Return whether a loss is certainly no better than that of guessing."""
+        guessed = self.guessing.loss(loss)
+        progress = self.progress.losses.get(f"losses/{loss}")
+        now = progress.latest() if progress else None
+        if guessed is None or now is None:
+            return False
+        return now.level - _SURE * now.error > (1 - _LEAST_SHARE) * guessed
 
     def _without_hope(self, windows: list[Gain], poor: float) -> bool:
         """Return whether the trend of the last windows leaves the gain poor until the end."""
