@@ -17,6 +17,7 @@ from vinedresser.cli.inspecting import judge, show
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
+from vinedresser.cli.replaying import replay
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
@@ -92,7 +93,7 @@ def _version(
 app.command(context_settings=_SCRIPT_LINE)(run)
 for _command in (
     *(init, train, sweep, prune, monitor, explain, deploy),
-    *(judge, show, compare, capture, snapshots, status, reconcile, ui, up, down),
+    *(judge, show, compare, capture, snapshots, replay, status, reconcile, ui, up, down),
 ):
     app.command()(_command)
 app.add_typer(rules, name="rules")

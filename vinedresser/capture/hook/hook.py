@@ -369,9 +369,8 @@ class Hook(ReportedValues):
         return open_for(path, self._environment, own.with_defaults(), **arguments)
 
     def _new_session(self, config: CaptureConfig, policy: QueuePolicy) -> Session:
-        rank = self._environment.rank
         return Session(
-            *(self._run.storage, rank, config, policy),
+            *(self._run.storage, self._environment.rank, config, policy),
             # The control is created later, from the session.
             names=lambda: self._control.names(),  # noqa: PLW0108
             stop=self._end_training,

@@ -26,8 +26,8 @@ from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses.losses import Losses, batch_size
 from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
 from vinedresser.capture.torch_.model_state import ModelState
-from vinedresser.capture.torch_.modules import activation_name
-from vinedresser.capture.torch_.names import Names, own_class, unwrapped
+from vinedresser.capture.torch_.modules import module_info
+from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, share
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks, has_closure
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
@@ -105,7 +105,7 @@ class TorchAdapter(Adapter):
         self._handles: list[Removable] = [
             before_calls(model, before, guard("the end of a forward", self._hooks.end))
         ]
-        self._guard = guard_of(session, model, self._names)
+        self._guard = guard_of(session, model, self._names, self._handles)
         if loss is not None:
             session.losses_reported = True
             self._loss = f"{self._names.prefix}{type(unwrapped(loss)).__name__}"
@@ -135,9 +135,7 @@ class TorchAdapter(Adapter):
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
         return {
-            path: ModuleInfo(
-                own_class(module).__name__, activation_name(module), path == self._names.root
-            )
+            path: module_info(module, root=path == self._names.root)
             for path, module in self._names.modules()
         }
 
@@ -149,8 +147,7 @@ class TorchAdapter(Adapter):
 
     def path_of(self, module: Any) -> str | None:
         """See `Adapter.path_of`."""
-        found = (path for path, one in self._names.modules() if one is module)
-        return next(found, None)
+        return next((path for path, one in self._names.modules() if one is module), None)
 
     def checkpoint(self, directory: Path, step: int) -> None:
         """See `Adapter.checkpoint`."""
@@ -174,8 +171,6 @@ class TorchAdapter(Adapter):
         if not self._recorder.steps:
             self._overdue.report(self._session.shield)
         self._hooks.clear()
-        if self._guard is not None:
-            self._guard.remove()
         self._optimizers.remove()
         self._running.detach()
         if self._complete in self._recorder.completing:
@@ -307,8 +302,11 @@ class TorchAdapter(Adapter):
             self._hooks.install(recording, args, kwargs)
 
     def _after_loss(self, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if not self._recorder.quiet or self._modes.aside or self._guard is not None:
-            self.record_loss(self._loss, output, (*args, *kwargs.values()))
+        arguments = (*args, *kwargs.values())
+        if not self._recorder.quiet or self._modes.aside:
+            self.record_loss(self._loss, output, arguments)
+        elif self._guard is not None:
+            self._guard.took_loss(self._loss, output, arguments)
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._unseen.any_seen = True
@@ -330,7 +328,7 @@ class TorchAdapter(Adapter):
             return
         # With a closure, the gradients are computed later.
         closure = has_closure(args, kwargs)
-        groups = functools.partial(self._groups_before, optimizer)
+        groups = functools.partial(self._optimizers.groups_before, optimizer)
         self._state.take_update(recording, optimizer, groups, gradients=not closure)
         if closure:
             recording.closure = True
@@ -400,9 +398,3 @@ class TorchAdapter(Adapter):
         """Let the steps of an optimizer of this model end the train steps."""
         self._session.leader = self
         self._optimizers.end_with(optimizer)
-
-    def _groups_before(self, optimizer: Optimizer) -> int:
-        """Return the number of parameter groups of the optimizers before one."""
-        known = self._optimizers.known()
-        before = known[: known.index(optimizer)] if optimizer in known else known
-        return sum(len(one.param_groups) for one in before)

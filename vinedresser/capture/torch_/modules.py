@@ -11,7 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-__all__ = ["ACTIVATIONS", "activation_name", "dropout_rates", "training_share"]
+from vinedresser.capture.torch_.names import own_class
+from vinedresser.store.collections.modules import ModuleInfo
+
+__all__ = ["ACTIVATIONS", "activation_name", "dropout_rates", "module_info", "training_share"]
 
 _CLASSES = re.findall(
     r"\w+",
@@ -68,3 +71,13 @@ def _differs(module: nn.Module) -> bool:
     if isinstance(module, nn.RReLU):
         return module.lower < module.upper
     return _dropout(module) > 0
+
+
+def module_info(module: nn.Module, *, root: bool) -> ModuleInfo:
+    """Return class and activation function of a module.
+
+    Args:
+        module: the module.
+        root: whether it is the watched model itself.
+    """
+    return ModuleInfo(own_class(module).__name__, activation_name(module), root)

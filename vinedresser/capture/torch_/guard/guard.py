@@ -250,16 +250,22 @@ class TorchGuard:
             self._trained = None if first is None else weakref.ref(first)
 
 
-def guard_of(session: Session, root: nn.Module, names: Names) -> TorchGuard | None:
+def guard_of(
+    session: Session, root: nn.Module, names: Names, handles: list[Removable]
+) -> TorchGuard | None:
     """Return the guard of a model; None if nobody wants snapshots.
 
     Args:
         session: session of the hook.
         root: the model as it is called.
         names: names of the user's model inside it.
+        handles: receives the guard, which can be removed like a hook.
     """
-    taker = session.snapshots
-    return None if taker is None else TorchGuard(session.shield, taker, root, names)
+    if session.snapshots is None:
+        return None
+    guard = TorchGuard(session.shield, session.snapshots, root, names)
+    handles.append(guard)
+    return guard
 
 
 def digest(tensor: Tensor) -> str:

@@ -72,6 +72,12 @@ class OptimizerHooks:
         found = (reference() for reference in self._known)
         return [optimizer for optimizer in found if optimizer is not None]
 
+    def groups_before(self, optimizer: Optimizer) -> int:
+        """Return the number of parameter groups of the optimizers before one."""
+        known = self.known()
+        before = known[: known.index(optimizer)] if optimizer in known else known
+        return sum(len(one.param_groups) for one in before)
+
     def parameters(self) -> list[nn.Parameter]:
         """Return the model's parameters that the optimizer updates whose steps end its steps."""
         ids = updated([] if self.last is None else [self.last])

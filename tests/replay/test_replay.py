@@ -1,0 +1,122 @@
+"""A broken step runs again in another process: bit for bit, down to the sample and the line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.capture.torch_.guard.trainings import BAD_ROW as ZERO_ROW
+from tests.capture.torch_.guard.trainings import BAD_STEP as ZERO_STEP
+from tests.capture.torch_.guard.trainings import train
+from tests.paths import ROOT
+from tests.replay.stories import BAD_ROW, BAD_STEP, train_attention, train_half
+from vinedresser.errors import ConfigError
+from vinedresser.replay.stepping import bisect, locate, replay
+from vinedresser.snapshots.reading import open_snapshot
+
+
+def again(run: Path, step: int, factory: str, *options: str, code: int = 0) -> str:
+    """Run a step in another process; return what the command prints."""
+    place = run / "snapshots" / f"step-{step}"
+    command = [sys.executable, "-m", "vinedresser", "replay", str(place), *options]
+    if factory:
+        command += ["--factory", f"tests.replay.stories:{factory}"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def line_of(file: str, text: str) -> str:
+    """Return file and number of the line that has a text."""
+    lines = ROOT.joinpath(file).read_text(encoding="utf-8").splitlines()
+    (number,) = (number for number, line in enumerate(lines, 1) if text in line)
+    return f"{file}:{number}"
+
+
+def test_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> None:
+    train(tmp_path / "run")
+    told = again(tmp_path / "run", ZERO_STEP, "distances", "--locate", "--bisect")
+    assert re.search(r"loss [\d.]+: the same   gradients: 6 of 6 the same", told)
+    assert re.search(rf"samples: {ZERO_ROW} of 16 break the step \(\d runs\)", told)
+    assert "batch normalization computes other statistics" in told
+    assert "dropout draws other masks" in told
+    assert "aten.div in the backward (SqrtBackward0)" in told
+    assert f"is inf at [{ZERO_ROW}]" in told
+    assert line_of("tests/capture/torch_/guard/trainings.py", ".sum(1).sqrt().mean()") in told
+
+
+def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
+    train_half(tmp_path / "run")
+    told = again(tmp_path / "run", BAD_STEP, "half", "--locate", "--bisect")
+    assert re.search(r"loss inf: the same   gradients: 4 of 4 the same", told)
+    assert f"samples: {BAD_ROW} of 64 break the step (7 runs)" in told
+    assert re.search(
+        r"operation: aten.exp in the forward: float16 \[64, 1\] is inf at \[11, 0\]", told
+    )
+    assert line_of("tests/replay/stories.py", "(wanted - found).half().exp()") in told
+    assert "300" in told
+
+
+def test_masks_are_not_blamed(tmp_path: Path) -> None:
+    train_attention(tmp_path / "run")
+    replayed = replay(
+        open_snapshot(tmp_path / "run" / "snapshots" / "step-0"), "tests.replay.stories:attention"
+    )
+    assert replayed.comparison.exact
+    found, inputs = locate(replayed)
+    assert inputs == []
+    assert found is not None
+    assert (found.node, found.phase) == ("SqrtBackward0", "backward")
+    assert "norm(dim=1)" in found.place.text
+    samples = bisect(replayed)
+    assert samples is not None
+    assert len(samples.found.samples) == 1
+
+
+def test_random_numbers_are_those_of_the_training(tmp_path: Path) -> None:
+    train(tmp_path / "run")
+    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{ZERO_STEP}")
+    replayed = replay(snapshot, "tests.replay.stories:distances")
+    assert replayed.comparison.exact
+    # Without them, dropout draws others.
+    replayed.replay.step.random["torch"] = torch.Generator().manual_seed(5).get_state()
+    assert not torch.equal(replayed.replay.run().losses[0], replayed.outcome.losses[0])
+
+
+def test_a_difference_is_told(tmp_path: Path) -> None:
+    train_half(tmp_path / "run")
+    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")
+    snapshot.record.environment["instruction set"] = "another"
+    snapshot.record.versions["torch"] = "1.0"
+    found = replay(snapshot, "tests.replay.stories:half").comparison
+    assert found.environment.keys() == {"instruction set", "torch"}
+    assert found.environment["torch"] == ("1.0", torch.__version__)
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("other_model", r"builds another model: it has no parameter 0.weight, which the snapshot"),
+        ("no_model", r"returned a int; expected the model"),
+        ("missing", r"has no function missing"),
+    ],
+)
+def test_a_wrong_factory_is_named(tmp_path: Path, factory: str, message: str) -> None:
+    train_half(tmp_path / "run")
+    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")
+    with pytest.raises(ConfigError, match=message):
+        replay(snapshot, f"tests.replay.stories:{factory}")
+
+
+def test_without_a_factory_it_says_what_is_needed(tmp_path: Path) -> None:
+    train_half(tmp_path / "run")
+    told = again(tmp_path / "run", BAD_STEP, "", code=2)
+    assert "--factory MODULE:FUNCTION is needed: a function without arguments that returns" in told

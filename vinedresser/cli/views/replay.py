@@ -1,0 +1,136 @@
+"""Views of a replay: how it compares, the samples and the operation that break the step."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.capture.torch_.guard.guard import digest
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.cli.views.console import console, say
+from vinedresser.replay.batch import Batch, selected
+from vinedresser.replay.locating import Located
+from vinedresser.replay.stepping import Bisection, Replayed
+from vinedresser.snapshots.record import SnapshotRecord
+
+__all__ = ["print_bisection", "print_located", "print_replayed"]
+
+# Samples and values shown, and the size up to which a sample is drawn as a picture.
+_MOST_SAMPLES = 5
+_MOST_VALUES = 16
+_WIDEST = 64
+_SHADES = " .:-=+*#%@"
+
+
+def print_replayed(record: SnapshotRecord, replayed: Replayed) -> None:
+    """Print how a replay compares with the recorded step."""
+    found = replayed.comparison
+    losses = {True: "the same", False: "different", None: "not recorded"}[found.losses]
+    same = found.gradients - len(found.different)
+    value = "".join(f" {float(one):.6g}" for one in replayed.outcome.losses[:1])
+    of = f"{same} of {found.gradients}"
+    say(f"step {record.step}   loss{value}: {losses}   gradients: {of} the same")
+    for name in found.different[:_MOST_SAMPLES]:
+        say(f"  different: {name}")
+    for name, (then, now) in found.environment.items():
+        say(f"  environment: {name} {now}, when recorded {then}")
+    if not found.exact:
+        for one in record.inexact:
+            say(f"  inexact: {one}")
+    bad = [f"{model}.{path}".lstrip(".") for model, path in replayed.outcome.nonfinite]
+    if bad:
+        others = f" and {len(bad) - 1} other gradients" if len(bad) > 1 else ""
+        say(f"  not finite: {bad[-1]}{others}")
+    else:
+        say("  all gradients are finite")
+
+
+def print_located(found: Located | None, inputs: list[str], *, broken: bool) -> None:
+    """Print the operation that makes a gradient non-finite."""
+    for name in inputs[:_MOST_SAMPLES]:
+        say(f"not finite before the step: {name}")
+    if found is None:
+        if broken and not inputs:
+            say("operation: not found; the values come from outside of torch's operations")
+        return
+    place = found.place
+    node = f" ({found.node})" if found.node else ""
+    say(f"operation: {found.operation} in the {found.phase}{node}: {found.result}")
+    for number, one in enumerate(found.inputs):
+        say(f"  input {number}   {one}")
+    if place.file:
+        inside = f"   in {place.module}" if place.module else ""
+        say(f"  {os.path.relpath(place.file)}:{place.line}{inside}")
+        say(f"    {place.text}")
+
+
+def print_bisection(replayed: Replayed, bisection: Bisection | None) -> None:
+    """Print the samples that break a step."""
+    if bisection is None:
+        say("samples: the step does not break, or its samples cannot be told apart")
+        return
+    found, again = bisection.found, replayed.replay
+    several = len(again.step.batches) > 1
+    words = [f"{row} of batch {number}" if several else str(row) for number, row in found.samples]
+    shown = ", ".join(words[:_MOST_SAMPLES]) + (", …" if len(words) > _MOST_SAMPLES else "")
+    whole = len(words) == bisection.total > 1
+    who = f"only all {bisection.total} together" if whole else f"{shown} of {bisection.total}"
+    say(f"samples: {who} break the step ({found.runs} runs)")
+    if not found.complete:
+        say("  there may be a smaller set")
+    for one in bisection.inexact:
+        say(f"  inexact: with fewer samples, {one}")
+    if bisection.refused:
+        say(f"  with some of the samples the step fails: {bisection.refused.splitlines()[0]}")
+    for number, row in () if whole else found.samples[:_MOST_SAMPLES]:
+        _print_sample(selected(again.step.batches[number], [row]))
+
+
+def _print_sample(sample: Batch) -> None:
+    """Print the tensors of a sample, each once."""
+    given = {
+        "input": (sample.args, sample.kwargs),
+        "loss": sample.loss_args,
+        "loaded": sample.loaded,
+    }
+    seen: set[str] = set()
+    for word, value in given.items():
+        for name, tensor in leaves(value, word):
+            if digest(tensor) not in seen:
+                seen.add(digest(tensor))
+                _print_tensor(name, tensor.detach().cpu())
+
+
+def _print_tensor(name: str, tensor: Any) -> None:
+    values: NDArray[np.float64] = tensor.double().numpy().squeeze()
+    say(f"  {name}   {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}")
+    finite = values[np.isfinite(values)]
+    if values.size <= _MOST_VALUES:
+        say(f"    {np.array2string(values, precision=4, max_line_width=96)}")
+        return
+    ranges = f"from {finite.min():g} to {finite.max():g}" if finite.size else "no finite value"
+    say(f"    {ranges}; {values.size - finite.size} not finite; {int((values == 0).sum())} zero")
+    picture = values[0] if values.ndim == 3 else values
+    if values.ndim == 1 and int(values.size**0.5) ** 2 == values.size:
+        # Such as an image that was flattened.
+        picture = values.reshape(int(values.size**0.5), -1)
+    if picture.ndim == 2 and min(picture.shape) >= 4 and max(picture.shape) <= _WIDEST:
+        for line in _drawn(picture):
+            console.print(f"    {line}", soft_wrap=True)
+
+
+def _drawn(picture: NDArray[np.float64]) -> list[str]:
+    """Return an image [height, width] as lines of characters, dark to light; ? is not finite."""
+    finite = picture[np.isfinite(picture)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+    scale = (len(_SHADES) - 1) / (high - low) if high > low else 0.0
+    return [
+        "".join(
+            2 * (_SHADES[int((value - low) * scale)] if np.isfinite(value) else "?")
+            for value in row
+        ).rstrip()
+        for row in picture
+    ]

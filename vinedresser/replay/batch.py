@@ -1,0 +1,77 @@
+"""The inputs of a recorded step, and selections of their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.snapshots.trees import Fields
+
+__all__ = ["Batch", "batch_size", "selected"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The inputs of one call of the model.
+
+    Attributes:
+        args: positional arguments of the model.
+        kwargs: keyword arguments of the model.
+        loss_args: arguments of the loss; predictions, which a replay computes, are `Computed`.
+        loaded: the batch that a data loader returned; None if there was none.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    loss_args: tuple[Any, ...]
+    loaded: Any
+
+
+def batch_size(batch: Batch) -> int:
+    """Return the number of samples: the first dimension of the first tensor; 0 if unknown."""
+    if any(isinstance(one, PackedSequence) for one in (*batch.args, *batch.kwargs.values())):
+        return 0
+    tensors = (one for _, one in leaves((batch.args, batch.kwargs, batch.loaded)))
+    return next((one.shape[0] for one in tensors if one.dim()), 0)
+
+
+def selected(batch: Batch, rows: Sequence[int]) -> Batch:
+    """Return a batch with some of its samples.
+
+    Args:
+        batch: the batch.
+        rows: indices of the samples, at least one.
+    """
+    size = batch_size(batch)
+    return Batch(
+        *(
+            _selected(one, list(rows), size)
+            for one in (batch.args, batch.kwargs, batch.loss_args, batch.loaded)
+        )
+    )
+
+
+def _selected(value: Any, rows: list[int], size: int) -> Any:
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return value[rows] if value.ndim and value.shape[0] == size else value
+    if isinstance(value, Fields):
+        names = zip(value._fields, value, strict=True)
+        return Fields({name: _selected(one, rows, size) for name, one in names})
+    if isinstance(value, dict):
+        return {key: _selected(one, rows, size) for key, one in value.items()}
+    if (
+        isinstance(value, list)
+        and len(value) == size
+        and not any(isinstance(one, torch.Tensor) for one in value)
+    ):
+        # Such as texts, one for each sample.
+        return [value[row] for row in rows]
+    if isinstance(value, tuple | list):
+        return type(value)(_selected(one, rows, size) for one in value)
+    return value

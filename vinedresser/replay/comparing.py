@@ -1,0 +1,93 @@
+"""Comparing a replay with the recorded step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from vinedresser.capture.run.environment import versions
+from vinedresser.capture.torch_.guard.environment import environment
+from vinedresser.capture.torch_.guard.guard import digest
+from vinedresser.replay.recorded import RecordedStep
+from vinedresser.replay.running import Outcome
+from vinedresser.snapshots.record import SnapshotRecord
+
+__all__ = ["Comparison", "adopt_environment", "compare"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a replay compares with the recorded step.
+
+    Attributes:
+        losses: whether all losses are equal bit for bit; None if none can be compared.
+        gradients: number of recorded gradients.
+        different: paths of the gradients that differ, or that only one of them has.
+        environment: name, recorded and present value of what differs in the environment.
+    """
+
+    losses: bool | None
+    gradients: int
+    different: list[str]
+    environment: dict[str, tuple[str, str]]
+
+    @property
+    def exact(self) -> bool:
+        """Whether everything that can be compared is equal bit for bit."""
+        return self.losses is not False and not self.different
+
+
+def adopt_environment(record: SnapshotRecord) -> None:
+    """Set number of threads, determinism and precision as they were recorded."""
+    found = record.environment
+    threads = found.get("threads")
+    if type(threads) is int and 0 < threads <= 1024:
+        torch.set_num_threads(threads)
+    if found.get("deterministic algorithms") is True:
+        torch.use_deterministic_algorithms(True)
+    precision = found.get("float32 matmul precision")
+    if precision in ("highest", "high", "medium"):
+        torch.set_float32_matmul_precision(precision)
+
+
+def compare(record: SnapshotRecord, step: RecordedStep, outcome: Outcome) -> Comparison:
+    """Compare the outcome of a replay with what was recorded.
+
+    Args:
+        record: record of the snapshot.
+        step: its step.
+        outcome: outcome of the step, run with the whole batch.
+    """
+    recorded = {
+        (name, path): str(one.get("sha256"))
+        for name, model in step.models.items()
+        for path, one in model.gradients.items()
+    }
+    different = [
+        f"{name}.{path}".lstrip(".")
+        for name, path in recorded.keys() | outcome.gradients.keys()
+        if recorded.get((name, path)) != outcome.gradients.get((name, path))
+    ]
+    return Comparison(
+        _same_losses(step, outcome), len(recorded), sorted(different), _differing(record)
+    )
+
+
+def _same_losses(step: RecordedStep, outcome: Outcome) -> bool | None:
+    """Compare each loss with the recorded ones of the same call: a step may return any of them."""
+    known = [[digest(one) for one in values if one.numel() == 1] for values in step.losses]
+    if len(outcome.losses) != len(known) or not all(known):
+        return None
+    return all(digest(one) in values for one, values in zip(outcome.losses, known, strict=True))
+
+
+def _differing(record: SnapshotRecord) -> dict[str, tuple[str, str]]:
+    here = environment(torch.device(str(record.environment.get("device", "cpu"))))
+    now = {**versions(torch=torch.__version__), **{key: str(one) for key, one in here.items()}}
+    then = {**record.versions, **{key: str(one) for key, one in record.environment.items()}}
+    return {
+        name: (then[name], now[name])
+        for name in then
+        if name in now and then[name] != now[name] and name != "vinedresser"
+    }

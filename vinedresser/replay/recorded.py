@@ -1,0 +1,109 @@
+"""The recorded step as torch objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from vinedresser.capture.torch_.guard.codec import TorchCodec
+from vinedresser.errors import ConfigError, CorruptData
+from vinedresser.replay.batch import Batch
+from vinedresser.snapshots.reading import Snapshot
+from vinedresser.snapshots.trees import LeftOut
+
+__all__ = ["RecordedModel", "RecordedStep", "recorded_step"]
+
+
+@dataclass(frozen=True)
+class RecordedModel:
+    """The recorded state of one model.
+
+    Attributes:
+        parameters: parameters before the update, by path.
+        buffers: buffers before the forward, by path.
+        in_eval: paths of the modules in eval mode.
+        gradients: SHA-256 and number of non-finite entries of each gradient, by path.
+        optimizers: type, state, schedulers, and whether it is the one whose step was next.
+    """
+
+    parameters: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+    in_eval: list[str]
+    gradients: dict[str, dict[str, Any]]
+    optimizers: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """A recorded step.
+
+    Attributes:
+        models: the models by name.
+        batches: the inputs of each call of the trained model.
+        losses: values of the losses of each call.
+        random: states of the random generators.
+    """
+
+    models: dict[str, RecordedModel]
+    batches: list[Batch]
+    losses: list[list[Tensor]]
+    random: dict[str, Any]
+
+
+def recorded_step(snapshot: Snapshot) -> RecordedStep:
+    """Return the step of a snapshot.
+
+    Raises:
+        ConfigError: its inputs are missing or could not be stored.
+        CorruptData: it is damaged.
+        StoreError: the storage refused.
+    """
+    record, codec = snapshot.record, TorchCodec()
+    if record.framework != "torch":
+        raise ConfigError(f"{snapshot.location}: only steps of torch can be run again")
+    for path, why in record.left_out.items():
+        if ".calls." in path:
+            raise ConfigError(f"{snapshot.location}: it cannot be run again: {path}: {why}")
+    contents = snapshot.value(record.contents.get("models"), codec)
+    shared = snapshot.value(record.contents.get("shared"), codec)
+    try:
+        models = {name: _model(one) for name, one in contents.items()}
+        trained = next(
+            (
+                name
+                for name, one in models.items()
+                if any(each["steps_now"] for each in one.optimizers)
+            ),
+            next(iter(models)),
+        )
+        calls = contents[trained]["calls"]
+        batches = [
+            Batch(
+                one["args"],
+                one["kwargs"],
+                one["losses"][-1]["arguments"] if one["losses"] else (),
+                one["loaded"],
+            )
+            for one in calls
+        ]
+        losses = [[each["value"] for each in one["losses"]] for one in calls]
+        random = dict(shared["random"])
+    except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
+        raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error
+    if not batches:
+        why = "; ".join(record.inexact) or "none were seen"
+        raise ConfigError(f"{snapshot.location}: it has no inputs: {why}")
+    return RecordedStep(models, batches, losses, random)
+
+
+def _model(one: dict[str, Any]) -> RecordedModel:
+    found = RecordedModel(
+        **{key: one[key] for key in ("parameters", "buffers", "in_eval", "gradients", "optimizers")}
+    )
+    for tensors in (found.parameters, found.buffers):
+        for name, value in tensors.items():
+            if not isinstance(value, Tensor | LeftOut):
+                raise TypeError(f"{name} is not a tensor")
+    return found

@@ -1,0 +1,112 @@
+"""Putting models, optimizers and random generators into a recorded state."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from vinedresser.capture.torch_.names import Names, unwrapped
+from vinedresser.errors import ConfigError, CorruptData, did_you_mean
+from vinedresser.replay.factory import Parts
+from vinedresser.replay.recorded import RecordedModel, RecordedStep
+from vinedresser.snapshots.trees import LeftOut
+
+__all__ = ["restore"]
+
+
+def restore(parts: Parts, step: RecordedStep, whose: str) -> None:
+    """Put everything into the state at the beginning of a step, without gradients.
+
+    Args:
+        parts: result of the factory.
+        step: the recorded step.
+        whose: name of the factory, for messages.
+
+    Raises:
+        ConfigError: the factory builds another model or optimizer.
+        CorruptData: the recorded states are not valid.
+    """
+    if parts.models.keys() != step.models.keys():
+        raise ConfigError(
+            f"{whose}: builds the models {sorted(parts.models)}; the snapshot has "
+            f"{sorted(step.models)}; return a dictionary of them by name"
+        )
+    for name, model in parts.models.items():
+        _restore_model(model, step.models[name], whose)
+    recorded = [one for each in step.models.values() for one in each.optimizers]
+    for optimizer, one in zip(parts.optimizers, recorded, strict=False):
+        _restore_optimizer(optimizer, one, whose)
+    _restore_random(step.random)
+
+
+def _restore_model(model: nn.Module, recorded: RecordedModel, whose: str) -> None:
+    names = Names(unwrapped(model))
+    parameters: dict[str, Tensor] = {one.path: one.value for one in names.parameters()}
+    buffers = {name.partition("/")[2]: value for name, value in names.buffers()}
+    for kind, ours, theirs in (
+        ("parameter", parameters, recorded.parameters),
+        ("buffer", buffers, recorded.buffers),
+    ):
+        _check_names(kind, ours, theirs, whose)
+        with torch.no_grad():
+            for name, value in theirs.items():
+                _copy(kind, name, ours[name], value, whose)
+    for one in parameters.values():
+        one.grad = None
+    in_eval = set(recorded.in_eval)
+    for path, module in names.modules():
+        module.training = ("" if path == names.root else path) not in in_eval
+
+
+def _check_names(kind: str, ours: dict[str, Tensor], theirs: dict[str, Tensor], whose: str) -> None:
+    for name in theirs:
+        if name not in ours:
+            near = did_you_mean(name, ours)
+            raise ConfigError(
+                f"{whose}: builds another model: it has no {kind} {name}, which the snapshot has"
+                f"{near}"
+            )
+    for name in ours:
+        if name not in theirs:
+            raise ConfigError(
+                f"{whose}: builds another model: its {kind} {name} is not in the snapshot"
+            )
+
+
+def _copy(kind: str, name: str, ours: Tensor, value: Tensor | LeftOut, whose: str) -> None:
+    if isinstance(value, LeftOut):
+        raise ConfigError(f"the snapshot lacks the {kind} {name}: {value.why}")
+    if ours.shape != value.shape or ours.dtype != value.dtype:
+        raise ConfigError(
+            f"{whose}: builds another model: {name} is {ours.dtype} {list(ours.shape)}; in the "
+            f"snapshot it is {value.dtype} {list(value.shape)}"
+        )
+    ours.copy_(value)
+
+
+def _restore_optimizer(optimizer: Optimizer, recorded: dict[str, Any], whose: str) -> None:
+    if type(optimizer).__name__ != recorded["type"]:
+        raise ConfigError(
+            f"{whose}: builds another optimizer: {type(optimizer).__name__}; the snapshot has "
+            f"{recorded['type']}"
+        )
+    try:
+        optimizer.load_state_dict(recorded["state"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{whose}: builds another optimizer: {error}") from error
+
+
+def _restore_random(states: dict[str, Any]) -> None:
+    try:
+        torch.set_rng_state(states["torch"])
+        random.setstate(states["python"])
+        np.random.set_state(states["numpy"])
+        if "cuda" in states and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(states["cuda"])
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise CorruptData(f"the recorded random states are not valid: {error}") from error

@@ -1,0 +1,162 @@
+"""Running a recorded step once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from vinedresser.capture.torch_.guard.codec import Computed
+from vinedresser.capture.torch_.guard.guard import digest
+from vinedresser.capture.torch_.guard.nonfinite import nonfinite_entries
+from vinedresser.capture.torch_.names import Names, unwrapped
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.errors import ConfigError
+from vinedresser.replay.batch import Batch, batch_size, selected
+from vinedresser.replay.factory import NEEDED, Parts
+from vinedresser.replay.recorded import RecordedStep
+from vinedresser.replay.restoring import restore
+
+__all__ = ["Outcome", "Replay"]
+
+
+class _UpdateReached(BaseException):
+    """The step function is about to update the weights; its gradients are complete."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step computed.
+
+    Attributes:
+        losses: value of the loss of each batch; those of a step without a return value are missing.
+        gradients: SHA-256 of each gradient by model and path.
+        nonfinite: number of non-finite entries of each affected gradient, by model and path.
+    """
+
+    losses: list[Tensor]
+    gradients: dict[tuple[str, str], str]
+    nonfinite: dict[tuple[str, str], int]
+
+    @property
+    def broken(self) -> bool:
+        """Whether a gradient is not finite."""
+        return bool(self.nonfinite)
+
+
+@dataclass
+class Replay:
+    """Runs a recorded step, each time from its recorded state.
+
+    Attributes:
+        parts: result of the factory.
+        step: the recorded step.
+        whose: name of the factory, for messages.
+        runs: number of runs so far.
+    """
+
+    parts: Parts
+    step: RecordedStep
+    whose: str
+    runs: int = field(default=0, init=False)
+
+    @property
+    def samples(self) -> list[tuple[int, int]]:
+        """Number of the batch and row of each sample; [] if they cannot be told apart."""
+        sizes = [batch_size(one) for one in self.step.batches]
+        if not all(sizes):
+            return []
+        return [(number, row) for number, size in enumerate(sizes) for row in range(size)]
+
+    def run(
+        self,
+        samples: Sequence[tuple[int, int]] | None = None,
+        within: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> Outcome:
+        """Run the step.
+
+        Args:
+            samples: the samples to run it with, some of `samples`; None: all, as recorded.
+            within: makes the context for the computations.
+
+        Raises:
+            ConfigError: the factory builds something else, or the step computes no gradient.
+        """
+        self.runs += 1
+        restore(self.parts, self.step, self.whose)
+        batches = self.step.batches
+        if samples is not None:
+            chosen: dict[int, list[int]] = {}
+            for number, row in samples:
+                chosen.setdefault(number, []).append(row)
+            batches = [selected(batches[number], rows) for number, rows in chosen.items()]
+        losses: list[Tensor] = []
+        handle = register_optimizer_step_pre_hook(_stop)
+        try:
+            with within():
+                for batch in batches:
+                    loss = self._run(batch)
+                    losses += [one for _, one in leaves(loss)]
+        finally:
+            handle.remove()
+        return self._outcome(losses)
+
+    def _run(self, batch: Batch) -> Any:
+        run = self.parts.step or self._plain_step
+        loss: Any = None
+        try:
+            loss = run(batch)
+            if isinstance(loss, Tensor) and loss.requires_grad and not self._has_gradients():
+                loss.backward()
+        except _UpdateReached:
+            return loss
+        return loss.detach() if isinstance(loss, Tensor) else None
+
+    def _plain_step(self, batch: Batch) -> Tensor:
+        """Run the model and the loss module."""
+        model = next(iter(self.parts.models.values()))
+        output = model(*batch.args, **batch.kwargs)
+        if self.parts.loss is not None:
+            output = self.parts.loss(*self._loss_arguments(batch, output))
+        if not isinstance(output, Tensor) or output.numel() != 1:
+            raise ConfigError(f"{self.whose}: it returned no loss; {NEEDED}")
+        output.backward()
+        return output
+
+    def _loss_arguments(self, batch: Batch, output: Any) -> list[Any]:
+        computed = [one for one in batch.loss_args if isinstance(one, Computed)]
+        if len(computed) != 1 or not isinstance(output, Tensor):
+            raise ConfigError(
+                f"{self.whose}: what the loss compared is not known: return a step function "
+                "instead of the loss module"
+            )
+        return [output if isinstance(one, Computed) else one for one in batch.loss_args]
+
+    def _has_gradients(self) -> bool:
+        return any(
+            one.grad is not None for each in self.parts.models.values() for one in each.parameters()
+        )
+
+    def _outcome(self, losses: list[Tensor]) -> Outcome:
+        found = {
+            (name, one.path): one.value.grad
+            for name, model in self.parts.models.items()
+            for one in Names(unwrapped(model)).parameters()
+            if one.value.grad is not None
+        }
+        if not found:
+            raise ConfigError(f"{self.whose}: the step computed no gradient; {NEEDED}")
+        counts = {key: nonfinite_entries(one) for key, one in found.items()}
+        return Outcome(
+            losses,
+            {key: digest(one) for key, one in found.items()},
+            {key: number for key, number in counts.items() if number},
+        )
+
+
+def _stop(*_: object) -> None:
+    raise _UpdateReached

@@ -1,0 +1,136 @@
+"""Replaying a snapshot: the step, its samples, and its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from vinedresser.replay.bisecting import Smallest, smallest
+from vinedresser.replay.comparing import Comparison, adopt_environment, compare
+from vinedresser.replay.factory import build
+from vinedresser.replay.locating import Located, locate_in, nonfinite_inputs
+from vinedresser.replay.recorded import recorded_step
+from vinedresser.replay.running import Outcome, Replay
+from vinedresser.snapshots.reading import Snapshot
+
+__all__ = ["Bisection", "Replayed", "bisect", "locate", "replay"]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A snapshot that was run again.
+
+    Attributes:
+        replay: runs it again.
+        outcome: what it computed.
+        comparison: how that compares with what was recorded.
+    """
+
+    replay: Replay
+    outcome: Outcome
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The samples that break a step.
+
+    Attributes:
+        found: the smallest set of them that was found.
+        total: number of samples of the step.
+        inexact: why a part of a batch computes something else than the whole, in words.
+        refused: message of the error with which the step failed for some of the samples, or "".
+    """
+
+    found: Smallest
+    total: int
+    inexact: list[str]
+    refused: str
+
+
+def replay(snapshot: Snapshot, factory: str) -> Replayed:
+    """Run the step of a snapshot again.
+
+    Args:
+        snapshot: the snapshot.
+        factory: ``module:function``; see `vinedresser.replay.factory`.
+
+    Raises:
+        ConfigError: the snapshot lacks something, or the factory builds something else.
+        CorruptData: the snapshot is damaged.
+        StoreError: the storage refused.
+    """
+    step = recorded_step(snapshot)
+    adopt_environment(snapshot.record)
+    again = Replay(build(factory), step, f"--factory {factory}")
+    outcome = again.run()
+    return Replayed(again, outcome, compare(snapshot.record, step, outcome))
+
+
+def bisect(replayed: Replayed) -> Bisection | None:
+    """Find the samples that make a gradient non-finite; None if the samples are not known.
+
+    Raises:
+        ConfigError: the factory builds something else.
+    """
+    again = replayed.replay
+    samples = again.samples
+    if not samples or not replayed.outcome.broken:
+        return None
+    refused: list[str] = []
+
+    def breaks(some: Sequence[tuple[int, int]]) -> bool:
+        try:
+            return again.run(some).broken
+        except (ValueError, RuntimeError, IndexError) as error:
+            # Such as a batch of one in batch normalization, or a fixed size in a view.
+            refused.append(str(error))
+            return False
+
+    found = smallest(samples, breaks)
+    return Bisection(found, len(samples), _inexact(again), refused[0] if refused else "")
+
+
+def locate(replayed: Replayed) -> tuple[Located | None, list[str]]:
+    """Find the operation that makes the loss or a gradient non-finite.
+
+    Returns:
+        The operation, None if there is none; and the inputs and parameters that are not finite
+        already.
+
+    Raises:
+        ConfigError: the factory builds something else.
+    """
+    again = replayed.replay
+    bad = nonfinite_inputs(again.parts, again.step.batches)
+    found: list[Located | None] = []
+
+    @contextmanager
+    def scanned() -> Iterator[None]:
+        with locate_in(again.parts) as scan:
+            yield
+        gradients: list[Tensor] = [
+            one.grad
+            for model in again.parts.models.values()
+            for one in model.parameters()
+            if one.grad is not None
+        ]
+        found.extend(map(scan.origin, reversed(gradients)))
+
+    again.run(within=scanned)
+    known = [one for one in found if one is not None]
+    return min(known, key=lambda one: one.number, default=None), bad
+
+
+def _inexact(again: Replay) -> list[str]:
+    modules = [module for one in again.parts.models.values() for module in one.modules()]
+    names = {type(one).__name__ for one in modules if one.training}
+    found = []
+    if any("BatchNorm" in name for name in names):
+        found.append("batch normalization computes other statistics")
+    if any("Dropout" in name for name in names):
+        found.append("dropout draws other masks")
+    return found
