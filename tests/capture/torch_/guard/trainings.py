@@ -51,7 +51,7 @@ def batch(step: int) -> tuple[Tensor, Tensor]:
 
 
 def train(
-    run: Path | None,
+    run: Path | str | None,
     steps: int = 10,
     *,
     guard: str = "nonfinite",

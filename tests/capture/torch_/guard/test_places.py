@@ -1,0 +1,61 @@
+"""Snapshots of several ranks, and on an object store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.capture.torch_.guard.trainings import BAD_ROW, BAD_STEP, train
+from tests.capture.torch_.parallel.ranks import run_ranks
+from vinedresser.capture import open_run
+from vinedresser.replay.stepping import bisect, replay
+from vinedresser.snapshots.reading import list_snapshots, open_snapshot
+from vinedresser.snapshots.settings import SnapshotSettings
+from vinedresser.store.storage import LocalStorage, open_storage
+
+
+@pytest.mark.thorough
+def test_every_rank_keeps_the_same_step_and_its_own_batch(tmp_path: Path) -> None:
+    run_ranks("tests.capture.torch_.guard.ddp_training", tmp_path)
+    run = tmp_path / "run"
+    found = list_snapshots(LocalStorage(run), [])
+    assert [(one.step, one.rank) for one in found] == [(BAD_STEP, 0), (BAD_STEP, 1)]
+    assert all(one.world_size == 2 for one in found)
+    assert len(open_run(run).findings()) == 1
+    # The sample is in the batch of one rank.
+    broken = []
+    for record in found:
+        replayed = replay(
+            open_snapshot(run / "snapshots" / record.name), "tests.replay.stories:distances"
+        )
+        assert replayed.comparison.losses
+        assert record.inexact == [
+            "the gradients are means over all ranks, which one rank cannot reproduce"
+        ]
+        broken.append(replayed.outcome.broken)
+        if replayed.outcome.broken:
+            samples = bisect(replayed)
+            assert samples is not None
+            assert samples.found.samples == [(0, BAD_ROW)]
+    assert broken == [False, True]
+
+
+@pytest.mark.thorough
+def test_on_an_object_store_it_is_the_same(s3: str, tmp_path: Path) -> None:
+    settings = SnapshotSettings(every=2, keep=1)
+    train(tmp_path / "run", snapshots=settings)
+    train(f"{s3}/run", snapshots=settings)
+    here = list_snapshots(LocalStorage(tmp_path / "run"), [])
+    faults: list[str] = []
+    there = list_snapshots(open_storage(f"{s3}/run"), faults)
+    assert faults == []
+    assert [(one.step, one.reason) for one in there] == [(one.step, one.reason) for one in here]
+    replayed = replay(
+        open_snapshot(f"{s3}/run/snapshots/step-{BAD_STEP}"), "tests.replay.stories:distances"
+    )
+    assert replayed.comparison.exact
+    assert all(
+        torch.isfinite(one).all() for one in replayed.replay.step.models[""].parameters.values()
+    )
