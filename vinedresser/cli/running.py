@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -111,7 +112,22 @@ def run(
         print_result(run_result(one.location), to=error_console)
     if attach and end.cause == "finished" and not seen:
         print_no_training(error_console)
+    if end.cause == "crashed" and (active := _other_environment(command[0])):
+        say(
+            f"vinedresser: the script ran with {sys.executable}; to run it in the active "
+            f"environment {active}, write `vinedresser run python ...`",
+            to=error_console,
+        )
     sys.exit(_exit_code(end))
+
+
+def _other_environment(program: str) -> str | None:
+    """Return the active virtual or conda environment if a script runs outside of it."""
+    if program != "-m" and not program.endswith(".py"):
+        return None
+    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    here = active is None or os.path.realpath(active) == os.path.realpath(sys.prefix)
+    return None if here else active
 
 
 def _check_command(command: Sequence[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -85,10 +87,11 @@ def test_modules_and_programs(tmp_path: Path) -> None:
 def test_a_run_is_named_after_its_script(tmp_path: Path) -> None:
     script(tmp_path, "", "sub.py")
     command = (sys.executable, "-m", "vinedresser", "run")
-    for words in (("sub.py",), (sys.executable, "sub.py"), ("-m", "sub"), ("true",)):
+    launched = (sys.executable, "-m", "cProfile", "-o", "profile", "sub.py")
+    for words in (("sub.py",), (sys.executable, "sub.py"), ("-m", "sub"), ("true",), launched):
         assert alone(*command, *words, cwd=tmp_path).returncode == 0
     names = {path.name for path in (tmp_path / "runs").iterdir()}
-    assert names == {"sub-1", "sub-2", "sub-3", "true-1"}
+    assert names == {"sub-1", "sub-2", "sub-3", "sub-4", "true-1"}
 
 
 @pytest.mark.thorough
@@ -153,6 +156,52 @@ def test_a_python_without_dependencies_runs_uncaptured(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert "torch trainings are not captured: " in done.stderr
     assert "; install vinedresser for this Python\n" in done.stderr
+
+
+TRAINING = """
+    import torch
+
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(1000):
+        loss = model(torch.ones(4, 2)).square().mean()
+        if step == 5:
+            loss = loss * float("nan")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.thorough
+def test_a_python_without_vinedresser_is_captured(tmp_path: Path) -> None:
+    venv.create(tmp_path / "own", symlinks=True)
+    (packages,) = (tmp_path / "own" / "lib").glob("python*/site-packages")
+    missing = ("vinedresser", "__editable__", "fastcrc", "safetensors")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(missing) and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    script(tmp_path, TRAINING)
+    shell = tmp_path / "train.sh"
+    shell.write_text("#!/bin/sh\nexec own/bin/python -m train\n", "utf-8")
+    done = attached("bash", "train.sh", cwd=tmp_path, options=("--rule", "nonfinite"))
+    assert done.returncode == 3, done.stderr
+    run = open_run(tmp_path / "runs" / "run")
+    assert run.status.state == "stopped"
+    assert list((tmp_path / "runs" / "run" / "checkpoints").glob("step-*.safetensors"))
+
+
+def test_a_script_that_fails_outside_the_active_environment_is_told_so(tmp_path: Path) -> None:
+    script(tmp_path, "import torchvisions")
+    done = attached("train.py", cwd=tmp_path, VIRTUAL_ENV=str(tmp_path / "own"))
+    assert f"to run it in the active environment {tmp_path / 'own'}, write" in done.stderr
+    named = attached(
+        *(sys.executable, "train.py"),
+        cwd=tmp_path,
+        options=("--name", "named"),
+        VIRTUAL_ENV=str(tmp_path / "own"),
+    )
+    assert "active environment" not in named.stderr
 
 
 # A library that looks for optional packages and imports them when they are used.

@@ -6,12 +6,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import fastcrc
+
 from vinedresser.capture.run.claims import MOST_RUNS, additional_location
 from vinedresser.store.records import ATTACH_VARIABLE, ClaimRecord, LaunchRecord, RunRecord
 
 __all__ = ["attach_environment", "additional_runs"]
 
 _SITE = str(Path(__file__).with_name("site"))
+# The directory of the checksum library, for a Python in which vinedresser is not installed.
+_LIBRARIES = str(Path(fastcrc.__file__).parent.parent)
 
 
 def attach_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -23,7 +27,7 @@ def attach_environment(variables: Mapping[str, str] | None = None) -> dict[str, 
     given = (os.environ if variables is None else variables).get("PYTHONPATH", "")
     # An empty entry means the working directory, but an empty variable has no entries.
     paths = [path for path in given.split(os.pathsep) if path != _SITE] if given else []
-    return {ATTACH_VARIABLE: "1", "PYTHONPATH": os.pathsep.join([_SITE, *paths])}
+    return {ATTACH_VARIABLE: _LIBRARIES, "PYTHONPATH": os.pathsep.join([_SITE, *paths])}
 
 
 def additional_runs(directory: Path) -> list[Path]:

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import save_file
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from vinedresser.capture.run.launcher_libraries import check_library, import_library
 from vinedresser.capture.torch_.names import unwrapped
 from vinedresser.store.storage.files import replacing
+
+check_library("safetensors")
 
 
 def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
@@ -61,8 +63,9 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
     metadata = {"format": "pt", "step": str(step), "left_out": ",".join(left_out)}
     if sharded:
         metadata["sharded"] = json.dumps(sharded)
+    library = import_library("safetensors.torch")
     with replacing(directory / f"step-{step}{whose}.safetensors") as path:
-        save_file(tensors, path, metadata)
+        library.save_file(tensors, path, metadata)
 
 
 def _placed(value: Any) -> dict[str, Any]:

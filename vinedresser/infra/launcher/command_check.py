@@ -42,7 +42,8 @@ def check_command(
 def _check_program(program: str, cwd: Path, environment: Mapping[str, str]) -> None:
     if "/" not in program:
         if shutil.which(program, path=environment.get("PATH", os.defpath)) is None:
-            raise LaunchError(f"{program}: no such program on PATH")
+            beside = f'; to run the file, write "./{program}"' if (cwd / program).is_file() else ""
+            raise LaunchError(f"{program}: no such program on PATH{beside}")
         return
     path = cwd / program
     if not path.is_file():

@@ -23,7 +23,7 @@ __all__ = [
 RUN_VARIABLE = "VINEDRESSER_RUN"
 RUN_ID_VARIABLE = "VINEDRESSER_RUN_ID"
 RANK_VARIABLE = "VINEDRESSER_RANK"
-# Set to capture a script that creates no hook.
+# Set to capture a script that creates no hook: a directory with libraries of the launcher.
 ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
 # Set for helper processes of a flow: the flow's id. Supervisors and trainers do not have it.
 FLOW_VARIABLE = "VINEDRESSER_FLOW"

@@ -30,6 +30,15 @@ from vinedresser.tasks.places.run_place import RunPlace
 __all__ = ["Script", "prepare_remote_script", "prepare_script", "run_name", "run_script"]
 
 _GROUP = "default"
+# Modules that run a script given as an argument.
+_LAUNCHERS = (
+    "accelerate.commands.launch",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "coverage",
+    "pdb",
+    "cProfile",
+)
 
 
 @dataclass(frozen=True)
@@ -139,9 +148,9 @@ def prepare_remote_script(
 def run_name(command: Sequence[str]) -> str:
     """Return the name for a run of a command: its script or module, else its program."""
     for argument, following in itertools.zip_longest(command, command[1:], fillvalue=""):
-        if argument == "-m" and following:
+        if argument == "-m" and following and following not in _LAUNCHERS:
             return following.rpartition(".")[2]
-        if argument.endswith(".py"):
+        if argument.endswith((".py", ".sh", ".ipynb")):
             return Path(argument).stem
     return Path(command[0]).stem
 

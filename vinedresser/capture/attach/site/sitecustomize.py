@@ -77,7 +77,8 @@ def _attach(framework: str) -> None:
         name = f"{_PACKAGE}.{_FINDERS[framework]}"
         __import__(name)
         sys.modules[name].attach()
-    except (ImportError, SyntaxError) as error:
+    except (ImportError, SyntaxError, AttributeError) as error:
+        # The last one is raised by other versions of a framework.
         sys.stderr.write(
             f"vinedresser: {sys.executable}: {framework} trainings are not captured: {error}; "
             "install vinedresser for this Python\n"
@@ -85,16 +86,28 @@ def _attach(framework: str) -> None:
 
 
 def _import_package() -> None:
-    """Import vinedresser, which may not be installed in this Python."""
+    """Import vinedresser, which may not be installed in this Python.
+
+    The only library that it needs besides a framework and numpy is then that of the Python that
+    started the run; it fits a Python of the same version.
+    """
     try:
         __import__("vinedresser")
     except ImportError:
-        root = os.path.abspath(os.path.join(_HERE, *[os.pardir] * 4))
-        sys.path.append(root)
+        _import_from(os.path.abspath(os.path.join(_HERE, *[os.pardir] * 4)), "vinedresser")
         try:
-            __import__("vinedresser")
-        finally:
-            sys.path.remove(root)
+            __import__("fastcrc")
+        except ImportError:
+            _import_from(os.environ["VINEDRESSER_ATTACH"], "fastcrc")
+
+
+def _import_from(directory: str, name: str) -> None:
+    """Import a module or package from a directory, and nothing else."""
+    sys.path.append(directory)
+    try:
+        __import__(name)
+    finally:
+        sys.path.remove(directory)
 
 
 def _chain() -> None:
