@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.cli.views.sweep_progress import SweepView
+from vinedresser.cli.views.sweep_progress import SweepView, running_table
+from vinedresser.cli.views.sweep_results import trials_table
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import TrialEnd
+from vinedresser.sweeps.trial import Trial, TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
+from vinedresser.tasks.sweeping.sweep_result import SweepResult
 from vinedresser.tasks.sweeping.sweep_runner import Standing
 
 FILE = """
@@ -83,6 +85,55 @@ def test_crashes_save_nothing_and_a_prepared_trial_does_not_run(tmp_path: Path) 
     # Two at a time.
     assert "2 running" in said
     assert "0 % of the epochs saved" in said
+
+
+@pytest.mark.parametrize(
+    ("room", "columns"),
+    [
+        (120, ["running", "epoch", "accuracy", "now", "parameters"]),
+        (50, ["running", "epoch", "accuracy", "now"]),
+        (40, ["running", "accuracy", "now"]),
+        (30, ["running", "accuracy"]),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_of_running_trials(
+    tmp_path: Path, room: int, columns: list[str]
+) -> None:
+    sweep = load(tmp_path)
+    study = sweep.study()
+    for _ in range(2):
+        assert study.ask() is not None
+    standing = Standing(sweep, study.running(), study.ended)
+    table = running_table(standing, {"trial-0000": "step 40   loss 0.5"}, room)
+    assert [column.header for column in table.columns] == columns
+    if "now" in columns:
+        cells = list(table.columns[columns.index("now")].cells)
+        assert [str(cell) for cell in cells] == ["step 40   loss 0.5", "starting"]
+
+
+@pytest.mark.parametrize(
+    ("room", "columns"),
+    [
+        (None, ["trial", "ended", "epochs", "accuracy", "parameters", "why"]),
+        (100, ["trial", "ended", "epochs", "accuracy", "parameters", "why"]),
+        (70, ["trial", "ended", "accuracy", "parameters", "why"]),
+        (52, ["trial", "ended", "accuracy", "parameters"]),
+        (35, ["trial", "ended", "accuracy"]),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_of_results(
+    tmp_path: Path, room: int | None, columns: list[str]
+) -> None:
+    sweep = load(tmp_path)
+    trials = tuple(
+        Trial(number, {"lr": 0.1, "width": 32, "depth": 2}, {1: 0.5}, ending=ending)
+        for number, ending in enumerate(
+            [TrialEnd("finished"), TrialEnd("stopped", "the loss is not finite", "nonfinite")]
+        )
+    )
+    swept = SweepResult("search", tmp_path, trials, (), {}, "all trials have begun", "", (), "")
+    table = trials_table(swept, sweep.settings, room)
+    assert [column.header for column in table.columns] == columns
 
 
 def test_the_time_left_is_limited_by_trials_and_budget(tmp_path: Path) -> None:

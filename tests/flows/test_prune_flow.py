@@ -49,6 +49,10 @@ def test_each_round_is_a_run_beside_the_last(
     parent = runs.pop("small")
     assert parent["status"] == "FINISHED"
     assert parent["tags"]["pruning.result"] == "round-2"
+    assert re.fullmatch(
+        r"round 2 of \d: figure [\d.]+ of [\d.]+, \d+ % of the parameters",
+        parent["tags"]["verdict"],
+    )
     assert {*parent["files"]} == {"model", "pruning.html", "result.json", "rounds"}
     assert parent["params"]["prune.criterion"] == "taylor_weight"
     assert runs.keys() == {"round-0", "round-1", "round-2"}

@@ -89,7 +89,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     assert parent["metrics"]["sweep/best_accuracy"] == 0.9
     page = (tmp_path / "runs" / "search" / "sweep.html").read_text(encoding="utf-8")
     # The last run of a trial that began again.
-    assert '<a href="trial-0002-2/report.html">trial-0002</a>' in page
+    assert 'href="trial-0002-2/report.html">trial-0002</a>' in page
     best = runs["trial-0004"]["metrics"]
     assert parent["metrics"]["eval/accuracy"] == best["eval/accuracy"] == 0.9
     children = {name: one for name, one in runs.items() if name != "search"}

@@ -26,6 +26,7 @@ def sweep(
     Trials run in parallel. Rules stop broken trials; a pruner stops those that fall behind.
     """
     from vinedresser.cli.views.console import console, relative, say
+    from vinedresser.cli.views.starting_display import starting
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.sweep_file import load_sweep
     from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
@@ -44,23 +45,25 @@ def sweep(
     )
     if searched.experiment.notice:
         say(searched.experiment.notice)
-    say("starting Prefect and MLflow ...")
-    prefect_serves = prepare_prefect(searched.state)
-    from vinedresser.cli.views.sweep_progress import sweep_progress
-    from vinedresser.cli.views.sweep_results import summary, trials_table
-    from vinedresser.flows.sweep import sweep as sweep_flow
-    from vinedresser.infra.tracking import start_preparing
+    with starting() as display:
+        display.begin("starting Prefect and MLflow")
+        prefect_serves = prepare_prefect(searched.state)
+        from vinedresser.cli.views.sweep_progress import sweep_progress
+        from vinedresser.cli.views.sweep_results import summary, trials_table
+        from vinedresser.flows.sweep import sweep as sweep_flow
+        from vinedresser.infra.tracking import start_preparing
 
-    start_preparing(searched.experiment.tracking_uri, searched.experiment.tracking_experiment)
-    prefect_serves()
-    with sweep_progress(), ending_flow(place):
-        state = sweep_flow(
-            searched.experiment.path, store, max_concurrent, resume, return_state=True
-        )
+        tracked = searched.experiment
+        start_preparing(tracked.tracking_uri, tracked.tracking_experiment)
+        prefect_serves()
+        display.begin("starting the first trials")
+        with sweep_progress(display.end), ending_flow(place):
+            state = sweep_flow(tracked.path, store, max_concurrent, resume, return_state=True)
     swept = state.result(raise_on_failure=False)
     if isinstance(swept, BaseException):
         raise swept
-    console.print(trials_table(swept, searched.settings))
+    room = console.width if console.is_terminal else None
+    console.print(trials_table(swept, searched.settings, room))
     for line in summary(swept, searched.settings):
         console.print(line, soft_wrap=True)
     for problem in filter(None, (swept.problem, *swept.problems)):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vinedresser.explain.reports.sweep.causes import causes
-from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
+from vinedresser.explain.reports.sweep.report import SweepPage, without_links, write_sweep_report
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
@@ -136,9 +136,15 @@ def test_a_page_of_few_trials_can_be_written(found: list[Trial], tmp_path: Path)
 def test_trials_link_their_reports(tmp_path: Path) -> None:
     found = trials(9)
     named = replace(page(found), reports={"trial-0003": "trial-0003-2/report.html"})
-    tags = read(write_sweep_report(named, tmp_path / "sweep.html"))
-    links = {attributes["href"] for tag, attributes in tags if tag == "a"}
+    path = write_sweep_report(named, tmp_path / "sweep.html")
+    links = {attributes["href"] for tag, attributes in read(path) if tag == "a"}
     assert links == {"trial-0003-2/report.html"}
+    # In MLflow the reports are not beside the page.
+    whole = path.read_text(encoding="utf-8")
+    copy = tmp_path / "copy.html"
+    copy.write_text(without_links(whole), encoding="utf-8")
+    assert [tag for tag, _ in read(copy)] == [tag for tag, _ in read(path) if tag != "a"]
+    assert copy.read_text(encoding="utf-8").count("trial-0003") == whole.count("trial-0003") - 1
 
 
 @pytest.mark.parametrize(

@@ -5,39 +5,53 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from vinedresser.cli.views.column_choice import columns_that_fit
 from vinedresser.cli.views.console import console, plain, plain_table
+from vinedresser.cli.views.latest_values import LatestValues, fitting
 from vinedresser.cli.views.sweep_results import STYLES
+from vinedresser.errors import VinedresserError
+from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import Trial, saved_share
+from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
 from vinedresser.tasks.sweeping.sweep_runner import Standing, SweepRunner, observer
 
-__all__ = ["SweepView", "sweep_progress"]
+__all__ = ["SweepView", "running_table", "sweep_progress"]
 
 # Seconds between two polls.
 _POLL = 0.25
 # Running trials that are listed; more are only counted.
 _ROWS = 16
+# Characters of a trial's latest values, and the least of its parameters.
+_NOW, _CUT = 36, 16
+# Seconds between two looks at the runs of the running trials.
+_READ = 1.0
 
 
 @contextmanager
-def sweep_progress() -> Iterator[None]:
+def sweep_progress(begins: Callable[[], object]) -> Iterator[None]:
     """Show the progress of the sweep that runs in the body.
 
     Draw a table of the running trials and a summary on a terminal; elsewhere print a line when a
-    trial ends.
+    trial ends, and when one of the first begins.
+
+    Args:
+        begins: called when there is something to show.
     """
     over = threading.Event()
     views: list[threading.Thread] = []
 
     def watch(runner: SweepRunner) -> None:
+        begins()
         views.append(threading.Thread(target=_show, args=(runner, over), daemon=True))
         views[-1].start()
 
@@ -122,6 +136,7 @@ def _show(runner: SweepRunner, over: threading.Event) -> None:
     if not console.is_terminal:
         _show_lines(runner, view, over)
         return
+    now = _Now()
     with Live(console=console, auto_refresh=False, transient=True) as live:
         last = False
         while not last:
@@ -130,16 +145,23 @@ def _show(runner: SweepRunner, over: threading.Event) -> None:
             for line in view.ends(standing):
                 live.console.print(line)
             text = plain(view.summary(standing, time.monotonic()))
-            live.update(Group(_table(standing), text), refresh=True)
+            table = running_table(standing, now.of(standing), console.width)
+            live.update(Group(table, text), refresh=True)
 
 
 def _show_lines(runner: SweepRunner, view: SweepView, over: threading.Event) -> None:
     """Print a line when a trial ends, and a summary after each tenth of the trials."""
     tenths = 0
+    begun: set[str] = set()
     last = False
     while not last:
         last = over.wait(_POLL)
         standing = runner.standing()
+        if not standing.ended:
+            for trial in standing.running:
+                if trial.name not in begun:
+                    begun.add(trial.name)
+                    console.print(f"{trial.name} begins with {trial.configuration}", soft_wrap=True)
         for line in view.ends(standing):
             console.print(line, soft_wrap=True)
         trials = standing.sweep.settings.trials
@@ -149,18 +171,75 @@ def _show_lines(runner: SweepRunner, view: SweepView, over: threading.Event) -> 
             console.print(view.summary(standing, time.monotonic()), soft_wrap=True)
 
 
-def _table(standing: Standing) -> Table:
-    """Return the table of the running trials."""
+def running_table(standing: Standing, now: Mapping[str, str], room: int) -> Table:
+    """Return the table of the running trials.
+
+    Args:
+        standing: the standing of the sweep.
+        now: latest values of the running trials, by name; "" before the first step.
+        room: characters of a line; a narrow terminal leaves out columns.
+    """
     settings = standing.sweep.settings
-    table = plain_table()
-    for name in ("running", "epoch", settings.goals[0].metric, "parameters"):
-        table.add_column(name, no_wrap=True)
+    metric = settings.goals[0].metric
     of = f" of {settings.epochs}" if settings.epochs is not None else ""
+    cells = []
     for trial in standing.running[:_ROWS]:
         value = trial.values.get(trial.epochs)
         shown = "" if value is None else f"{value:.4g}"
-        table.add_row(trial.name, f"{trial.epochs}{of}", shown, trial.configuration)
+        row = (trial.name, f"{trial.epochs}{of}", shown, now.get(trial.name) or "starting")
+        cells.append((*row, trial.configuration))
+    headings = ("running", "epoch", metric, "now", "parameters")
+    rows = [dict(zip(headings, row, strict=True)) for row in cells]
+    widths = {name: max(map(len, (name, *(row[name] for row in rows)))) for name in headings}
+    # Parameters may be cut off.
+    widths["parameters"] = min(widths["parameters"], _CUT)
+    kept = columns_that_fit(widths, ("parameters", "epoch", "now"), room) if rows else []
+    table = plain_table()
+    for name in kept:
+        table.add_column(name, no_wrap=True, min_width=widths[name])
+    for shown_row in rows:
+        table.add_row(*(shown_row[name] for name in kept))
     return table
+
+
+class _Now:
+    """The latest step, loss and metric of the running trials, read from their runs.
+
+    Those on an object store would cost requests.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[str, tuple[Run, LatestValues]] = {}
+        self._shown: dict[str, str] = {}
+        self._next = 0.0
+
+    def of(self, standing: Standing) -> dict[str, str]:
+        """Return a text for each running trial by name; read anew about once a second."""
+        store = standing.sweep.experiment.store
+        if time.monotonic() < self._next or not isinstance(store, Path):
+            return self._shown
+        names = [trial.name for trial in standing.running[:_ROWS]]
+        self._watched = {name: self._watched[name] for name in names if name in self._watched}
+        self._shown = {name: self._read(store, name) for name in names}
+        self._next = time.monotonic() + _READ
+        return self._shown
+
+    def _read(self, store: Path, name: str) -> str:
+        try:
+            if name not in self._watched:
+                runs = runs_of_trial(store, name)
+                if not runs:
+                    return ""
+                run = open_run(runs[-1])
+                self._watched[name] = run, LatestValues(run)
+            run, values = self._watched[name]
+            step = run.status.step
+            if step is None:
+                return ""
+            return fitting([f"step {step + 1}", *values.parts(step + 1, None)], _NOW)
+        except VinedresserError:
+            # Not begun, or removed or damaged meanwhile, as the trial's end will say.
+            return ""
 
 
 def _end(trial: Trial, goals: Sequence[Objective], epochs: int | None) -> Text:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from vinedresser.cli.views.column_choice import columns_that_fit
 from vinedresser.cli.views.console import plain, plain_table
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
@@ -28,30 +29,54 @@ STYLES = {
 }
 # Rows of the table; MLflow has all trials.
 _ROWS = 30
+# Characters that a folded column has at least.
+_FOLDED = 20
 
 
-def trials_table(swept: SweepResult, settings: SweepTable) -> Table:
-    """Return the table of the trials: all, or of many the best that finished."""
+def trials_table(swept: SweepResult, settings: SweepTable, room: int | None = None) -> Table:
+    """Return the table of the trials: all, or of many the best that finished.
+
+    Args:
+        swept: the result of the sweep.
+        settings: settings of the sweep.
+        room: characters of a line of the terminal, on which a narrow one leaves out columns; None:
+            all columns.
+    """
+    trials = _shown(swept.trials, settings.goals[0])
+    metrics = [goal.metric for goal in settings.goals]
+    cells = [_cells(trial, metrics) for trial in trials]
+    headings = ["trial", "ended", "epochs", *metrics, "parameters", "why"]
+    widths = {name: max(map(len, (name, *(row[name] for row in cells)))) for name in headings}
+    # These two are folded.
+    widths |= {name: min(widths[name], _FOLDED) for name in ("parameters", "why")}
+    dropped = ["epochs", *metrics[:0:-1], "why", "parameters"]
+    kept = headings if room is None else columns_that_fit(widths, dropped, room)
     table = plain_table()
-    table.add_column("trial", no_wrap=True)
-    table.add_column("ended", no_wrap=True)
-    table.add_column("epochs", justify="right", no_wrap=True)
-    for goal in settings.goals:
-        table.add_column(goal.metric, justify="right", no_wrap=True)
-    for heading in ("parameters", "why"):
-        table.add_column(heading)
-    for trial in _shown(swept.trials, settings.goals[0]):
-        values = trial.result or tuple(trial.values.values())[-1:]
-        table.add_row(
-            trial.name,
-            plain(trial.ending.state, STYLES[trial.ending.state]),
-            str(trial.epochs),
-            *(f"{value:.4g}" for value in values),
-            *("" for _ in settings.goals[len(values) :]),
-            trial.configuration,
-            trial.ending.why,
+    for name in kept:
+        figures = name == "epochs" or name in metrics
+        table.add_column(
+            name,
+            justify="right" if figures else "left",
+            no_wrap=figures or name in ("trial", "ended"),
         )
+    for row in cells:
+        style = {"ended": STYLES[row["ended"]]}
+        table.add_row(*(plain(row[name], style.get(name, "")) for name in kept))
     return table
+
+
+def _cells(trial: Trial, metrics: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a trial's row by heading."""
+    values = trial.result or tuple(trial.values.values())[-1:]
+    shown = [f"{value:.4g}" for value in values] + [""] * (len(metrics) - len(values))
+    return {
+        "trial": trial.name,
+        "ended": trial.ending.state,
+        "epochs": str(trial.epochs),
+        **dict(zip(metrics, shown, strict=True)),
+        "parameters": trial.configuration,
+        "why": trial.ending.why,
+    }
 
 
 def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:

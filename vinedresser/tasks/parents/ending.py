@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from vinedresser.errors import NotAFile, TrackingError
+from vinedresser.explain.reports.sweep.report import without_links
 from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, register_model
 from vinedresser.pruning.folders import ResultRecord
 from vinedresser.pruning.spec import MODEL, PruningRecord
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import ParentRecord, TrackingRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.known_tracking import require_known
 from vinedresser.tasks.parents.kinds import is_held, is_removed
 from vinedresser.tasks.parents.parent_notes import end_removed_parent, forget_parent
@@ -151,9 +153,16 @@ def _copies(record: ParentRecord, storage: LocalStorage) -> Iterator[dict[str, P
         found: dict[str, Path] = {}
         for name, key in record.artifacts(storage).items():
             try:
-                copies.put(name, [storage.get(key)])
+                copies.put(name, [_copied(key, storage.get(key))])
             except NotAFile as error:
                 _log.warning("%s", error)
             else:
                 found[name] = Path(folder, name)
         yield found
+
+
+def _copied(key: str, content: bytes) -> bytes:
+    """Return what MLflow gets of an artifact: the reports of trials are not beside its pages."""
+    if key != SweepRecord.PAGE:
+        return content
+    return without_links(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")

@@ -57,6 +57,18 @@ class PruningResult:
     problems: tuple[str, ...]
     mlflow_run: str
 
+    @property
+    def verdict(self) -> str:
+        """The result in a few words: the problem, or the round that is the result and its size."""
+        if self.problem or self.chosen is None:
+            return self.problem or f"no result: {self.over}"
+        best, original = self.rounds[self.chosen.round], self.rounds[0]
+        share = 100 * best.parameters / max(original.parameters, 1)
+        return (
+            f"round {best.number} of {len(self.rounds) - 1}: figure {best.figure:.4g} of "
+            f"{original.figure:.4g}, {share:.0f} % of the parameters"
+        )
+
 
 def begin_pruning(pruning: Pruning, *, resume: bool) -> TrackingRecord:
     """Make a pruning's record and MLflow's run of it, or find the existing ones.
@@ -180,6 +192,7 @@ def _findings(store: Location) -> dict[str, tuple[Finding, ...]]:
 
 def _tags(result: PruningResult, pruning: Pruning) -> dict[str, object]:
     tags: dict[str, object] = {
+        "verdict": result.verdict,
         "pruning.over": result.over,
         "pruning.rule": result.rule,
         # "" replaces the problem from before the pruning was resumed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,10 @@ from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import LEAST_RESULTS, Trial, saved_share
 
-__all__ = ["SweepPage", "write_sweep_report"]
+__all__ = ["SweepPage", "without_links", "write_sweep_report"]
+
+# As the template writes them.
+_LINK = re.compile(r'<a class="report" href="[^"]*">([^<]*)</a>')
 
 _SIZE = Size(950.0, 260.0)
 # Rows of the table; MLflow has all trials.
@@ -114,6 +118,15 @@ def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> 
         ),
         causes=causes(page.trials, page.space),
     )
+
+
+def without_links(page: str) -> str:
+    """Return the page without its links to the reports of trials, for a copy elsewhere.
+
+    Args:
+        page: HTML of `write_sweep_report`.
+    """
+    return _LINK.sub(r"\1", page)
 
 
 def _value(trial: Trial) -> float:
