@@ -223,6 +223,15 @@ def test_swing_is_computed_from_block_means(tmp_path: Path) -> None:
     assert finding.value == pytest.approx(noise / means.mean())
 
 
+def test_a_loss_of_both_signs_has_no_level_at_its_start(tmp_path: Path) -> None:
+    # As that of a policy gradient: its mean is near zero at first, and its episodes grow.
+    losses = [*[20.0, -19.8] * 10, *np.random.default_rng(0).normal(7, 15, 200).tolist()]
+    records = [
+        step_record(step, scalars={"losses/loss": value}) for step, value in enumerate(losses)
+    ]
+    assert judge(make_run(tmp_path / "run", records), [OscillatingLoss()]) == []
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -85,9 +85,10 @@ class OscillatingLoss(SymptomRule):
         noise = spread(means)
         if not noise > self.swing * abs(level) or not _turns(means) or _falls(means, noise):
             return None
-        start = math.fsum(self._start[name]) / len(self._start[name])
+        # The values of a policy gradient have both signs, so their mean may be about zero.
+        start = math.fsum(map(abs, self._start[name])) / len(self._start[name])
         verdict = self.outcome.verdict().kind
-        rise = level / abs(start) if start else math.inf
+        rise = level / start if start else math.inf
         short = name.removeprefix("losses/")
         thrown_up = rise > _THROWN_UP and self.targets.rule_out(short, rise)
         if verdict == "poor" or (verdict == "open" and thrown_up):
