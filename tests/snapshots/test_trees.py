@@ -90,6 +90,13 @@ def test_arrays_named_values_and_packed_sequences() -> None:
         _ = found[0].third
 
 
+def test_a_tensor_with_two_places_is_stored_once() -> None:
+    tensor = torch.ones(3)
+    found, packer = again({"one": tensor, "other": (tensor,)})
+    assert list(packer.tensors) == ["it.one"]
+    assert torch.equal(found["other"][0], found["one"])
+
+
 def test_what_cannot_be_stored_is_left_out_by_name() -> None:
     found, packer = again({"x": torch.ones(1), "file": io.StringIO(), "more": [iter([1])]})
     assert found["file"] == LeftOut("a _io.StringIO cannot be stored")

@@ -112,6 +112,8 @@ class Packer:
         self._codec = codec
         self.tensors: dict[str, HostArray] = {}
         self.left_out: dict[str, str] = {}
+        # By identity the value and its tree, so that a tensor is stored once.
+        self._leaves: dict[int, tuple[Any, Any]] = {}
 
     def pack(self, value: Any, path: str, depth: int = 0) -> Any:
         """Return the tree of a value.
@@ -129,14 +131,18 @@ class Packer:
         if isinstance(packed, LeftOut):
             self.left_out[path] = packed.why
             return {"left_out": packed.why}
-        return self._nested(value, path, depth + 1) if packed is None else self._leaf(packed, path)
+        if packed is None:
+            return self._nested(value, path, depth + 1)
+        return self._leaf(value, packed, path)
 
-    def _leaf(self, packed: tuple[Any, Any], path: str) -> Any:
+    def _leaf(self, value: Any, packed: tuple[Any, Any], path: str) -> Any:
         first, second = packed
         if isinstance(first, str):
             return {"constant": [first, second]}
-        self.tensors[path] = first
-        return {"tensor": path, **second}
+        if id(value) not in self._leaves:
+            self.tensors[path] = first
+            self._leaves[id(value)] = value, {"tensor": path, **second}
+        return self._leaves[id(value)][1]
 
     def _nested(self, value: Any, path: str, depth: int) -> Any:
         named = _named(value)

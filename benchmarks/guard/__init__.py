@@ -1,0 +1,1 @@
+"""Cost of the guard against gradients that are not finite: ``python -m benchmarks.guard``."""
