@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.capture.torch_.guard.trainings import BAD_STEP, batch, train
+from tests.capture.torch_.guard.trainings import BAD_STEP, Distances, batch, train
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.torch_.guard.codec import TorchCodec
@@ -248,3 +248,28 @@ def test_a_full_disk_costs_one_line_and_nothing_else(
     assert len(told) == 1
     assert f"no snapshot of step {BAD_STEP}" in told[0]
     np.testing.assert_array_equal(losses, others)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_compiled_model_is_guarded_and_compiled_once(tmp_path: Path, *, wrapped: bool) -> None:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    # Torch does not compile a module of its own.
+    model = Distances()
+    called: nn.Module = model
+    if wrapped:
+        called = torch.compile(model, backend="aot_eager")  # type: ignore[assignment]
+    else:
+        model.compile(backend="aot_eager")
+    optimizer = torch.optim.Adam(model.parameters())
+    hook = Hook(tmp_path / "run", guard="nonfinite").watch(called, optimizer=optimizer)
+    for step in range(5):
+        optimizer.zero_grad()
+        (called(torch.randn(8, 1, 8, 8)).sum() * (float("nan") if step == 3 else 1.0)).backward()
+        optimizer.step()
+    hook.close()
+    assert taken(tmp_path / "run") == [(3, "nonfinite")]
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert hook.problems == []

@@ -40,7 +40,7 @@ class RandomStates:
     def take(self) -> None:
         """Note the states at the start of a train step."""
         taken: dict[str, Any] = {"torch": torch.get_rng_state()}
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():
             taken["cuda"] = torch.cuda.get_rng_state_all()
         for name, read in _SLOW.items():
             if self._steps < _LEARNING or name in self._used:
@@ -64,7 +64,7 @@ def current_states() -> dict[str, Any]:
     """Return the present states by generator: "torch", "python", "numpy", and "cuda" if used."""
     states: dict[str, Any] = {"torch": torch.get_rng_state()}
     states |= {name: read() for name, read in _SLOW.items()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         states["cuda"] = torch.cuda.get_rng_state_all()
     return states
 
