@@ -103,13 +103,13 @@ class SymptomRule(OnceRule):
             return None
         symptom = self.look(step)
         self._seen = None if symptom is None else (step, symptom)
-        enough = self._patience.add(step.step, seen=symptom is not None)
-        if not enough or not self.ripe(step):
+        if not self._patience.add(step.step, seen=symptom is not None):
             return None
+        ripe = self.ripe(step)
         if self.gate == "none":
-            return self._finding(Verdict("open"))
+            return self._finding(Verdict("open")) if ripe else None
         verdict = self.verdict(ended=False)
-        if verdict.kind == "poor" and not (self.waits and verdict.plateau):
+        if ripe and verdict.kind == "poor" and not (self.waits and verdict.plateau):
             return self._finding(verdict)
         if self._warning is None and symptom is not None and self.certain(symptom, self.outcome):
             self._warning = self._finding(verdict, self.without_stop)

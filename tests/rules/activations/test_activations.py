@@ -44,7 +44,9 @@ class FunctionalRelu(nn.Module):
 )
 def test_dead_units_are_found(tmp_path: Path, model: type[nn.Module]) -> None:
     rule = DyingRelu()
-    (finding,) = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
+    early, finding = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
+    assert (early.severity, finding.severity) == ("warning", "stop")
+    assert early.step <= 100
     assert (finding.fault, finding.value) == ("dying_relu", 1.0)
     assert "lr 0.0001 instead of 0.001" in finding.remedy
 

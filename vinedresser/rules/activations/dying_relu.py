@@ -91,7 +91,7 @@ class DyingRelu(SymptomRule):
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.certain`: nothing passes a layer without a living unit."""
-        return symptom.value == 1.0 and outcome.behind()
+        return symptom.value == 1.0 and outcome.nothing_learned()
 
     def _dead(self, step: Step) -> dict[str, float]:
         """Return the share of dead units of each relu layer that has been checked often enough."""

@@ -69,7 +69,7 @@ class VanishingGradient(SymptomRule):
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.certain`: so small a gradient does not come back."""
-        return symptom.value < _NO_GRADIENT and outcome.behind()
+        return symptom.value < _NO_GRADIENT and outcome.nothing_learned()
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

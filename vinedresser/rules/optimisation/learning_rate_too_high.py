@@ -15,9 +15,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-# Multiple of `LearningRateTooHigh.ratio` that a first step may reach.
-_FIRST = 3.0
-
 
 class LearningRateTooHigh(SymptomRule):
     """The learning rate is too high: steps are so large that they undo what was learned.
@@ -31,7 +28,7 @@ class LearningRateTooHigh(SymptomRule):
 
     Args:
         ratio: ratio of updates to weights above which a step is too large; the first step may be
-            three times as large. First steps of trainings that learn reach 0.03, in some cases 0.7:
+            twice as large. First steps of trainings that learn reach 0.03, in some cases 0.7:
             the outcome decides.
         overshoot: predicted decrease divided by the loss. A convex loss allows 2 (Polyak); p is an
             upper bound of the decrease, and healthy trainings reach 4.6.
@@ -67,17 +64,15 @@ class LearningRateTooHigh(SymptomRule):
         """See `SymptomRule.look`."""
         greatest = self.updates.greatest
         at, overshoot = self.predicted.greatest_overshoot
-        # A first step is long relative to small initial weights.
-        bound = _FIRST * self.ratio if greatest is not None and not greatest.step else self.ratio
-        long = greatest is not None and greatest.median > bound
+        long = greatest is not None and greatest.longer_than(self.ratio)
         if not long and not overshoot > self.overshoot:
             return None
         seen = []
-        tensor, value = "gradients", overshoot
+        tensor, value, bound = "gradients", overshoot, self.overshoot
         factor = 10.0 ** math.floor(-math.log10(max(overshoot, 10.0)))
         if greatest is not None and long:
             tensor = max(greatest.ratios, key=greatest.ratios.__getitem__)
-            value = greatest.median
+            value, bound = greatest.median, self.ratio
             factor = to_usual(value)
             seen.append(
                 f"step {greatest.step} changed the weights by {value:.1e} of their norm (median "
@@ -92,8 +87,8 @@ class LearningRateTooHigh(SymptomRule):
             tensor=tensor,
             statistic="l2",
             value=value,
-            threshold=bound if long else self.overshoot,
-            confidence=1 - (bound if long else self.overshoot) / value / 10,
+            threshold=bound,
+            confidence=1 - bound / value / 10,
             seen="; ".join(seen),
             cause="the learning rate is too high: steps are too large and undo what was learned",
             remedy=f"{self.rate.scaled(factor)}; warm up the learning rate, clip the gradient norm",

@@ -12,6 +12,7 @@ from vinedresser.rules.signals.parameters.learning_rate import LearningRateSigna
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 # Standard errors of a significant decrease of the loss.
 _SURE = 2.0
@@ -19,6 +20,8 @@ _SURE = 2.0
 _THROWN = 0.1
 # Divisor of the ratio at which not even a thousand steps would change the weights.
 _STILL = 10.0
+# Ratio of two learning rates between which there is a schedule.
+_RISING = 1.5
 # Share of their norm by which all steps of a run would change the weights at most.
 _NOWHERE = 5e-3
 # Minimum factor of the suggested learning rate.
@@ -35,7 +38,8 @@ class LearningRateTooLow(SymptomRule):
     almost linear over a step, so a larger step would lower it more. Applies to a training that
     learns less than it should and that no earlier step has made diverge. Warns before the outcome
     is known if the training has not learned anything yet and r is below a tenth of ``ratio`` or so
-    small that all steps of the run change the weights by less than 0.5 %.
+    small that all steps of the run change the weights by less than 0.5 %, unless a schedule may
+    raise the rate: it has risen, or is lower than that with which the optimizer was created.
 
     Args:
         ratio: ratio of updates to weights below which the weights do not move; healthy trainings
@@ -56,13 +60,25 @@ class LearningRateTooLow(SymptomRule):
         self.predicted = PredictedFall()
         self.rate = LearningRateSignal()
         self.needs = self.updates.needs
+        # The largest rate with which an optimizer was created.
+        self._created = 0.0
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the learning rates of the optimizers."""
+        rates = [one.get("settings", {}).get("lr") for one in info.optimizers]
+        self._created = max((one for one in rates if isinstance(one, int | float)), default=0.0)
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.certain`: no weights move, and nothing is learned so far."""
-        if symptom.statistic != "l2" or outcome.verdict().kind == "good":
+        if symptom.statistic != "l2" or outcome.verdict().kind == "good" or self._warms_up():
             return False
         nowhere = symptom.value * (self.expected_steps or math.inf) < _NOWHERE
         return nowhere or symptom.value < self.ratio / _STILL
+
+    def _warms_up(self) -> bool:
+        """Return whether a schedule may raise the learning rate; also if the rate is not known."""
+        rates = [rate for _, rate in self.rate.history]
+        return not rates or rates[-1] > _RISING * rates[0] or rates[-1] < self._created / _RISING
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

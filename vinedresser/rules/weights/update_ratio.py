@@ -50,7 +50,7 @@ class UpdateRatio(SymptomRule):
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         greatest = self.updates.greatest
-        if greatest is not None and greatest.median > self.large:
+        if greatest is not None and greatest.longer_than(self.large):
             tensor = max(greatest.ratios, key=greatest.ratios.__getitem__)
             ratios, value = greatest.ratios, greatest.median
             return self._symptom(greatest.step, ratios, tensor, value, small=False)

@@ -107,6 +107,18 @@ class Outcome(Signal):
         """Return the verdict on a training that is over."""
         return self._judged(ended=True)
 
+    def nothing_learned(self) -> bool:
+        """Return whether the training has certainly learned little so far.
+
+        All tasks with a baseline are far behind it; without any, no loss has fallen by a tenth and
+        no metric improves.
+        """
+        if any(self.baseline.gain(loss) is not None for loss in self.fit.of("train")):
+            return self.behind()
+        progress = self.progress
+        known = bool(progress.losses) and not progress.adversaries
+        return known and not progress.learned(_LEAST_GAIN) and progress.improving_metric() is None
+
     def behind(self) -> bool:
         """Return whether all tasks with a baseline are far behind it now, and there is one."""
         wanted = [

@@ -18,6 +18,8 @@ USUAL_RATIOS = (2e-4, 2e-3)
 _USUAL = 1e-3
 # Maximum factor of a correction of the learning rate.
 _MOST = 1e3
+# Multiple of a ratio that a first step may reach.
+_FIRST = 2.0
 
 
 class GreatestUpdate(NamedTuple):
@@ -32,6 +34,13 @@ class GreatestUpdate(NamedTuple):
     step: int
     median: float
     ratios: dict[str, float]
+
+    def longer_than(self, ratio: float) -> bool:
+        """Return whether the steps were longer than a ratio, the first one by a factor of two.
+
+        The first step is long relative to small initial weights.
+        """
+        return self.median > (ratio if self.step else _FIRST * ratio)
 
 
 def to_usual(ratio: float) -> float:
