@@ -102,9 +102,14 @@ def fresh_compiler() -> Iterator[None]:
     """Clear what torch has compiled, before and after the test."""
     import torch
 
-    torch._dynamo.reset()
+    def reset() -> None:
+        torch._dynamo.reset()
+        # They tell the hook that something was compiled.
+        torch._dynamo.utils.counters.clear()
+
+    reset()
     yield
-    torch._dynamo.reset()
+    reset()
 
 
 @pytest.fixture(scope="session")

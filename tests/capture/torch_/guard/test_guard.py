@@ -251,11 +251,10 @@ def test_a_full_disk_costs_one_line_and_nothing_else(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_compiled_model_is_guarded_and_compiled_once(tmp_path: Path, *, wrapped: bool) -> None:
     torch.manual_seed(0)
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
     # Torch does not compile a module of its own.
     model = Distances()
     called: nn.Module = model

@@ -11,6 +11,7 @@ from torch import nn
 
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
 from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
@@ -99,8 +100,7 @@ class BackwardLosses:
             self._output.remove()
         while self._handles:
             self._handles.pop().remove()
-        self._evaluated.close()
-        self._evaluated.stepped()
+        self._evaluated.forget()
         self._values.clear()
         self._recorders.clear()
         self._trained = ""
@@ -119,7 +119,8 @@ class BackwardLosses:
 
         def returned(_: nn.Module, __: Any, output: Any) -> None:
             handle.remove()
-            mark_outputs(output)
+            with WithoutModes():
+                mark_outputs(output)
 
         guarded = self.shield.guard("outputs", returned)
         handle = self._output = model.register_forward_hook(ModuleHook(guarded, model))

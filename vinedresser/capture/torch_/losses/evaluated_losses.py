@@ -14,6 +14,7 @@ import torch.jit._builtins as builtins
 from torch import Tensor, nn
 
 from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
 from vinedresser.capture.torch_.losses.compared_losses import (
     NLL,
@@ -50,18 +51,6 @@ class Evaluated(NamedTuple):
     predictions: Tensor | None
     labels: Tensor | None
     logarithms: bool
-
-
-class _Handles(NamedTuple):
-    """The hooks of a model."""
-
-    before: Removable
-    after: Removable
-
-    def remove(self) -> None:
-        """Remove them."""
-        self.before.remove()
-        self.after.remove()
 
 
 class EvaluatedLosses:
@@ -110,6 +99,8 @@ class EvaluatedLosses:
         self._inside: list[Evaluated] | None = None
         self._open = False
         self._thread = 0
+        # Hooks that wait for the end of a forward, by model.
+        self._ends: dict[int, Removable] = {}
 
     def goes_backward(self, node: Any) -> None:
         """Note a loss of a training step before its backward pass.
@@ -163,22 +154,37 @@ class EvaluatedLosses:
         compiled = model._compiled_call_impl is not None or hasattr(model, "_orig_mod")
         if compiled or isinstance(model, (torch.jit.ScriptModule, nn.TransformerEncoderLayer)):
             return None
-        guard, skip = self._shield.guard, torch.compiler.is_compiling
-        begins = guard("the start of a forward", self._forward_begins, skip=skip)
-        ended = guard("the end of a forward", self._forward_ended, skip=skip)
-        return _Handles(
-            model.register_forward_pre_hook(ModuleHook(begins, model)),
-            model.register_forward_hook(ModuleHook(ended, model)),
+        begins = self._shield.guard(
+            "the start of a forward", self._forward_begins, skip=torch.compiler.is_compiling
         )
+        return model.register_forward_pre_hook(ModuleHook(begins, model))
 
     def _forward_begins(self, model: nn.Module, *_: Any) -> None:
         """Begin or stop observing losses at the start of a forward of the trained model."""
+        self._stop_waiting(model)
+        # A trace must not contain hooks.
+        if torch._C._get_tracing_state() is not None:
+            return
         if torch.is_grad_enabled():
             self.close()
             self._trains(model)
+            if self._looks:
+                self._wait(model)
         elif (self._kernels or self._returned) and not _has_compiled():
             self._observe()
             self._inside = []
+            self._wait(model)
+
+    def _wait(self, model: nn.Module) -> None:
+        """Wait for the end of the current forward of a model."""
+        ended = self._shield.guard("the end of a forward", self._forward_ended)
+        self._ends[id(model)] = model.register_forward_hook(ModuleHook(ended, model))
+
+    def _stop_waiting(self, model: nn.Module) -> None:
+        """Remove the hook of a model's last forward, also if that has raised an error."""
+        end = self._ends.pop(id(model), None)
+        if end is not None:
+            end.remove()
 
     def _observe(self) -> None:
         """Replace the kernels until the evaluation ends."""
@@ -191,10 +197,12 @@ class EvaluatedLosses:
 
     def _forward_ended(self, model: nn.Module, _: Any, output: Any) -> None:
         """Note the scalars that a model returns, or record the loss among them."""
-        if torch.is_grad_enabled():
-            self._note_outputs(model, output)
-        elif self._open and threading.get_ident() == self._thread:
-            self._record_forward(model, output)
+        self._stop_waiting(model)
+        with WithoutModes():
+            if torch.is_grad_enabled():
+                self._note_outputs(model, output)
+            elif self._open and threading.get_ident() == self._thread:
+                self._record_forward(model, output)
 
     def _note_outputs(self, model: nn.Module, output: Any) -> None:
         """Note which scalars with a gradient a model returns; the loss may be one of them."""
@@ -225,6 +233,13 @@ class EvaluatedLosses:
             self._inside.append(found)
         else:
             self._record(found)
+
+    def forget(self) -> None:
+        """Release the training."""
+        self.close()
+        while self._ends:
+            self._ends.popitem()[1].remove()
+        self.stepped()
 
     def close(self) -> None:
         """Stop observing losses until the next evaluation."""
