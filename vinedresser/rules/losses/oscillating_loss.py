@@ -14,6 +14,7 @@ from vinedresser.rules.signals.losses.moving_targets import MovingTargets
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 # Steps per block, and number of checked blocks.
 _BLOCK = 5
@@ -58,13 +59,18 @@ class OscillatingLoss(SymptomRule):
         self.needs = (Need("losses"),)
         self.rate = LearningRateSignal()
         self.targets = MovingTargets()
+        self._policies: frozenset[str] = frozenset()
         self._start: dict[str, list[float]] = {}
         self._losses: dict[str, deque[float]] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Read which losses are policy gradients, which oscillate with the advantages."""
+        self._policies = info.policy_gradients
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: every fifth train step once 100 losses are available."""
         for name, value in step.scalars_of("losses").items():
-            if math.isfinite(value):
+            if math.isfinite(value) and name not in self._policies:
                 start = self._start.setdefault(name, [])
                 if len(start) < _BLOCKS:
                     start.append(bounded(value))

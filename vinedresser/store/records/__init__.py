@@ -92,6 +92,7 @@ from vinedresser.store.records.requests import (
 from vinedresser.store.records.run_name import name_fault
 from vinedresser.store.records.run_record import (
     FORMAT_VERSION,
+    POLICY_GRADIENT,
     RemedyRecord,
     RunRecord,
     TrackingRecord,
@@ -119,6 +120,7 @@ __all__ = [
     "ParentRecord",
     "Record",
     "RemedyRecord",
+    "POLICY_GRADIENT",
     "RunRecord",
     "StopBy",
     "StopRecord",

@@ -16,6 +16,7 @@ from vinedresser.store.records.record import Record
 
 __all__ = [
     "FORMAT_VERSION",
+    "POLICY_GRADIENT",
     "RemedyRecord",
     "RunRecord",
     "TrackingRecord",
@@ -27,6 +28,10 @@ FORMAT_VERSION = 1
 
 # More ranks than any run has.
 _MOST_RANKS = 1 << 16
+
+
+# `RunRecord.losses`: the function of a loss that weights log-probabilities by advantages.
+POLICY_GRADIENT = "policy_gradient"
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,15 @@ class RunRecord(Record):
     remedy: dict[str, Any] = field(default_factory=dict)
     kind: Literal["training", "requests"] = "training"
     format_version: int = FORMAT_VERSION
+
+    @property
+    def policy_gradients(self) -> frozenset[str]:
+        """Full names of the losses that are policy gradients, which need not fall."""
+        return frozenset(
+            f"losses/{name}"
+            for name, setup in self.losses.items()
+            if setup.get("function") == POLICY_GRADIENT
+        )
 
     def __post_init__(self) -> None:
         """Refuse values with which readers would fail later, or look for ranks forever."""

@@ -17,6 +17,8 @@ from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
+from vinedresser.capture.torch_.losses.policy_gradients import is_policy_gradient
+from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
 
@@ -85,6 +87,8 @@ class BackwardLosses:
         # Whether another loss of the step is not known to be negated: an attack that raises a loss
         # comes before the training that lowers it.
         self._lowered = False
+        # Whether one of them is a policy gradient.
+        self._policy = False
         self._output: Removable | None = None
         self._evaluated = EvaluatedLosses(shield, self._record_evaluated, self._await_output)
         # The name of the latest recorded sum.
@@ -166,6 +170,7 @@ class BackwardLosses:
         self._evaluated.goes_backward(None if values else origin)
         due = None if self.sink is None else self.sink.loss_inputs_due()
         found = None if due is None else loss_inputs(loss)
+        self._policy |= due is not None and is_policy_gradient(loss)
         if before is None:
             self._inputs = None if due is None or found is None else (due, found)
             self._otherwise, self._lowered = bool(values), False
@@ -203,10 +208,13 @@ class BackwardLosses:
         """Record the pending sum."""
         total = self.take()
         inputs, self._inputs = self._inputs, None
+        policy, self._policy = self._policy, False
         if total is None or self.sink is None:
             return
         name = self._trained = self._name()
         self._recorder(name)(total, ())
+        if policy:
+            self.sink.know_loss_function(name, POLICY_GRADIENT, negated=False, activation="")
         if inputs is not None:
             recording, found = inputs
             negated = found.negated and not self._lowered

@@ -18,6 +18,7 @@ class LearningOutcome(Signal):
     If there are several losses, one that falls is enough: a part of a sum may rise while the model
     learns, like the divergence term of a variational autoencoder. The losses of adversaries
     (several optimizers, each with a model or a loss) need not fall: one gains what the other loses.
+    Policy gradients are left out: they do not fall either, since the model makes its own data.
 
     Args:
         patience: see `LossProgress`.
@@ -38,10 +39,12 @@ class LearningOutcome(Signal):
         self._metrics: dict[tuple[str, str], MetricTrend] = {}
         self._optimizers = 0
         self._several_trained = False
+        self._policies: frozenset[str] = frozenset()
 
     def begin(self, info: RunRecord) -> None:
         """Read the number of models and optimizers."""
         self._optimizers = len(info.optimizers)
+        self._policies = info.policy_gradients
         self._several_trained = several_trained(info)
 
     def update(self, step: Step) -> None:
@@ -54,6 +57,8 @@ class LearningOutcome(Signal):
         if step.mode != "train":
             return
         for name, value in step.scalars_of("losses").items():
+            if name in self._policies:
+                continue
             if name not in self.losses:
                 self.losses[name] = LossProgress(self.patience, self.drop)
             self.renewed |= self.losses[name].add(step.step, value)

@@ -1,0 +1,70 @@
+"""Policy gradients are told from other losses by their graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.distributions import Categorical, Normal
+
+from vinedresser.capture.torch_.losses.policy_gradients import is_policy_gradient
+
+ADVANTAGES = torch.tensor([0.5, -1.0, 2.0, -0.1])
+ACTIONS = torch.tensor([0, 2, 1, 1])
+OLD = torch.tensor([-1.0, -1.2, -0.9, -1.1])
+
+
+def logits() -> Tensor:
+    return 1.0 * torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def reinforce(out: Tensor) -> Tensor:
+    """One number per step of the episode, as many scripts write it."""
+    chosen = Categorical(logits=out).log_prob(ACTIONS)
+    return torch.stack([-one * advantage for one, advantage in zip(chosen, ADVANTAGES)]).sum()  # noqa: B905
+
+
+def ppo(out: Tensor) -> Tensor:
+    ratio = (Categorical(logits=out).log_prob(ACTIONS) - OLD).exp()
+    clipped = ratio.clamp(0.8, 1.2) * ADVANTAGES
+    value = (out.mean(1) - ADVANTAGES).pow(2).mean()
+    total: Tensor = -torch.min(ratio * ADVANTAGES, clipped).mean() + 0.5 * value
+    return total
+
+
+def actor_critic(out: Tensor) -> Tensor:
+    chosen = Categorical(logits=out)
+    policy = -(chosen.log_prob(ACTIONS) * ADVANTAGES).mean()
+    value = F.mse_loss(out.mean(1), ADVANTAGES)
+    total: Tensor = policy + 0.5 * value - 0.01 * chosen.entropy().mean()
+    return total
+
+
+def continuous(out: Tensor) -> Tensor:
+    total: Tensor = -(Normal(out.mean(1), 1.0).log_prob(OLD) * ADVANTAGES).mean()
+    return total
+
+
+@pytest.mark.parametrize("loss", [reinforce, ppo, actor_critic, continuous])
+def test_policy_gradients(loss: Callable[[Tensor], Tensor]) -> None:
+    assert is_policy_gradient(loss(logits()))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda out: F.cross_entropy(out, ACTIONS),
+        lambda out: ((out - ADVANTAGES[:, None]) ** 2).mean(),
+        # Weights of rows, a difference of two terms, a hinge, a variational bound.
+        lambda out: (F.cross_entropy(out, ACTIONS, reduction="none") * ADVANTAGES.abs()).mean(),
+        lambda out: out[:2].mean() - out[2:].mean(),
+        lambda out: (1 - out[:, 0] * ADVANTAGES.sign()).clamp(min=0).mean(),
+        lambda out: out.pow(2).sum() - 0.5 * (1 + out - out.exp()).sum(),
+        lambda out: -(out.log_softmax(1) * out.detach().softmax(1)).sum(1).mean(),
+    ],
+)
+def test_other_losses(loss: Callable[[Tensor], Tensor]) -> None:
+    assert not is_policy_gradient(loss(logits()))
