@@ -22,6 +22,9 @@ from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
 
+# Steps in which a loss may turn out to be a policy gradient: the signs of its factors vary.
+_FIRST_STEPS = 4
+
 # Records the value of a loss and the arguments of the loss function.
 LossRecorder = Callable[[Any, tuple[Any, ...]], None]
 
@@ -89,6 +92,8 @@ class BackwardLosses:
         self._lowered = False
         # Whether one of them is a policy gradient.
         self._policy = False
+        # Number of recorded sums.
+        self._recorded = 0
         self._output: Removable | None = None
         self._evaluated = EvaluatedLosses(shield, self._record_evaluated, self._await_output)
         # The name of the latest recorded sum.
@@ -109,6 +114,7 @@ class BackwardLosses:
         self._recorders.clear()
         self._trained = ""
         self._pending = self._inputs = None
+        self._recorded, self._policy = 0, False
 
     def watch_model(self, model: nn.Module) -> None:
         """Look for the losses of a model's evaluations."""
@@ -170,7 +176,8 @@ class BackwardLosses:
         self._evaluated.goes_backward(None if values else origin)
         due = None if self.sink is None else self.sink.loss_inputs_due()
         found = None if due is None else loss_inputs(loss)
-        self._policy |= due is not None and is_policy_gradient(loss)
+        if self._recorded < _FIRST_STEPS:
+            self._policy |= is_policy_gradient(loss)
         if before is None:
             self._inputs = None if due is None or found is None else (due, found)
             self._otherwise, self._lowered = bool(values), False
@@ -209,6 +216,7 @@ class BackwardLosses:
         total = self.take()
         inputs, self._inputs = self._inputs, None
         policy, self._policy = self._policy, False
+        self._recorded += 1
         if total is None or self.sink is None:
             return
         name = self._trained = self._name()
