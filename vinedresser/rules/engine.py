@@ -109,7 +109,10 @@ class Engine:
 
     def _confirmed(self, found: Iterable[Finding]) -> list[Finding]:
         """Return the rules' suspicions if a finding says that the run fails, but not why."""
-        if not any(one.severity == "stop" and one.fault in UNEXPLAINED for one in found):
+        # In presets that stop nothing, it has the severity of its rule, too.
+        gravest = {runner.rule.name: runner.rule.severity for runner in self._runners}
+        failing = [one for one in found if one.fault in UNEXPLAINED and one.severity != "info"]
+        if not any(one.severity == gravest.get(one.rule) for one in failing):
             return []
         return [one for runner in self._runners for one in runner.confirmed()]
 

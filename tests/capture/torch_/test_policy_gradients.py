@@ -24,7 +24,9 @@ def logits() -> Tensor:
 def reinforce(out: Tensor) -> Tensor:
     """One number per step of the episode, as many scripts write it."""
     chosen = Categorical(logits=out).log_prob(ACTIONS)
-    return torch.stack([-one * advantage for one, advantage in zip(chosen, ADVANTAGES)]).sum()  # noqa: B905
+    return torch.stack(
+        [-one * advantage for one, advantage in zip(chosen, ADVANTAGES, strict=True)]
+    ).sum()
 
 
 def ppo(out: Tensor) -> Tensor:

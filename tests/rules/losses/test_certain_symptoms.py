@@ -20,6 +20,7 @@ from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
 from vinedresser.rules.root_cause import root_causes
+from vinedresser.store.finding import Severity
 
 
 def net() -> nn.Module:
@@ -122,11 +123,16 @@ def test_labels_at_random_are_no_better_than_guessing(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_stop_without_a_cause_comes_with_the_symptoms_that_last(tmp_path: Path) -> None:
+@pytest.mark.parametrize("severity", ["stop", "warning"])
+def test_a_failure_without_a_cause_comes_with_the_symptoms_that_last(
+    severity: Severity, tmp_path: Path
+) -> None:
     def deep() -> nn.Module:
         return stack((64, *[32] * 10, 10), nn.Tanh, init=partial(nn.init.normal_, std=0.02))
 
-    rules = [LossNotDecreasing(), VanishingGradient()]
+    rules: list[Rule] = [LossNotDecreasing(), VanishingGradient()]
+    for rule in rules:
+        rule.severity = severity
 
     def moving(model: nn.Module) -> torch.optim.Optimizer:
         # It moves the first layers, for which the gradient's rule alone waits.

@@ -107,6 +107,10 @@ class LossDiagnosis:
         same = max(recent, default=0.0) - min(recent, default=0.0)
         return len(recent) == _CLIPPED_CHECKS and max(recent) > 0 and same < _CLIPPED * max(recent)
 
+    def _faster(self) -> str:
+        """Return the advice to use a higher learning rate."""
+        return self.rate.scaled(10.0) if self.rate else "multiply the learning rate by 10"
+
     def _held(self) -> tuple[Fault, Advice] | None:
         """Return the diagnosis of weights that frozen layers or a clipped gradient hold back."""
         frozen = [name for name in self.frozen if name in self._weights]
@@ -118,12 +122,11 @@ class LossDiagnosis:
                 "optimizer",
             )
         if self.clipped and self.moved < _BARELY:
-            more = self.rate.scaled(10.0) if self.rate else "multiply the learning rate by 10"
             return "learning_rate_too_low", Advice(
                 cause="the gradient has the same norm at every step, "
                 f"{self._gradients.norms[-1][1]:.2g}, to which it is clipped: the weights hardly "
                 f"move (relative change of their norms at most {self.moved:.1e})",
-                remedy=f"clip at a larger norm, above that of usual gradients, or {more}",
+                remedy=f"clip at a larger norm, above that of usual gradients, or {self._faster()}",
             )
         return None
 
@@ -154,12 +157,11 @@ class LossDiagnosis:
                 "detach(), no_grad() and argmax between the model and its loss",
             )
         if self.moved < _UNMOVED:
-            more = self.rate.scaled(10.0) if self.rate else "multiply the learning rate by 10"
             return "learning_rate_too_low", Advice(
                 cause="the weights hardly move (relative change of their norms at most "
                 f"{self.moved:.1e}): the learning rate is too low for gradients of norm "
                 f"{norms[-1][1]:.1e}, or the optimizer has other parameters",
-                remedy=f"{more}; check that the optimizer has this model's parameters",
+                remedy=f"{self._faster()}; check that the optimizer has this model's parameters",
             )
         return "not_learning", Advice(
             cause="gradients arrive and weights move, but the model finds nothing to learn: labels "
