@@ -58,6 +58,17 @@ def test_a_few_expensive_requests_do_not_lower_the_share() -> None:
     assert sampling.share == pytest.approx(0.1)
 
 
+def test_a_steady_load_is_judged_by_a_whole_second_however_often_it_is_reported() -> None:
+    sampling = Sampling(1.0, rate=1e9, cost=0.001)
+    recorded = []
+    for _ in range(300):
+        count = 20 * sampling.share
+        sampling.update(0.1, seen=20, recorded=20, busy=20 * 0.0015)
+        recorded.append(count)
+    # 200 requests per second: the limit allows two thirds of one.
+    assert sum(recorded[200:]) / 10.0 == pytest.approx(0.001 / 0.0015, rel=0.01)
+
+
 def test_the_share_grows_while_there_are_no_requests() -> None:
     sampling = Sampling(0.9, rate=200.0, cost=1.0)
     sampling.update(1.0, seen=2000, recorded=1800, busy=0.0)

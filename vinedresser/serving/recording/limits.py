@@ -29,7 +29,7 @@ class Limits:
     """
 
     rate: float = 200.0
-    cost: float = 0.0002
+    cost: float = 0.001
     store_bytes: int = 1 << 30
     store_seconds: float = 30 * 86400.0
     queue_bytes: int = 64 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from hashlib import blake2b
 
 __all__ = ["Sampling", "position"]
@@ -45,6 +46,8 @@ class Sampling:
         self._seconds_each: float | None = None
         # Since the cost was last judged: number of recorded requests, and seconds.
         self._recorded, self._busy = 0, 0.0
+        # Seconds and requests of the latest updates, at least a second in all.
+        self._latest: deque[tuple[float, int]] = deque()
 
     def update(self, elapsed: float, seen: int, recorded: int, busy: float) -> None:
         """Set the share after some time of work.
@@ -63,6 +66,7 @@ class Sampling:
             before = self._seconds_each
             self._seconds_each = latest if before is None else before + _WEIGHT * (latest - before)
         grown = min(self._most, self.share * _GROWTH ** min(elapsed, _LONGEST))
+        seconds, requests = self._load(elapsed, seen)
         if not seen:
             self.share = grown
             return
@@ -70,5 +74,13 @@ class Sampling:
         if self._seconds_each:
             allowed = min(allowed, self._cost / self._seconds_each)
         # Limits are per second: a shorter burst may use that of a whole one.
-        wanted = min(self._most, allowed * max(elapsed, 1.0) / seen)
+        wanted = min(self._most, allowed * max(seconds, 1.0) / requests)
         self.share = min(wanted, grown) if wanted > self.share else wanted
+
+    def _load(self, elapsed: float, seen: int) -> tuple[float, int]:
+        """Return the seconds and requests of the updates that cover the last second."""
+        self._latest.append((elapsed, seen))
+        seconds = sum(each for each, _ in self._latest)
+        while seconds - self._latest[0][0] >= 1.0:
+            seconds -= self._latest.popleft()[0]
+        return seconds, sum(count for _, count in self._latest)
