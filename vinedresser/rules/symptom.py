@@ -132,7 +132,8 @@ class SymptomRule(OnceRule):
 
     def _once(self, finding: Finding | None) -> Finding | None:
         # A warning does not keep the rule from stopping the run when its outcome turns out poor.
-        self._over |= finding is not None and finding is not self._warning
+        early = finding is self._warning and self.severity == "stop"
+        self._over |= finding is not None and not early
         return finding
 
     def _finding(self, verdict: Verdict, severity: Severity | None = None) -> Finding:

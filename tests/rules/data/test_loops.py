@@ -115,7 +115,21 @@ def test_a_correct_loop_is_ignored(tmp_path: Path) -> None:
 
 def test_evaluated_training_rows(tmp_path: Path) -> None:
     (finding,) = reported(tmp_path / "run", leak=True)
-    assert finding.fault == "data_leakage"
+    assert (finding.fault, finding.severity) == ("data_leakage", "warning")
+
+
+def test_rows_shared_by_all_steps_and_evaluations_are_a_hint(tmp_path: Path) -> None:
+    """As the nodes of a graph, of which the loss has the labels of half."""
+    x, y, *_ = rows()
+    x, y = x[:100], y[:100]
+    with Hook(tmp_path / "run", collections=capture_for([DataLeakage()]).collections) as hook:
+        model = Softmax(hook)
+        for step in range(200):
+            model.step(x, np.where(np.arange(100) < 50, y, y[0]))
+            if step % 20 == 0:
+                model.evaluate(x, y)
+    (finding,) = judge(open_run(tmp_path / "run"), [DataLeakage()])
+    assert (finding.fault, finding.severity) == ("data_leakage", "info")
 
 
 def test_rows_sorted_by_class(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from vinedresser.rules.losses.overtraining import Overtraining
 from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.store.finding import Finding
-from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.testing.runs import make_run, step_record
 
 
@@ -130,6 +130,46 @@ def test_constant_predictions(kind: str, tmp_path: Path) -> None:
     finding = one(case, tmp_path, ConstantPredictions())
     assert finding is not None
     assert finding.fault == "constant_predictions"
+
+
+def of_one_class(path: Path, *, total: int | None, until: int = 400) -> Run:
+    """Make a run of 400 steps whose predictions become of one class at step 200.
+
+    Its loss is of unknown formula, and falls a little. No inputs were captured.
+
+    Args:
+        path: directory of the run.
+        total: its length, if it is known.
+        until: step from which the predictions are right.
+    """
+    generator = np.random.default_rng(0)
+    records = []
+    for step in range(400):
+        labels = generator.integers(0, 4, 32)
+        predicted = np.full(32, 3) if 200 <= step < until else generator.integers(0, 4, 32)
+        predicted = labels if step >= until else predicted
+        tensors = {"labels/mine": labels, "predictions/mine": np.eye(4)[predicted]}
+        scalars = {"losses/mine": 4.0 - step / 400}
+        shown = tensors if step % 5 == 0 else {}
+        records.append(step_record(step, scalars=scalars, tensors=shown))
+    return make_run(path, records, total_steps=total)
+
+
+@pytest.mark.parametrize(("total", "step"), [(400, 355), (None, 395)])
+def test_lasting_predictions_of_one_class_are_a_warning_if_the_outcome_is_open(
+    total: int | None, step: int, tmp_path: Path
+) -> None:
+    (finding,) = judge(of_one_class(tmp_path / "run", total=total), [ConstantPredictions()])
+    assert (finding.fault, finding.severity) == ("constant_predictions", "warning")
+    # The first of the eight checks that are looked at together was at step 200.
+    assert (finding.step, finding.since) == (step, 235)
+    assert "100% of 256 rows are predicted as class 3" in finding.seen
+
+
+@pytest.mark.parametrize("total", [2000, None])
+def test_predictions_of_one_class_that_end_are_ignored(total: int | None, tmp_path: Path) -> None:
+    run = of_one_class(tmp_path / "run", total=total, until=320)
+    assert judge(run, [ConstantPredictions()]) == []
 
 
 def test_varying_predictions_are_ignored(tmp_path: Path) -> None:

@@ -115,6 +115,24 @@ def test_a_decayed_rate_in_a_good_training_is_ignored(tmp_path: Path) -> None:
     assert found(make_run(tmp_path / "run", made, total_steps=1000), SchedulerNotStepped()) == []
 
 
+@pytest.mark.parametrize("total", [600, None])
+def test_a_rate_of_zero_for_a_third_of_a_run_is_found_once_in_a_good_training(
+    total: int | None, tmp_path: Path
+) -> None:
+    ending = lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0.0, 1 - step / 200))  # noqa: E731
+    run = trained(tmp_path / "run", ending, every=1, steps=600, total=total)
+    (finding,) = found(run, SchedulerNotStepped())
+    assert (finding.severity, finding.fault) == ("warning", "learning_rate_too_low")
+    assert finding.evidence["since"] == 200
+    assert "steps no longer change the weights" in finding.seen
+
+
+def test_a_rate_of_zero_at_the_end_of_a_run_is_ignored(tmp_path: Path) -> None:
+    ending = lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0.0, 1 - step / 200))  # noqa: E731
+    run = trained(tmp_path / "run", ending, every=1, steps=290, total=290)
+    assert found(run, SchedulerNotStepped()) == []
+
+
 def test_step_count_equals_that_of_torch(tmp_path: Path) -> None:
     parameter = nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([parameter], lr=0.1)

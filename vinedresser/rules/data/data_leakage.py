@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
@@ -31,6 +32,17 @@ _COMPLETE = 0.5
 _FEW_KINDS = 1 << 12
 _BINARY = 2
 
+_LEAK = Advice(
+    "rows were duplicated or resampled before the split, or training rows are evaluated",
+    "split first, keeping related rows together, then duplicate or resample only the training "
+    "rows; evaluate rows that the model has never seen",
+)
+_FIXED = Advice(
+    "all rows are used in each step of the training and in each evaluation",
+    "compute the metrics of evaluations from other rows than the loss of the training, such as the "
+    "other nodes of a graph",
+)
+
 
 class DataLeakage(OnceRule):
     """Evaluated rows are among the training rows.
@@ -47,6 +59,9 @@ class DataLeakage(OnceRule):
     has no other rows: no finding if the columns (at most 64 with at most 4 values each) have two
     values each or allow at most 4096 different rows, or the training rows are at least half of all
     that they allow.
+
+    If each step trains on the same rows, and all evaluated rows are among them, they may be the
+    nodes of one graph, of which the loss uses others in training than in evaluation: "info".
 
     Randomly changed training rows (augmentation) are not recognised. Inputs are captured until step
     2000; in a data set so large that only few of its rows were seen by then, too few matches are
@@ -69,6 +84,8 @@ class DataLeakage(OnceRule):
         self._shares: deque[float] = deque(maxlen=_EVALUATIONS)
         # Values of each column; None if there are too many.
         self._values: list[set[float]] | None = []
+        # Whether all training batches have the same rows.
+        self._fixed = True
         self._pairs = 0
         self._equal = 0
         self._last: tuple[Step, str] | None = None
@@ -81,6 +98,7 @@ class DataLeakage(OnceRule):
         different = set(digests)
         if step.mode == "train":
             self._count_pairs(len(digests), len(different))
+            self._fixed &= not self._train or different == self._train
             if len(self._train) < _MOST_TRAIN:
                 self._train |= different
             self._add_values()
@@ -135,9 +153,12 @@ class DataLeakage(OnceRule):
         if found <= _TIMES * chance or self._last is None or self._is_complete():
             return None
         step, name = self._last
+        same = self._fixed and found == rows
+        advice = _FIXED if same else _LEAK
         return self.found(
             step,
             since=step.step,
+            severity="info" if same else None,
             tensor=name,
             statistic="share",
             value=found / rows,
@@ -145,10 +166,8 @@ class DataLeakage(OnceRule):
             confidence=0.9,
             seen=f"{found} of {rows} distinct evaluated rows are also training rows (out of "
             f"{len(self._train)} captured training rows; at most {chance:.2g} expected by chance)",
-            cause="rows were duplicated or resampled before the split, or training rows are "
-            "evaluated",
-            remedy="split first, keeping related rows together, then duplicate or resample only "
-            "the training rows; evaluate rows that the model has never seen",
+            cause=advice.cause,
+            remedy=advice.remedy,
             evidence={"found": found, "rows": rows, "by_chance": chance},
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from vinedresser.errors import ConfigError
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.outcomes.outcome import Verdict
 from vinedresser.rules.symptom import Symptom, SymptomRule
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 
 # Minimum number of checks and of rows.
@@ -20,6 +22,10 @@ _ROWS = 64
 # Share of the most frequent label from which predicting only this class is no fault.
 _MAJORITY = 0.95
 _CONFIDENCE = 0.95
+# Train steps, and share of the run, in which all predictions are of one class, although the outcome
+# is open; and share of the run that must be over.
+_LASTING, _LASTING_SHARE = 100, 0.25
+_HALF = 0.5
 
 
 class _Batch(NamedTuple):
@@ -45,7 +51,10 @@ class ConstantPredictions(SymptomRule):
     Classification: the most frequent prediction covers ``share`` of the rows, and no class is the
     label of 95 % of them. Regression and binary outputs: the standard deviation of the predictions
     over the rows is less than ``spread`` times that of the labels. Must hold over the last 8
-    checks, in a training with a poor outcome (`Outcome`).
+    checks, in a training with a poor outcome (`Outcome`). Where the outcome is open, as with a loss
+    of unknown formula, warns in the second half of the run of predictions that have been of one
+    class for a quarter of it and for 100 steps (at its end if its length is unknown); not for
+    tokens, or with several optimizers, whose labels may be their own.
 
     Args:
         share: share of rows with the same predicted class.
@@ -69,6 +78,9 @@ class ConstantPredictions(SymptomRule):
         self._recent: dict[str, deque[_Batch]] = {}
         # The last check, whatever the outcome.
         self._last: tuple[Step, Symptom] | None = None
+        # First step since which all predictions are of one class.
+        self._since: int | None = None
+        self._text = False
 
     def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`."""
@@ -79,7 +91,9 @@ class ConstantPredictions(SymptomRule):
         if self._last is not None and self._patience.looks < self.patience:
             verdict = self.verdict(ended=True)
             self._seen = self._last
-            return self._finding(verdict) if verdict.kind == "poor" else None
+            last = self._last[0].step
+            poor = verdict.kind == "poor" or self._lasts(last, last, verdict)
+            return self._finding(verdict) if poor else None
         return super().at_end()
 
     def look(self, step: Step) -> Symptom | None:
@@ -94,8 +108,37 @@ class ConstantPredictions(SymptomRule):
                 self.batches.tensor("predictions", compared.loss), list(recent)
             )
         self._last = None if found is None else (step, found)
-        poor = found is not None and self.outcome.verdict().kind == "poor"
-        return found if poor else None
+        self._text |= self.batches.of_text
+        if found is None or found.statistic != "share":
+            self._since = None
+        elif self._since is None:
+            self._since = step.step
+        verdict = self.outcome.verdict()
+        expected = self.expected_steps
+        lasts = expected is not None and self._lasts(step.step, expected, verdict)
+        return found if verdict.kind == "poor" or lasts else None
+
+    def _lasts(self, now: int, steps: int, verdict: Verdict) -> bool:
+        """Return whether to warn that all predictions have been of one class for long.
+
+        Args:
+            now: present step.
+            steps: number of steps of the run.
+            verdict: the outcome.
+        """
+        known = self._warning is not None or verdict.kind == "good"
+        excused = known or self._text or self.outcome.progress.adversaries
+        if self._since is None or excused or now < _HALF * steps:
+            return False
+        return now - self._since >= max(_LASTING, _LASTING_SHARE * steps)
+
+    def _finding(self, verdict: Verdict, severity: Severity | None = None) -> Finding:
+        """See `SymptomRule`; warns only, and once, if the outcome is open."""
+        finding = super()._finding(verdict, severity)
+        if self._since is None or "poor" in (verdict.kind, self.outcome.verdict().kind):
+            return finding
+        self._warning = replace(finding, since=self._since, severity=self.without_stop)
+        return self._warning
 
     def _constant(self, tensor: str, batches: list[_Batch]) -> Symptom | None:
         rows = sum(batch.rows for batch in batches)

@@ -6,7 +6,7 @@ import re
 
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.outcomes.outcome import HORIZON
+from vinedresser.rules.signals.outcomes.outcome import HORIZON, Outcome
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
@@ -16,6 +16,8 @@ _STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
 # Share of a run with at least two epochs after which a scheduler that is stepped per epoch has been
 # stepped.
 _HALF = 0.5
+# Share of the run for which the learning rate is 0.
+_IDLE = 1 / 3
 
 
 class SchedulerNotStepped(SymptomRule):
@@ -24,9 +26,10 @@ class SchedulerNotStepped(SymptomRule):
     Fires when an optimizer has a scheduler that was never stepped, and its learning rate has not
     changed, in half of the run (at its end if its length is unknown). Also fires when the learning
     rate has dropped below ``decay`` of its maximum in the first ``share`` of the run, in a training
-    that learns less than it should: an epoch schedule that is stepped at each batch. The number of
-    scheduler steps is known for PyTorch; Keras schedules step automatically. A scheduler that
-    watches a metric (`ReduceLROnPlateau`) may never need to act.
+    that learns less than it should: an epoch schedule that is stepped at each batch. If it is 0 for
+    more than a third of the run, that is enough, whatever the training has learned before. The
+    number of scheduler steps is known for PyTorch; Keras schedules step automatically. A scheduler
+    that watches a metric (`ReduceLROnPlateau`) may never need to act.
 
     Args:
         decay: share of the maximum learning rate below which nothing is learned any more.
@@ -68,6 +71,10 @@ class SchedulerNotStepped(SymptomRule):
         """See `SymptomRule.looks_at`: steps with a captured learning rate."""
         return bool(self.rate.history) and self.rate.history[-1][0] == step.step
 
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (of any)
+        """See `SymptomRule.certain`: no step changes anything any more."""
+        return symptom.value == 0
+
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         now, greatest = abs(self.rate.history[-1][1]), abs(self.rate.greatest)
@@ -77,18 +84,19 @@ class SchedulerNotStepped(SymptomRule):
         if self._decayed is None:
             self._decayed = (step.step, now)
         at, _ = self._decayed
-        steps = self.expected_steps or HORIZON * step.step
-        if at >= self.share * steps:
+        early = at < self.share * (self.expected_steps or HORIZON * step.step)
+        if not early and (now or at >= (1 - _IDLE) * (self.expected_steps or step.step)):
             return None
         length = f"{self.expected_steps}" if self.expected_steps else f"at least {step.step + 1}"
+        dropped = f"to less than {self.decay:g} of that by" if now else "to 0 by"
         return Symptom(
             tensor=next(iter(self.rate.captured)),
             statistic="lr",
             value=now / greatest,
             threshold=self.decay,
             confidence=0.9,
-            seen=f"the learning rate dropped from {greatest:.3g} to less than {self.decay:g} of "
-            f"that by step {at} of {length}, and is now {now:.3g}",
+            seen=f"the learning rate dropped from {greatest:.3g} {dropped} step {at} of {length}"
+            + (f", and is now {now:.3g}" if now else "; steps no longer change the weights"),
             cause="the schedule runs far ahead of the training: it is an epoch schedule that is "
             "stepped at each batch, or it is made for a much shorter run",
             remedy="call scheduler.step() once per epoch, or use a schedule as long as the run",
