@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from vinedresser.cli.capturing import capture
+from vinedresser.cli.checking import check
 from vinedresser.cli.comparing import compare
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.explaining import explain
@@ -17,11 +18,10 @@ from vinedresser.cli.inspecting import judge, show
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
-from vinedresser.cli.replaying import replay
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
-from vinedresser.cli.snapshots import snapshots
+from vinedresser.cli.snapshots import replay, snapshots
 from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep
@@ -91,6 +91,7 @@ def _version(
 
 
 app.command(context_settings=_SCRIPT_LINE)(run)
+app.command(context_settings=_SCRIPT_LINE)(check)
 for _command in (
     *(init, train, sweep, prune, monitor, explain, deploy),
     *(judge, show, compare, capture, snapshots, replay, status, reconcile, ui, up, down),

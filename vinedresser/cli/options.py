@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ __all__ = [
     "RuleOption",
     "RunArgument",
     "StoreArgument",
+    "check_script_argument",
     "selected_rules",
     "tables",
 ]
@@ -54,6 +56,24 @@ CollectionOption = Annotated[
 
 # The name of a custom rule has a colon: path/to/file.py:Name.
 _WORDS = re.compile(r"(?P<name>.*?\.py(?::\w+(?=:|$))?|[^:]*)(?::(?P<settings>.*))?", re.DOTALL)
+
+
+def check_script_argument(command: Sequence[str], name: str) -> None:
+    """Check that the program of a command line does not look like an option of vinedresser.
+
+    Args:
+        command: the program and its arguments.
+        name: name of the command that runs it.
+
+    Raises:
+        ConfigError: it does; such an option does not exist.
+    """
+    first = command[0]
+    if first.startswith("-") and first != "-m":
+        raise ConfigError(
+            f"{first}: `vinedresser {name}` has no such option; its options stand before the "
+            f"script, as in `vinedresser {name} --OPTION VALUE train.py`"
+        )
 
 
 def tables(option: str, given: list[str] | None) -> dict[str, dict[str, Any]]:

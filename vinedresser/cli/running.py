@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from vinedresser.cli.options import (
     CollectionOption,
     PresetOption,
     RuleOption,
+    check_script_argument,
     selected_rules,
     tables,
 )
@@ -88,7 +88,7 @@ def run(
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.lifecycle.run_script import Script, run_script
 
-    _check_command(command)
+    check_script_argument(command, "run")
     script = Script(
         command,
         selected_rules(preset or (None if rule else _UNASKED), rule),
@@ -128,20 +128,6 @@ def _other_environment(program: str) -> str | None:
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     here = active is None or os.path.realpath(active) == os.path.realpath(sys.prefix)
     return None if here else active
-
-
-def _check_command(command: Sequence[str]) -> None:
-    """Check that the program does not look like an option of this command.
-
-    Raises:
-        ConfigError: it does; such an option does not exist.
-    """
-    first = command[0]
-    if first.startswith("-") and first != "-m":
-        raise ConfigError(
-            f"{first}: `vinedresser run` has no such option; its options stand before the script, "
-            "as in `vinedresser run --name first train.py`"
-        )
 
 
 def _place(store: str, name: str | None, script: Script) -> RunPlace:

@@ -1,11 +1,17 @@
-"""`vinedresser snapshots`: the snapshots of a run."""
+"""`vinedresser snapshots` and `replay`: list the snapshots of a run, run the step of one again."""
 
 from __future__ import annotations
 
-from vinedresser.cli.options import RunArgument
-from vinedresser.errors import NotARun
+from typing import Annotated
 
-__all__ = ["snapshots"]
+import typer
+
+from vinedresser.cli.options import RunArgument
+from vinedresser.errors import ConfigError, NotARun
+
+__all__ = ["replay", "snapshots"]
+
+_DIFFERS = 1
 
 
 def snapshots(run: RunArgument) -> None:
@@ -27,3 +33,46 @@ def snapshots(run: RunArgument) -> None:
         console.print(f"{run}: no snapshots", soft_wrap=True, markup=False)
         return
     console.print(snapshot_table(found))
+
+
+def replay(
+    snapshot: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT", help="RUN/snapshots/step-N, or its URL on S3.")
+    ],
+    *,
+    factory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Function that returns the model, and a loss module or a step function.",
+        ),
+    ] = None,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Find the samples that break the step.")
+    ] = False,
+    locate: Annotated[
+        bool, typer.Option("--locate", help="Find the operation that breaks the step.")
+    ] = False,
+) -> None:
+    """Run the step of a snapshot again, and compare it bit for bit.
+
+    The exit code is 1 if it computes something else than in the training.
+    """
+    from vinedresser.snapshots.reading import open_snapshot
+
+    opened = open_snapshot(snapshot)
+    from vinedresser.replay.factory import NEEDED
+
+    if factory is None:
+        raise ConfigError(f"{snapshot}: {NEEDED}")
+    from vinedresser.cli.views.replay import print_bisection, print_located, print_replayed
+    from vinedresser.replay import stepping
+
+    replayed = stepping.replay(opened, factory)
+    print_replayed(opened.record, replayed)
+    if locate:
+        print_located(*stepping.locate(replayed), broken=replayed.outcome.broken)
+    if bisect:
+        print_bisection(replayed, stepping.bisect(replayed))
+    if not replayed.comparison.exact:
+        raise typer.Exit(_DIFFERS)

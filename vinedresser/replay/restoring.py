@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from vinedresser.capture.torch_.guard.random_states import set_states
 from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.errors import ConfigError, CorruptData, did_you_mean
 from vinedresser.replay.factory import Parts
@@ -103,10 +102,6 @@ def _restore_optimizer(optimizer: Optimizer, recorded: dict[str, Any], whose: st
 
 def _restore_random(states: dict[str, Any]) -> None:
     try:
-        torch.set_rng_state(states["torch"])
-        random.setstate(states["python"])
-        np.random.set_state(states["numpy"])
-        if "cuda" in states and torch.cuda.is_available():
-            torch.cuda.set_rng_state_all(states["cuda"])
+        set_states(states)
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise CorruptData(f"the recorded random states are not valid: {error}") from error

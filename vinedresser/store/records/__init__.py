@@ -35,6 +35,7 @@ from __future__ import annotations
 from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
     FLOW_VARIABLE,
+    PREFLIGHT_VARIABLE,
     RANK_VARIABLE,
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
@@ -103,6 +104,7 @@ from vinedresser.store.records.run_record import (
 __all__ = [
     "ATTACH_VARIABLE",
     "FLOW_VARIABLE",
+    "PREFLIGHT_VARIABLE",
     "FORMAT_VERSION",
     "LOG_KEY",
     "RANK_VARIABLE",

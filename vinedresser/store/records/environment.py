@@ -11,6 +11,7 @@ from vinedresser.processes import Environment
 __all__ = [
     "ATTACH_VARIABLE",
     "FLOW_VARIABLE",
+    "PREFLIGHT_VARIABLE",
     "RANK_VARIABLE",
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
@@ -27,9 +28,14 @@ RANK_VARIABLE = "VINEDRESSER_RANK"
 ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
 # Set for helper processes of a flow: the flow's id. Supervisors and trainers do not have it.
 FLOW_VARIABLE = "VINEDRESSER_FLOW"
+# Set for the script of a pre-flight check: its settings as JSON.
+PREFLIGHT_VARIABLE = "VINEDRESSER_PREFLIGHT"
 
 _VARIABLES = frozenset(
-    {RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE, ATTACH_VARIABLE, FLOW_VARIABLE}
+    (
+        *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE),
+        *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE),
+    )
 )
 
 

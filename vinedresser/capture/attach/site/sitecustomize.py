@@ -16,13 +16,14 @@ import sys
 __all__: list[str] = []
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_PACKAGE = "vinedresser.capture.attach"
 # Module that detects the trainings of a framework, by the framework's package.
 _FINDERS = {
-    "torch": "torch_training",
-    "keras": "keras_training",
-    "xgboost": "xgboost_training",
+    "torch": "vinedresser.capture.attach.torch_training",
+    "keras": "vinedresser.capture.attach.keras_training",
+    "xgboost": "vinedresser.capture.attach.xgboost_training",
 }
+if os.environ.get("VINEDRESSER_PREFLIGHT"):
+    _FINDERS = {"torch": "vinedresser.preflight.child"}
 # Frameworks that have not been imported yet.
 _waiting = set(_FINDERS)
 _Spec: type = type(sys.__spec__)
@@ -74,7 +75,7 @@ def _attach(framework: str) -> None:
     _waiting.discard(framework)
     try:
         _import_package()
-        name = f"{_PACKAGE}.{_FINDERS[framework]}"
+        name = _FINDERS[framework]
         __import__(name)
         sys.modules[name].attach()
     except (ImportError, SyntaxError, AttributeError) as error:
@@ -123,6 +124,7 @@ def _chain() -> None:
 
 # Under its full name it is only inspected.
 if __name__ == "sitecustomize":
-    if os.environ.get("VINEDRESSER_RUN") and os.environ.get("VINEDRESSER_ATTACH"):
+    _asked = os.environ.get("VINEDRESSER_RUN") or os.environ.get("VINEDRESSER_PREFLIGHT")
+    if _asked and os.environ.get("VINEDRESSER_ATTACH"):
         sys.meta_path.insert(0, _Imports())  # type: ignore[arg-type]
     _chain()

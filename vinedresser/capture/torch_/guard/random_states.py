@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["RandomStates", "current_states"]
+__all__ = ["RandomStates", "current_states", "set_states"]
 
 # Steps in which the states before and after the forward are compared, to learn what uses them.
 _LEARNING = 5
@@ -67,6 +67,19 @@ def current_states() -> dict[str, Any]:
     if torch.cuda.is_initialized():
         states["cuda"] = torch.cuda.get_rng_state_all()
     return states
+
+
+def set_states(states: dict[str, Any]) -> None:
+    """Set the random generators to states as `current_states` returns them.
+
+    Raises:
+        KeyError, RuntimeError, TypeError, ValueError: they are not states of these generators.
+    """
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["cuda"])
 
 
 def _same(one: Any, other: Any) -> bool:

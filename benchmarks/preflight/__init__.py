@@ -1,0 +1,1 @@
+"""How many faulty trainings a pre-flight check finds."""

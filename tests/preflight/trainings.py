@@ -1,0 +1,62 @@
+"""Scripts whose training is checked: a healthy one, and changes of it."""
+
+from __future__ import annotations
+
+__all__ = ["SCRIPT"]
+
+# {name} are replaced.
+SCRIPT = """
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+images, labels = (torch.tensor(array) for array in load_digits(return_X_y=True))
+images = images.float() / 16
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(64, 32)
+        self.norm = nn.BatchNorm1d(32)
+        self.last = nn.Linear(32, 10)
+
+    def forward(self, rows):
+        hidden = self.norm(self.first(rows)).relu()
+        {forward}
+        return self.last(hidden)
+
+
+model = Network()
+loss_fn = nn.CrossEntropyLoss()
+optimizer = torch.optim.{optimizer}
+loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
+{before}
+try:
+    for epoch in range(100):
+        for rows, wanted in loader:
+            {clear}
+            {step}
+            optimizer.step()
+            print(loss.item())
+finally:
+    open("ended", "w").close()
+"""
+USUAL = {
+    "forward": "pass",
+    "optimizer": "SGD(model.parameters(), lr=0.1, momentum=0.9)",
+    "before": "pass",
+    "clear": "optimizer.zero_grad()",
+    "step": "loss = loss_fn(model(rows), wanted); loss.backward()",
+}
+
+
+def script(**changes: str) -> str:
+    """Return the script with changed lines."""
+    text = SCRIPT
+    for name, line in {**USUAL, **changes}.items():
+        text = text.replace(f"{{{name}}}", line)
+    return text

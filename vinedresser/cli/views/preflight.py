@@ -1,0 +1,30 @@
+"""View of a pre-flight check."""
+
+from __future__ import annotations
+
+from vinedresser.cli.views.console import say
+from vinedresser.preflight.launching import Preflight
+from vinedresser.preflight.verdict import SUSPICIOUS
+
+__all__ = ["print_preflight"]
+
+_LINES = 15
+
+
+def print_preflight(found: Preflight) -> None:
+    """Print the verdicts, and the last output of a script that failed or trained nothing."""
+    width = max((len(one.check) for one in found.verdicts), default=0)
+    for one in found.verdicts:
+        say(f"{one.check:{width}}   {one.state}: {one.evidence}")
+    bad = sum(one.state == SUSPICIOUS for one in found.verdicts)
+    if found.verdicts:
+        say(f"{bad} suspicious   {found.steps} steps   {found.seconds:.0f} s of CPU")
+    elif found.code is None:
+        say("no training of PyTorch was seen in the time; --timeout allows more")
+    else:
+        say("no training of PyTorch was seen")
+    if found.code or not found.verdicts:
+        if found.code:
+            say(f"the script ended with exit code {found.code}; its last output:")
+        for line in found.output.splitlines()[-_LINES:]:
+            say(f"  {line}")

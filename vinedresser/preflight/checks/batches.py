@@ -1,0 +1,119 @@
+"""Do batches repeat, and are inputs and targets sane?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.preflight.checks.base import Evidence
+from vinedresser.preflight.checks.baseline import first_loss_function
+from vinedresser.preflight.program import mapped
+from vinedresser.preflight.trials import Trials
+from vinedresser.preflight.verdict import fine, suspicious, unchecked
+
+__all__ = ["batches", "scales"]
+
+_LEAST_STEPS, _LEAST_TARGETS = 5, 200
+# Root mean squares within which inputs need no further look.
+_USUAL = (0.02, 20.0)
+_STEPS, _SHARE = 150, 0.1
+_CLASSES = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+
+
+def batches(evidence: Evidence) -> tuple[str, str]:
+    """Compare the batches and their targets."""
+    seen = evidence.seen
+    if len(seen.steps) < _LEAST_STEPS:
+        return unchecked(f"only {len(seen.steps)} steps were seen")
+    targets = [one.target for one in seen.compared() if one.name in _CLASSES]
+    number = sum(one.numel() for one in targets)
+    if number >= _LEAST_TARGETS and len(targets) == len(seen.steps):
+        values = torch.unique(torch.cat([one.reshape(-1) for one in targets]))
+        if len(values) == 1:
+            return suspicious(
+                f"all {number} targets of {len(seen.steps)} steps are {float(values[0]):g}: a "
+                "single label, or rows sorted by label"
+            )
+    different = len({step.batch for step in seen.steps})
+    if different > 1:
+        return fine(f"{different} different batches in {len(seen.steps)} steps")
+    if len(seen.loaders) == 1 and _gives_such_batches(seen.loaders[0], evidence):
+        return suspicious(
+            f"all {len(seen.steps)} batches are the same, but the data loader has "
+            f"{len(seen.loaders[0])} batches"
+        )
+    return unchecked("all batches are the same, as when each step sees all rows")
+
+
+def scales(evidence: Evidence) -> tuple[str, str]:
+    """Look whether the batch is learned with standardized inputs only, if they are not usual."""
+    trials = evidence.trials
+    call = trials.first.program.calls[0]
+    inputs = [
+        tensor for _, tensor in leaves((call.args, call.kwargs)) if tensor.is_floating_point()
+    ]
+    if not inputs:
+        return unchecked("the model has no inputs of floating-point numbers")
+    for one in inputs:
+        if not bool(torch.isfinite(one).all()):
+            number = int((~torch.isfinite(one)).sum())
+            return suspicious(f"{number} of {one.numel()} inputs are not finite")
+    sizes = [float(one.double().square().mean().sqrt()) for one in inputs]
+    said = "root mean square of the inputs " + ", ".join(f"{size:.3g}" for size in sizes)
+    function = first_loss_function(evidence.seen)
+    if function is not None and function.name in ("mse_loss", "l1_loss"):
+        target = float(function.target.double().square().mean().sqrt())
+        said += f", of the targets {target:.3g}"
+    if all(_USUAL[0] <= size <= _USUAL[1] or size == 0 for size in sizes):
+        return fine(said)
+    raw = trials.fit("script", 2 * _STEPS, 3 * _SHARE * evidence.seconds)
+    scaled = _with_standard_inputs(trials, _SHARE * evidence.seconds)
+    losses = raw.losses[: len(scaled)]
+    if len(losses) >= _STEPS // 2 and min(losses[-10:]) > 0.9 * raw.start > 0:
+        end = max(scaled[-10:])
+        if end < 0.5 * min(losses[-10:]):
+            return suspicious(
+                f"{said}: after {len(losses)} steps on one batch the loss is {losses[-1]:.4g}, "
+                f"and with standardized inputs {scaled[-1]:.4g}"
+            )
+    return fine(f"{said}; the batch is not learned better with standardized inputs")
+
+
+def _with_standard_inputs(trials: Trials, seconds: float) -> list[float]:
+    def standard(value: Any) -> Any:
+        if not isinstance(value, Tensor) or not value.is_floating_point() or value.dim() < 2:
+            return value
+        axes = [0] if value.dim() == 2 else [0, *range(2, value.dim())]
+        spread = value.std(axes, keepdim=True)
+        return (value - value.mean(axes, keepdim=True)) / torch.where(spread > 0, spread, 1.0)
+
+    models: list[nn.Module]
+    models, optimizer = trials.copies()
+    return trials.train(
+        models,
+        optimizer,
+        _STEPS,
+        seconds,
+        transform=lambda args, kwargs: (mapped(args, standard), mapped(kwargs, standard)),
+    )
+
+
+def _gives_such_batches(loader: DataLoader[Any], evidence: Evidence) -> bool:
+    """Return whether a loader has several batches of as many samples as the model is given.
+
+    A training on all rows at once may have a loader for its evaluations.
+    """
+    try:
+        several = len(loader) > 1
+    except TypeError:
+        # An iterable data set has no length.
+        return False
+    first = evidence.seen.first
+    calls = first.program.calls if first is not None else []
+    tensors = (one for call in calls for _, one in leaves((call.args, call.kwargs)) if one.dim())
+    given = next(tensors, None)
+    return several and given is not None and len(given) == loader.batch_size

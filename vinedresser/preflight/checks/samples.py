@@ -1,0 +1,104 @@
+"""Does a sample's output depend on its own input, and only on that?"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.preflight.checks.base import Evidence
+from vinedresser.preflight.checks.baseline import first_loss_function
+from vinedresser.preflight.program import CallEvent, mapped
+from vinedresser.preflight.trials import NotRepeatable
+from vinedresser.preflight.verdict import fine, suspicious, unchecked
+
+__all__ = ["other_samples", "own_input"]
+
+_LEAST_SAMPLES = 8
+_LEAST_STEPS = 5
+# Of the differences between samples: what rounding explains, in units of the type's resolution,
+# and what it does not.
+_ROUNDINGS, _CERTAIN = 8.0, 0.05
+
+
+def own_input(evidence: Evidence) -> tuple[str, str]:
+    """Compare the outputs of the samples of a batch, after the steps seen."""
+    call = _only_call(evidence)
+    if len(evidence.seen.steps) < _LEAST_STEPS:
+        return unchecked(f"only {len(evidence.seen.steps)} steps were seen")
+    size, values = _inputs(call)
+    if len(torch.unique(values.reshape(size, -1), dim=0)) < _LEAST_SAMPLES:
+        return unchecked(f"the batch has fewer than {_LEAST_SAMPLES} different samples")
+    model = copy.deepcopy(evidence.seen.models[call.model]).eval()
+    output = _output(model, call, size)
+    spread = (output - output[:1]).abs().max()
+    scale = output.abs().max()
+    if not bool(torch.isfinite(scale)):
+        return unchecked("the outputs are not finite")
+    if float(spread) <= _ROUNDINGS * torch.finfo(output.dtype).eps * float(scale):
+        return suspicious(
+            f"after {len(evidence.seen.steps)} steps, the outputs of all {size} samples of a "
+            f"batch are the same (to {float(spread):.2g} of {float(scale):.3g})"
+        )
+    return fine(f"the outputs of {size} samples differ by up to {float(spread):.3g}")
+
+
+def other_samples(evidence: Evidence) -> tuple[str, str]:
+    """Compare the output of a sample with that in a batch with other samples, in eval mode."""
+    call = _only_call(evidence)
+    function = first_loss_function(evidence.seen)
+    size, _ = _inputs(call)
+    if size < _LEAST_SAMPLES // 2:
+        return unchecked(f"the batch has {size} samples")
+    if function is None or function.output.dim() > 2 or len(function.target) != size:
+        return unchecked("it is not certain which dimension counts the samples")
+    if function.target.dim() > 1 and function.target.shape != function.output.shape:
+        return unchecked("it is not certain which dimension counts the samples")
+    if len({step.batch for step in evidence.seen.steps}) < 2:
+        return unchecked("all batches are the same: the rows may belong together, as in a graph")
+    model = copy.deepcopy(evidence.seen.models[call.model]).eval()
+    before = _output(model, call, size)
+    # The first half stays, the other half comes from it.
+    half = size // 2
+    order = [*range(half), *(at % half for at in range(half, size))]
+    after = _output(model, call, size, order)
+    change = float((after[:half] - before[:half]).abs().max())
+    spread = float((before - before.mean(0)).abs().max())
+    if not change <= _CERTAIN * spread:
+        return suspicious(
+            f"with other samples beside them, the outputs of {half} samples change by up to "
+            f"{change:.3g}; between samples they differ by {spread:.3g}"
+        )
+    return fine(f"with other samples beside them, they change by {change:.2g} of {spread:.3g}")
+
+
+def _only_call(evidence: Evidence) -> CallEvent:
+    calls = evidence.trials.first.program.calls
+    if len(calls) != 1:
+        raise NotRepeatable(f"a step calls its models {len(calls)} times")
+    return calls[0]
+
+
+def _inputs(call: CallEvent) -> tuple[int, Tensor]:
+    """Return the number of samples, and the only tensor among the arguments of a call."""
+    found = [tensor for _, tensor in leaves((call.args, call.kwargs))]
+    if len(found) != 1 or found[0].dim() < 1:
+        raise NotRepeatable(f"the model takes {len(found)} tensors")
+    return len(found[0]), found[0]
+
+
+@torch.no_grad()
+def _output(model: nn.Module, call: CallEvent, size: int, order: list[int] | None = None) -> Tensor:
+    """Return the output [size, …] of a model for a call with its samples in another order."""
+
+    def ordered(value: Any) -> Any:
+        return value[order] if isinstance(value, Tensor) and order is not None else value
+
+    result = model(*mapped(call.args, ordered), **mapped(call.kwargs, ordered))
+    found = [tensor for _, tensor in leaves(result)]
+    if len(found) != 1 or not found[0].is_floating_point() or len(found[0]) != size:
+        raise NotRepeatable("the output is not one tensor with a row for each sample")
+    return found[0]

@@ -1,0 +1,54 @@
+"""The side of a pre-flight check in the process of the script."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import time
+from pathlib import Path
+
+from vinedresser.preflight.checks.base import Evidence
+from vinedresser.preflight.checks.registry import run_checks
+from vinedresser.preflight.observed import Observed
+from vinedresser.preflight.settings import RESULT, PreflightSettings
+from vinedresser.preflight.trials import Trials
+from vinedresser.preflight.watching import Watcher
+from vinedresser.store.records import PREFLIGHT_VARIABLE
+
+__all__ = ["attach", "watch"]
+
+
+def attach() -> None:
+    """Start to watch the training of this process; the script has just imported torch."""
+    watch(PreflightSettings.from_text(os.environ[PREFLIGHT_VARIABLE]))
+
+
+def watch(settings: PreflightSettings) -> Watcher:
+    """Watch a training, check it when enough of it was seen, and end it.
+
+    Args:
+        settings: limits of the checks, and where their result goes.
+    """
+    process = os.getpid()
+
+    def done(seen: Observed) -> None:
+        # A fork of the training has nothing to say, and neither has a process that trains nothing.
+        if os.getpid() == process and seen.models:
+            _write(settings, seen)
+
+    watcher = Watcher(settings.steps, settings.watching, done)
+    watcher.start()
+    atexit.register(watcher.end)
+    return watcher
+
+
+def _write(settings: PreflightSettings, seen: Observed) -> None:
+    deadline = time.process_time() + settings.seconds - settings.watching
+    evidence = Evidence(seen, Trials(seen, deadline), settings.seconds)
+    found = run_checks(evidence, settings.skip)
+    result = {"steps": len(seen.steps), "verdicts": [vars(one) for one in found]}
+    place = Path(settings.directory, RESULT)
+    beside = place.with_suffix(f".{os.getpid()}")
+    beside.write_text(json.dumps(result), encoding="utf-8")
+    beside.rename(place)

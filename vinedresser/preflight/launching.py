@@ -1,0 +1,148 @@
+"""Running a script for a pre-flight check, and ending it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vinedresser.capture.attach.launching import attach_environment
+from vinedresser.errors import LaunchError
+from vinedresser.infra.launcher import check_command
+from vinedresser.infra.supervisor.prctl import end_with_parent
+from vinedresser.preflight.settings import RESULT, PreflightSettings
+from vinedresser.preflight.verdict import Verdict
+from vinedresser.store.records import PREFLIGHT_VARIABLE, environment_without_run
+
+__all__ = ["Preflight", "check_script", "read_result"]
+
+# Seconds in which a script must end once it was checked, or was asked to.
+_GRACE = 10.0
+_POLL = 0.1
+_MOST_OUTPUT = 1 << 14
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The result of a pre-flight check.
+
+    Attributes:
+        steps: number of steps that were watched; 0 if there was no training.
+        verdicts: the verdict of each check.
+        code: exit code of the script; None if it was ended.
+        output: the last output of the script.
+        seconds: CPU seconds of the script and the checks.
+    """
+
+    steps: int
+    verdicts: list[Verdict]
+    code: int | None
+    output: str
+    seconds: float
+
+
+def check_script(
+    command: Sequence[str],
+    *,
+    steps: int = 50,
+    seconds: float = 15.0,
+    timeout: float = 300.0,
+    skip: Sequence[str] = (),
+) -> Preflight:
+    """Run the first steps of a script, check them, and end it.
+
+    Args:
+        command: a Python script, or ``-m`` and a module, or a program, with its arguments.
+        steps: maximum number of steps that are watched.
+        seconds: CPU seconds from the first call of a model.
+        timeout: seconds after which the script is ended in any case.
+        skip: names of checks that are left out.
+
+    Raises:
+        LaunchError: the script or program does not exist, or the result cannot be read.
+    """
+    first = command[0]
+    program = [sys.executable] if first == "-m" or first.endswith(".py") else []
+    argv = [*program, *command]
+    check_command(argv, Path.cwd())
+    with tempfile.TemporaryDirectory(prefix="vinedresser-") as directory:
+        settings = PreflightSettings(directory, steps, seconds, tuple(skip))
+        environment = environment_without_run() | attach_environment()
+        environment[PREFLIGHT_VARIABLE] = settings.to_text()
+        before = _children_seconds()
+        log = Path(directory, "output")
+        code = _run(argv, environment, log, Path(directory, RESULT), timeout)
+        found, verdicts = read_result(Path(directory, RESULT))
+        text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
+        return Preflight(found, verdicts, code, text, _children_seconds() - before)
+
+
+def _run(
+    argv: list[str], environment: dict[str, str], log: Path, result: Path, timeout: float
+) -> int | None:
+    """Run a command until it has ended, or was checked and ended; return its exit code."""
+    parent = os.getpid()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=lambda: end_with_parent(parent, signal.SIGTERM),  # noqa: PLW1509
+        )
+    deadline = time.monotonic() + timeout
+    checked = False
+    try:
+        while time.monotonic() < deadline:
+            if not checked and result.exists():
+                checked, deadline = True, time.monotonic() + _GRACE
+            try:
+                return process.wait(_POLL)
+            except subprocess.TimeoutExpired:
+                continue
+        _signal(process, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+        return None
+    finally:
+        # Also its workers, and also after Ctrl-C.
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def read_result(place: Path) -> tuple[int, list[Verdict]]:
+    """Return the number of steps and the verdicts of a file; 0 and none if it does not exist.
+
+    Raises:
+        LaunchError: the result cannot be read.
+    """
+    if not place.exists():
+        return 0, []
+    try:
+        table: Any = json.loads(place.read_text(encoding="utf-8"))
+        return int(table["steps"]), [Verdict.from_json(one) for one in table["verdicts"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LaunchError(f"the result of the checks cannot be read: {error}") from error
+
+
+def _children_seconds() -> float:
+    times = os.times()
+    return times.children_user + times.children_system

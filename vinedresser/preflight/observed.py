@@ -1,0 +1,133 @@
+"""What was seen of the first steps of a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from vinedresser.preflight.program import Program
+
+__all__ = ["Compared", "FirstStep", "Observed", "SeenStep"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A loss function of torch and what it compares.
+
+    Attributes:
+        name: its name, such as "cross_entropy".
+        output: first argument, detached.
+        target: second argument, detached.
+        plain: whether it has no other arguments but defaults.
+        value: its result, detached.
+        is_loss: whether the result is all of the loss.
+    """
+
+    name: str
+    output: Tensor
+    target: Tensor
+    plain: bool
+    value: Tensor
+    is_loss: bool
+
+
+@dataclass(frozen=True)
+class SeenStep:
+    """A step of the first optimizer that steps.
+
+    Attributes:
+        losses: value of each backward pass since the step before.
+        rates: learning rate of each group.
+        batch: digest of the models' inputs.
+        compared: the loss functions seen.
+        uncleared: whether the gradient of the step before was still there.
+        seconds: CPU seconds since the step before.
+    """
+
+    losses: list[float]
+    rates: list[float]
+    batch: str
+    compared: list[Compared]
+    uncleared: bool
+    seconds: float
+
+
+@dataclass
+class FirstStep:
+    """The first step, which can be run again.
+
+    Attributes:
+        program: computation of its loss.
+        loss: the loss, [].
+        models: copies of the models before the step, by number.
+        optimizer: copy of the optimizer before the step.
+        gradients: gradients that the optimizer received, by model and name.
+        closure: whether the optimizer computes them by a closure.
+    """
+
+    program: Program
+    loss: Tensor
+    models: list[nn.Module]
+    optimizer: Optimizer
+    gradients: dict[tuple[int, str], Tensor] = field(default_factory=dict)
+    closure: bool = False
+
+
+@dataclass
+class Observed:
+    """A training as far as it was seen.
+
+    Attributes:
+        steps: its steps.
+        models: the models called, by number.
+        optimizers: optimizers that have stepped.
+        first: the first step; None if it cannot be run again.
+        why: why it cannot.
+        modes: number of training calls of each model in eval mode.
+        calls: number of training calls of each model.
+        untouched: by model and name, parameters that never had a gradient ("none"), or only zeros
+            ("zero").
+        loaders: the data loaders that were iterated over.
+        scaled: whether a gradient scaler is used.
+        nonfinite: what was not finite first; "" for nothing.
+    """
+
+    steps: list[SeenStep] = field(default_factory=list)
+    models: list[nn.Module] = field(default_factory=list)
+    optimizers: list[Optimizer] = field(default_factory=list)
+    first: FirstStep | None = None
+    why: str = "no step was seen"
+    modes: dict[int, int] = field(default_factory=dict)
+    calls: dict[int, int] = field(default_factory=dict)
+    untouched: dict[tuple[int, str], str] = field(default_factory=dict)
+    loaders: list[DataLoader[Any]] = field(default_factory=list)
+    scaled: bool = False
+    nonfinite: str = ""
+
+    @property
+    def constant_rates(self) -> bool:
+        """Whether the learning rates were the same at all steps."""
+        return len({tuple(one.rates) for one in self.steps}) <= 1
+
+    def parameters(self) -> dict[tuple[int, str], Tensor]:
+        """Return the parameters that an optimizer updates, by model and name."""
+        updated = {
+            id(value)
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for value in group["params"]
+        }
+        return {
+            (number, name): value
+            for number, model in enumerate(self.models)
+            for name, value in model.named_parameters()
+            if id(value) in updated and value.requires_grad
+        }
+
+    def compared(self) -> list[Compared]:
+        """Return the loss functions seen, of all steps."""
+        return [one for step in self.steps for one in step.compared]
