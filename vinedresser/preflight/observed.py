@@ -25,6 +25,7 @@ class Compared:
         plain: whether it has no other arguments but defaults.
         value: its result, detached.
         is_loss: whether the result is all of the loss.
+        origin: node of the graph that computed the output, such as "SigmoidBackward0".
     """
 
     name: str
@@ -33,6 +34,7 @@ class Compared:
     plain: bool
     value: Tensor
     is_loss: bool
+    origin: str
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,15 @@ class Watcher:
                 if self._program is None:
                     self._take(loss)
         self._compared += [
-            Compared(name, args[0].detach(), args[1].detach(), plain, value.detach(), is_loss)
+            Compared(
+                name,
+                args[0].detach(),
+                args[1].detach(),
+                plain,
+                value.detach(),
+                is_loss,
+                type(args[0].grad_fn).__name__,
+            )
             for name, args, plain, value, is_loss in self._comparisons(losses)
         ]
 

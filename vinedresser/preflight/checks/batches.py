@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.checks.baseline import first_loss_function
+from vinedresser.preflight.observed import Compared
 from vinedresser.preflight.program import mapped
 from vinedresser.preflight.trials import Trials
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
@@ -21,7 +22,7 @@ _LEAST_STEPS, _LEAST_TARGETS = 5, 200
 # Root mean squares within which inputs need no further look.
 _USUAL = (0.02, 20.0)
 _STEPS, _SHARE = 150, 0.1
-_CLASSES = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+_CLASSES = ("cross_entropy", "nll_loss")
 
 
 def batches(evidence: Evidence) -> tuple[str, str]:
@@ -29,7 +30,7 @@ def batches(evidence: Evidence) -> tuple[str, str]:
     seen = evidence.seen
     if len(seen.steps) < _LEAST_STEPS:
         return unchecked(f"only {len(seen.steps)} steps were seen")
-    targets = [one.target for one in seen.compared() if one.name in _CLASSES]
+    targets = [one.target for one in seen.compared() if _is_of_classes(one)]
     number = sum(one.numel() for one in targets)
     if number >= _LEAST_TARGETS and len(targets) == len(seen.steps):
         values = torch.unique(torch.cat([one.reshape(-1) for one in targets]))
@@ -100,6 +101,15 @@ def _with_standard_inputs(trials: Trials, seconds: float) -> list[float]:
         seconds,
         transform=lambda args, kwargs: (mapped(args, standard), mapped(kwargs, standard)),
     )
+
+
+def _is_of_classes(one: Compared) -> bool:
+    """Return whether a loss has one label per sample, of three classes or more.
+
+    Of two classes, one may be so rare that it is not seen in the first steps.
+    """
+    single = one.output.dim() == 2 and one.target.dim() == 1
+    return one.name in _CLASSES and single and one.output.shape[1] > 2
 
 
 def _gives_such_batches(loader: DataLoader[Any], evidence: Evidence) -> bool:

@@ -26,6 +26,8 @@ def overfit(evidence: Evidence) -> tuple[str, str]:
     """Train a copy on the first batch, with the optimizer of the script."""
     fit = _fitted(evidence)
     steps, where = len(fit.losses), f"after {len(fit.losses)} steps on one batch"
+    if min(fit.losses) < 0:
+        return unchecked("the loss is negative: it may have no least value")
     if not fit.finite:
         return suspicious(f"the loss is {fit.losses[-1]} {where}")
     change = f"{where}, the loss went from {fit.start:.4g} to {fit.end:.4g}"

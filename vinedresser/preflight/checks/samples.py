@@ -38,6 +38,8 @@ def own_input(evidence: Evidence) -> tuple[str, str]:
     scale = output.abs().max()
     if not bool(torch.isfinite(scale)):
         return unchecked("the outputs are not finite")
+    if float(scale) == 0:
+        return unchecked("all outputs are 0, as of a last layer that begins with zeros")
     if float(spread) <= _ROUNDINGS * torch.finfo(output.dtype).eps * float(scale):
         return suspicious(
             f"after {len(evidence.seen.steps)} steps, the outputs of all {size} samples of a "
