@@ -147,6 +147,7 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.serving
 	$(BIN)/python -m benchmarks.drift
 	$(BIN)/python -m benchmarks.public
+	$(BIN)/python -m benchmarks.preflight
 
 clean:  ## remove generated files and .venv; keep runs/
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

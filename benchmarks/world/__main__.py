@@ -10,6 +10,7 @@ among the findings up to the stop has the right class (`benchmarks/faults/classe
 With `--keep DIR` the runs stay in DIR, and `--judge DIR` judges them again without training. That
 finds new figures after a change of rules, except of rules that need other data than was captured.
 With `--verify`, nothing is judged: only the outcomes of the trainings are measured and printed.
+With `--outcomes`, only the rules' view of the outcome is: how often it is right at shares of a run.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from benchmarks.faults.processes import in_processes
 from benchmarks.world.cases import draw_cases, only
 from benchmarks.world.judging import judge_stored
+from benchmarks.world.outcome_errors import outcome_errors
 from benchmarks.world.report import report
 from benchmarks.world.stored import NOTED, StoredCase, stored_cases
 from benchmarks.world.verification import verification
@@ -43,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cases = [one for one in stored_cases(keep) if _chosen(one, options.only)]
         if options.verify:
             print(verification(cases))
+            return
+        if options.outcomes:
+            print(outcome_errors(cases, options.jobs))
             return
         begun = time.perf_counter()
         verdicts = []
@@ -75,6 +80,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
     parser.add_argument(
         "--verify", action="store_true", help="verify the outcomes, without judging the runs"
+    )
+    parser.add_argument(
+        "--outcomes", action="store_true", help="judge the rules' view of the outcome only"
     )
     options = parser.parse_args(arguments)
     if options.verify and options.judge:

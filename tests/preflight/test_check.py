@@ -79,6 +79,16 @@ def test_a_fault_is_found_by_its_check(
 
 
 @pytest.mark.thorough
+def test_outputs_that_are_not_finite_say_nothing_about_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = checked(tmp_path, monkeypatch, script(step=STEP.format("model(rows / 0)")))
+
+    states = {one.check: one.state for one in found.verdicts}
+    assert (states["own_input"], states["other_samples"]) == (UNCHECKED, UNCHECKED)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

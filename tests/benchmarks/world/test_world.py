@@ -63,6 +63,9 @@ def test_a_pair_is_trained_verified_and_judged_again(
     assert "wrong_sign" in first
     main(["--judge", str(keep)])
     assert capsys.readouterr().out == first
+    main(["--judge", str(keep), "--outcomes"])
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.lstrip().startswith("100%  1 of 1, 100%    0 of 1, 0%  0 of 1, 0% wrong"), last
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ _LEAST_STEPS = 5
 # Of the differences between samples: what rounding explains, in units of the type's resolution,
 # and what it does not.
 _ROUNDINGS, _CERTAIN = 8.0, 0.05
+_NOT_FINITE = "the outputs are not finite"
 
 
 def own_input(evidence: Evidence) -> tuple[str, str]:
@@ -34,33 +36,26 @@ def own_input(evidence: Evidence) -> tuple[str, str]:
         return unchecked(f"the batch has fewer than {_LEAST_SAMPLES} different samples")
     model = copy.deepcopy(evidence.seen.models[call.model]).eval()
     output = _output(model, call, size)
-    spread = (output - output[:1]).abs().max()
-    scale = output.abs().max()
-    if not bool(torch.isfinite(scale)):
-        return unchecked("the outputs are not finite")
-    if float(scale) == 0:
+    spread = float((output - output[:1]).abs().max())
+    scale = float(output.abs().max())
+    if not math.isfinite(scale):
+        return unchecked(_NOT_FINITE)
+    if scale == 0:
         return unchecked("all outputs are 0, as of a last layer that begins with zeros")
-    if float(spread) <= _ROUNDINGS * torch.finfo(output.dtype).eps * float(scale):
+    if spread <= _rounding(output, scale):
         return suspicious(
             f"after {len(evidence.seen.steps)} steps, the outputs of all {size} samples of a "
-            f"batch are the same (to {float(spread):.2g} of {float(scale):.3g})"
+            f"batch are the same (to {spread:.2g} of {scale:.3g})"
         )
-    return fine(f"the outputs of {size} samples differ by up to {float(spread):.3g}")
+    return fine(f"the outputs of {size} samples differ by up to {spread:.3g}")
 
 
 def other_samples(evidence: Evidence) -> tuple[str, str]:
     """Compare the output of a sample with that in a batch with other samples, in eval mode."""
     call = _only_call(evidence)
-    function = first_loss_function(evidence.seen)
     size, _ = _inputs(call)
-    if size < _LEAST_SAMPLES // 2:
-        return unchecked(f"the batch has {size} samples")
-    if function is None or function.output.dim() > 2 or len(function.target) != size:
-        return unchecked("it is not certain which dimension counts the samples")
-    if function.target.dim() > 1 and function.target.shape != function.output.shape:
-        return unchecked("it is not certain which dimension counts the samples")
-    if len({step.batch for step in evidence.seen.steps}) < 2:
-        return unchecked("all batches are the same: the rows may belong together, as in a graph")
+    if why_not := _uncertain_samples(evidence, size):
+        return unchecked(why_not)
     model = copy.deepcopy(evidence.seen.models[call.model]).eval()
     before = _output(model, call, size)
     # The first half stays, the other half comes from it.
@@ -69,12 +64,38 @@ def other_samples(evidence: Evidence) -> tuple[str, str]:
     after = _output(model, call, size, order)
     change = float((after[:half] - before[:half]).abs().max())
     spread = float((before - before.mean(0)).abs().max())
-    if not change <= _CERTAIN * spread:
+    if not (math.isfinite(spread) and math.isfinite(change)):
+        return unchecked(_NOT_FINITE)
+    if spread <= _rounding(before, float(before.abs().max())):
+        return unchecked("the outputs of all samples are the same")
+    if change > _CERTAIN * spread:
         return suspicious(
             f"with other samples beside them, the outputs of {half} samples change by up to "
             f"{change:.3g}; between samples they differ by {spread:.3g}"
         )
     return fine(f"with other samples beside them, they change by {change:.2g} of {spread:.3g}")
+
+
+def _uncertain_samples(evidence: Evidence, size: int) -> str:
+    """Return why the first dimension may not count independent samples; "" if it does."""
+    if size < _LEAST_SAMPLES // 2:
+        return f"the batch has {size} samples"
+    function = first_loss_function(evidence.seen)
+    if (
+        function is None
+        or function.output.dim() > 2
+        or len(function.target) != size
+        or (function.target.dim() > 1 and function.target.shape != function.output.shape)
+    ):
+        return "it is not certain which dimension counts the samples"
+    if len({step.batch for step in evidence.seen.steps}) < 2:
+        return "all batches are the same: the rows may belong together, as in a graph"
+    return ""
+
+
+def _rounding(output: Tensor, scale: float) -> float:
+    """Return what rounding can change of outputs of a scale."""
+    return _ROUNDINGS * torch.finfo(output.dtype).eps * scale
 
 
 def _only_call(evidence: Evidence) -> CallEvent:
