@@ -15,6 +15,7 @@ from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 X = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.randn(8, 3, generator=torch.Generator().manual_seed(1))
 SHARES = TARGETS.softmax(1)
+CLASSES = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
 
 
 def output() -> Tensor:
@@ -113,6 +114,55 @@ def test_probabilities_are_labels_of_a_softmax(
     assert found.function == function
     assert torch.equal(found.labels, SHARES)
     assert torch.equal(found.predictions, p.detach().log_softmax(1))
+    assert not found.negated
+    ascended = loss_inputs(-loss(p))
+    assert ascended is not None
+    assert ascended.negated
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda p: -p.log_softmax(1).gather(1, CLASSES[:, None]).mean(),
+        lambda p: -p.log_softmax(-1).gather(-1, CLASSES.unsqueeze(-1)).squeeze(-1).mean(),
+        lambda p: -p.log_softmax(1)[range(8), CLASSES].sum() / 8,
+        lambda p: (p.logsumexp(1) - p.gather(1, CLASSES[:, None])[:, 0]).mean(),
+        lambda p: (p.logsumexp(-1) - p[torch.arange(8), CLASSES]).mean(),
+    ],
+)
+def test_the_classes_that_a_cross_entropy_picks_are_its_labels(
+    loss: Callable[[Tensor], Tensor],
+) -> None:
+    p = output()
+    value = loss(p)
+    assert value.item() == pytest.approx(F.cross_entropy(p, CLASSES).item())
+    found = loss_inputs(value)
+    assert found is not None
+    assert (found.function, found.negated) == ("cross_entropy", False)
+    assert torch.equal(found.labels, CLASSES)
+    assert F.cross_entropy(found.predictions, CLASSES).item() == pytest.approx(value.item())
+    ascended = loss_inputs(-loss(p))
+    assert ascended is not None
+    assert ascended.negated
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        # A policy gradient, other rows, another axis, other scores, one row.
+        lambda p: -(p.log_softmax(1).gather(1, CLASSES[:, None])[:, 0] * TARGETS[:, 0]).mean(),
+        lambda p: -p.log_softmax(1)[CLASSES, CLASSES].mean(),
+        lambda p: -p.log_softmax(0).gather(1, CLASSES[:, None]).mean(),
+        lambda p: ((2 * p).logsumexp(1) - p[torch.arange(8), CLASSES]).mean(),
+        lambda p: -p[:1].log_softmax(1)[[0], CLASSES[:1]].mean(),
+        # Values of actions.
+        lambda p: -p.gather(1, CLASSES[:, None]).mean(),
+    ],
+)
+def test_nothing_is_said_of_other_picks(loss: Callable[[Tensor], Tensor]) -> None:
+    p = output()
+    mark_outputs(p)
+    assert loss_inputs(loss(p)) is None
 
 
 @pytest.mark.parametrize(
@@ -134,12 +184,11 @@ def test_nothing_is_said_of_other_products(loss: Callable[[Tensor], Tensor]) -> 
 
 def test_a_function_of_torch_says_what_is_compared_before_others() -> None:
     p = output()
-    classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
     kept = F.kl_div(p.log_softmax(1), SHARES, reduction="batchmean")
     mark_outputs(p)
-    found = loss_inputs(kept + 0.1 * (1 * F.cross_entropy(p, classes)))
+    found = loss_inputs(kept + 0.1 * (1 * F.cross_entropy(p, CLASSES)))
     assert found is not None
-    assert torch.equal(found.labels, classes)
+    assert torch.equal(found.labels, CLASSES)
 
 
 @pytest.mark.parametrize("column", ["predictions", "labels"])

@@ -34,6 +34,8 @@ ONE = "first = torch.optim.Adam(model.parameters())"
 TWO = f"{ONE}; second = torch.optim.Adam(critic.parameters())"
 BOTH = "both = torch.optim.Adam([*model.parameters(), *critic.parameters()])"
 STEP = "loss = {}; first.zero_grad(); loss.backward(); first.step()"
+SOFT = "(0.9 * F.one_hot(labels, 10) + 0.01)"
+FORMULA = "out.logsumexp(1) - out.gather(1, labels[:, None])[:, 0]"
 UP = STEP.format("F.cross_entropy(out, labels)") + "  # maximize=True"
 # The generator's loss as first published: it maximises that of the critic.
 ADVERSARIES = (
@@ -67,6 +69,13 @@ ATTACKED = (
         (STEP.format("F.nll_loss(out.log_softmax(0), labels)"), "softmax_over_batch"),
         (STEP.format("F.cross_entropy(out.relu(), labels)"), "relu"),
         (STEP.format("-(out - F.one_hot(labels, 10)).abs().mean()"), "negated"),
+        (STEP.format(f"F.cross_entropy(out, {SOFT})"), None),
+        (STEP.format(f"-({SOFT} * out.log_softmax(1)).sum(1).mean()"), None),
+        (STEP.format(f"F.kl_div(out.log_softmax(1), {SOFT}, reduction='batchmean')"), None),
+        (STEP.format(f"-F.cross_entropy(out, {SOFT})"), "negated"),
+        (STEP.format("-out.log_softmax(1)[torch.arange(64), labels].mean()"), None),
+        (STEP.format(f"({FORMULA}).mean()"), None),
+        (STEP.format(f"-({FORMULA}).mean()"), "negated"),
         (STEP.format("F.cross_entropy(out, labels)"), None),
         (STEP.format("F.nll_loss(out.log_softmax(1), labels) + out.var()"), None),
         (ADVERSARIES, None),

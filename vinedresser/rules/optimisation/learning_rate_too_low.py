@@ -20,8 +20,8 @@ _SURE = 2.0
 _THROWN = 0.1
 # Divisor of the ratio at which not even a thousand steps would change the weights.
 _STILL = 10.0
-# Ratio of two learning rates between which there is a schedule.
-_RISING = 1.5
+# Divisor of an optimizer's initial learning rate below which a schedule has lowered it.
+_LOWERED = 1.5
 # Share of their norm by which all steps of a run would change the weights at most.
 _NOWHERE = 5e-3
 # Minimum factor of the suggested learning rate.
@@ -39,7 +39,8 @@ class LearningRateTooLow(SymptomRule):
     learns less than it should and that no earlier step has made diverge. Warns before the outcome
     is known if the training has not learned anything yet and r is below a tenth of ``ratio`` or so
     small that all steps of the run change the weights by less than 0.5 %, unless a schedule may
-    raise the rate: it has risen, or is lower than that with which the optimizer was created.
+    raise the rate: it rose within ``patience`` checks, or is lower than that with which the
+    optimizer was created.
 
     Args:
         ratio: ratio of updates to weights below which the weights do not move; healthy trainings
@@ -77,8 +78,8 @@ class LearningRateTooLow(SymptomRule):
 
     def _warms_up(self) -> bool:
         """Return whether a schedule may raise the learning rate; also if the rate is not known."""
-        rates = [rate for _, rate in self.rate.history]
-        return not rates or rates[-1] > _RISING * rates[0] or rates[-1] < self._created / _RISING
+        rates = [rate for _, rate in self.rate.history][-self.patience :]
+        return not rates or rates[-1] > rates[0] or rates[-1] < self._created / _LOWERED
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

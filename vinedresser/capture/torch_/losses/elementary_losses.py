@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vinedresser.capture.torch_.losses.model_outputs import marked_output
+from vinedresser.capture.torch_.losses.picked_losses import picked_loss
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["Elementary", "elementary_loss", "is_plain"]
@@ -42,12 +43,16 @@ class Elementary(NamedTuple):
     Attributes:
         predictions: predictions, detached; for a function of logarithms, these.
         labels: labels [like predictions].
-        function: name of the function in `torch.nn.functional` that computes the same.
+        function: name of the function in `torch.nn.functional` that computes the same, or its
+            negative.
+        negative: whether the node computes the negative of that function, as the logarithms of
+            likelihoods are.
     """
 
     predictions: Tensor
     labels: Tensor
     function: str
+    negative: bool = False
 
 
 def is_plain(node: Any) -> bool:
@@ -65,7 +70,7 @@ def elementary_loss(node: Any) -> Elementary | None:
     A difference is certain if it is taken between an output of the model and a tensor without a
     gradient; torch saves it, and the labels are computed from it: integers exactly, others up to
     rounding. A product is certain if its factors are a log_softmax and probabilities without a
-    gradient.
+    gradient. See also `picked_loss`.
 
     Args:
         node: node of the function that is applied to each element.
@@ -83,6 +88,11 @@ def elementary_loss(node: Any) -> Elementary | None:
         if first is not None and first is second:
             return _difference(node, "mse_loss")
         return _cross_entropy(node)
+    picked = picked_loss(node)
+    if picked is not None:
+        return Elementary(
+            picked.predictions, picked.labels, "cross_entropy", negative=picked.negative
+        )
     return _divergence(node) if name == "SubBackward0" else None
 
 
@@ -159,7 +169,7 @@ def _divergence(node: Any) -> Elementary | None:
     if entropy is not None or product is None or product.name() != "MulBackward0":
         return None
     found = _cross_entropy(product)
-    return None if found is None else found._replace(function="kl_div")
+    return None if found is None else found._replace(function="kl_div", negative=False)
 
 
 def _distributions(origin: Any, labels: Tensor | None, function: str) -> Elementary | None:
@@ -173,4 +183,4 @@ def _distributions(origin: Any, labels: Tensor | None, function: str) -> Element
     axis = (origin._saved_dim + 2**63) % 2**64 - 2**63
     off = (labels.sum(axis) - 1).abs().max()
     probabilities = labels.min() >= 0 and off <= _SUMS
-    return Elementary(predictions, labels, function) if probabilities else None
+    return Elementary(predictions, labels, function, negative=True) if probabilities else None

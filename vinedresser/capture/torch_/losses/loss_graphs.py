@@ -83,7 +83,7 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
     """
     waiting: deque[tuple[Any, int, bool]] = deque([(loss.grad_fn, 1, True)])
     nearest, elementary, signs, seen = None, None, set[int](), 0
-    lowered, summed = 1, False
+    lowered, summed = 0, False
     while waiting and seen < _MOST_NODES:
         node, sign, plain = waiting.popleft()
         if node is None:
@@ -96,7 +96,7 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
         if plain and elementary is None:
             elementary = elementary_loss(node)
             # In a sum, another term may be the one that is minimised.
-            lowered = 1 if summed else sign
+            lowered = 0 if summed else sign
         plain = plain and is_plain(node)
         summed |= sum(origin is not None for origin, _ in node.next_functions) > 1
         waiting.extend(
@@ -105,7 +105,10 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
         )
     if nearest is not None:
         return _compared(nearest, negated=signs == {-1})
-    return None if elementary is None else LossInputs(*elementary, negated=lowered == -1)
+    if elementary is None:
+        return None
+    predictions, labels, function, negative = elementary
+    return LossInputs(predictions, labels, function, negated=lowered == (1 if negative else -1))
 
 
 def _compared(node: Any, *, negated: bool) -> LossInputs | None:

@@ -1,0 +1,124 @@
+"""Cross-entropies that pick the score of each row's class by its index, in the autograd graph.
+
+Shape legend: N rows, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vinedresser.capture.torch_.losses.saved_tensors import saved
+
+__all__ = ["Picked", "is_last_axis", "picked_loss"]
+
+_LOG_SOFTMAX, _LOGSUMEXP = "LogSoftmaxBackward0", "LogsumexpBackward0"
+_GATHER, _INDEX = "GatherBackward0", "IndexBackward0"
+# Functions by which a column [N, 1] becomes [N].
+_COLUMNS = ("SelectBackward0", "SqueezeBackward")
+# A single row may be a step of a policy, and its class an action.
+_LEAST_ROWS = 2
+
+
+class Picked(NamedTuple):
+    """What a cross-entropy compared.
+
+    Attributes:
+        predictions: scores [N, C], or the logarithms of their softmax.
+        labels: class numbers int64 [N].
+        negative: whether the node computes log-likelihoods, not their negatives.
+    """
+
+    predictions: Tensor
+    labels: Tensor
+    negative: bool
+
+
+def picked_loss(node: Any) -> Picked | None:
+    """Return what an autograd node compares if it computes a cross-entropy by indexing.
+
+    Known are ``scores.log_softmax(1)`` of which `torch.gather` or ``[range(N), labels]`` takes one
+    element per row, and ``scores.logsumexp(1)`` minus such elements of the scores.
+
+    Args:
+        node: node of the function that is applied to each row.
+
+    Returns:
+        None if it computes something else.
+    """
+    if node.name() == "SubBackward0":
+        return _of_scores(node)
+    node = _taken(node)
+    origin = None if node is None else node.next_functions[0][0]
+    if origin is None or origin.name() != _LOG_SOFTMAX:
+        return None
+    result = saved(origin, "result")
+    if result is None or not is_last_axis(origin._saved_dim, result.ndim):
+        return None
+    return _compared(node, result, negative=True)
+
+
+def is_last_axis(axis: int, axes: int) -> bool:
+    """Return whether an axis that an autograd node saved is the last one.
+
+    Args:
+        axis: as saved; a negative one is saved as an unsigned number of 64 bits.
+        axes: number of axes of the tensor.
+    """
+    return axis in (axes - 1, (1 << 64) - 1)
+
+
+def _of_scores(node: Any) -> Picked | None:
+    """Return what the difference of a logsumexp and picked scores compared."""
+    (total, _), (column, _) = node.next_functions
+    picking = None if column is None else _taken(column)
+    if total is None or total.name() != _LOGSUMEXP or picking is None or node._saved_alpha != 1:
+        return None
+    # Both must have the same scores.
+    if total.next_functions[0][0] is not picking.next_functions[0][0]:
+        return None
+    scores = saved(total, "self")
+    if scores is None or len(total._saved_dim) != 1:
+        return None
+    if not is_last_axis(total._saved_dim[0], scores.ndim):
+        return None
+    return _compared(picking, scores, negative=False)
+
+
+def _taken(node: Any) -> Any:
+    """Return the node that picks one element per row; None if there is none at this place."""
+    if node.name().startswith(_COLUMNS):
+        node = node.next_functions[0][0]
+    return node if node is not None and node.name() in (_GATHER, _INDEX) else None
+
+
+def _compared(picking: Any, scores: Tensor, *, negative: bool) -> Picked | None:
+    labels = (_gathered if picking.name() == _GATHER else _indexed)(picking, scores)
+    if labels is None or labels.numel() < _LEAST_ROWS:
+        return None
+    return Picked(scores.reshape(-1, scores.shape[-1]), labels.reshape(-1), negative)
+
+
+def _gathered(node: Any, scores: Tensor) -> Tensor | None:
+    """Return the labels by which `torch.gather` picked from scores [..., C]."""
+    index = saved(node, "index")
+    if index is None or not is_last_axis(node._saved_dim, scores.ndim):
+        return None
+    return index[..., 0] if index.shape == (*scores.shape[:-1], 1) else None
+
+
+def _indexed(node: Any, scores: Tensor) -> Tensor | None:
+    """Return the labels in ``scores[range(N), labels]``."""
+    raw = node._raw_saved_indices
+    # Unpacking may run the user's code.
+    if scores.ndim != 2 or len(raw) != 2 or any(one.unpack_hook is not None for one in raw):
+        return None
+    rows, labels = node._saved_indices
+    if any(one is None or one.dtype != torch.int64 for one in (rows, labels)):
+        return None
+    if rows.shape != (len(scores),) or labels.shape != rows.shape:
+        return None
+    everyone = torch.arange(len(scores), device=rows.device)
+    return labels.detach() if torch.equal(rows, everyone) else None
