@@ -142,6 +142,11 @@ def test_a_log_softmax_over_another_axis_makes_no_cross_entropy(
         # Another function is minimised.
         (lambda loss, x: F.smooth_l1_loss(x, targets() + 1) - 0.1 * loss, False),
         (lambda loss, x: -0.1 * loss + (2 * F.smooth_l1_loss(x, targets() + 1)).clone(), False),
+        # Of a decreasing function, such as a peak signal-to-noise ratio, the negative increases.
+        (lambda loss, x: -10 * torch.log10(1 / loss), False),
+        (lambda loss, x: -loss.rsqrt(), False),
+        (lambda loss, x: -loss.pow(-1), False),
+        (lambda loss, x: -torch.log1p(loss.sqrt()), True),
         # The sign of a tensor is not read.
         (lambda loss, x: (-loss * torch.ones(2)).mean(), False),
     ],

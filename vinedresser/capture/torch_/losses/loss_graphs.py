@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -25,8 +26,18 @@ _SAVE_RESULTS = {
 _TAKE_LOGITS = ("cross_entropy", "binary_cross_entropy_with_logits")
 # Functions of a number, which may be negative, and a tensor.
 _SCALED = frozenset({"MulBackward0", "DivBackward0"})
+# The same as torch itself calls them.
+_SCALED_BY_NUMBERS = frozenset({"MulBackward1", "DivBackward1"})
 # Positions of the arguments that functions subtract.
 _SUBTRACTED = {"NegBackward0": 0, "RsubBackward1": 0, "SubBackward0": 1}
+# Functions that increase with each argument; all others but these, such as a reciprocal, may not.
+_INCREASING = re.compile(
+    r"(?:Add|Sub|Neg|Rsub|Mean|NanMean|Sum|NanSum|CumSum|View|UnsafeView|ReshapeAlias|Squeeze|"
+    r"Unsqueeze|Expand|Select|Slice|Index|Stack|Cat|Split|Unbind|Permute|Transpose|T|Clone|ToCopy|"
+    r"Alias|Max|Min|Maximum|Minimum|Amax|Amin|Clamp|ClampMin|ClampMax|Relu|LeakyRelu|Softplus|"
+    r"Sigmoid|Tanh|Exp|Expm1|Log|Log2|Log10|Log1P|Sqrt|Logsumexp|Logaddexp|MaskedSelect|Where"
+    r")Backward\d*"
+)
 
 # Functions by the names of their autograd nodes.
 _FUNCTIONS = {
@@ -152,7 +163,11 @@ def _direction(node: Any, place: int) -> int:
         node: autograd node of the function.
         place: position of the argument among those of the function that are tensors.
     """
+    if node.name() in _SCALED_BY_NUMBERS:
+        return -1 if node._saved_other < 0 else 1
     if node.name() not in _SCALED:
+        if _INCREASING.fullmatch(node.name()) is None:
+            return 0
         return -1 if _SUBTRACTED.get(node.name()) == place else 1
     others = [origin for origin, _ in node.next_functions]
     factor = saved(node, "other") if others[1:] == [None] else None
