@@ -113,6 +113,7 @@ def test_one_unit_for_three_classes(tmp_path: Path) -> None:
         (10, nn.LogSoftmax(1), nn.NLLLoss(), "numbers"),
         (1, None, nn.BCEWithLogitsLoss(), "binary"),
         (1, nn.Sigmoid(), nn.BCELoss(), "binary"),
+        (1, None, nn.BCEWithLogitsLoss(), "soft"),
         # More outputs than classes.
         (12, None, nn.CrossEntropyLoss(), "numbers"),
         # An unusual choice that learns well.
@@ -125,6 +126,10 @@ def test_matching_losses_and_outputs_are_ignored(
     case = digits_case(network(out, last), loss, steps=250)
     if labels == "binary":
         case.y = (case.y > 4).float()[:, None]
+    elif labels == "soft":
+        # As those of images in adversarial trainings: 0 to 0.3, and 0.7 to 1.2.
+        softened = torch.rand(len(case.y), generator=torch.Generator().manual_seed(0))
+        case.y = torch.where(case.y > 4, 0.7 + 0.5 * softened, 0.3 * softened)[:, None]
     elif labels == "one_hot":
         case.y = nn.functional.one_hot(case.y, 10).float()
     assert found(case, tmp_path) is None

@@ -22,6 +22,8 @@ _RANGES = {
     "tanh": (-1.0, 1.0),
     "softplus": (0.0, math.inf),
 }
+# How far soft binary labels reach beyond 0 and 1, such as those of real images in 0.7 to 1.2.
+_SOFT = 0.5
 # Minimum loss of R2 due to an activation.
 _OUT_OF_REACH = 0.1
 # Share of entries on the border of a range; a linear layer does not produce such entries.
@@ -113,9 +115,11 @@ def _not_binary(labels: NDArray[Any], lowest: float, highest: float) -> Mismatch
     else:
         cause = "the targets are numbers, not classes, but the loss is a cross-entropy"
         remedy = "use MSELoss (mean_squared_error) and a last layer without an activation"
+    # Labels of adversarial models may be soft beyond 0 and 1.
+    soft = not whole and lowest >= -_SOFT and highest <= 1 + _SOFT
     return Mismatch(
         "labels_not_binary",
-        sure=True,
+        sure=not soft,
         hopeless=whole and lowest >= 0,
         statistic="max" if highest > 1 else "min",
         value=highest if highest > 1 else lowest,
