@@ -207,7 +207,9 @@ def test_learning_rates_in_keras(rate: float, expected: str | None, tmp_path: Pa
         hook.watch(model)
         model.fit(data.x.numpy(), data.y.numpy(), batch_size=64, epochs=9, verbose=0)
     findings = found(open_run(tmp_path / "run"), *rules)
-    assert [one.rule for one in findings] == ([] if expected is None else [expected])
+    # A warning may precede the stop.
+    assert [one.rule for one in findings[-1:]] == ([] if expected is None else [expected])
+    assert len({one.rule for one in findings}) <= 1
     for one in findings:
         # The hyperparameters do not contain it: the optimizer's value is used.
         assert f"instead of {rate:g}" in one.remedy

@@ -157,7 +157,8 @@ def test_regularisers_in_keras(strength: float, fires: bool, tmp_path: Path) -> 
     run = keras_run(tmp_path / "run", strength)
     assert run.info.dropout == {"dropout": 0.1}
     findings = found(run, OverRegularisation())
-    assert [one.fault for one in findings] == (["over_regularisation"] if fires else [])
+    # A warning may precede the stop.
+    assert {one.fault for one in findings} == ({"over_regularisation"} if fires else set())
 
 
 @pytest.mark.parametrize(("penalty", "weight"), [(0.0, False), (3.0, False), (3.0, True)])
