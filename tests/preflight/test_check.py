@@ -154,6 +154,7 @@ def test_watched_steps_compute_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     assert found.output.splitlines() == alone.stdout.splitlines()[:7]
 
 
+@pytest.mark.thorough
 def test_a_script_that_fails_or_trains_nothing_says_so(tmp_path: Path) -> None:
     (tmp_path / "nothing.py").write_text("import torch; print('here')", encoding="utf-8")
     (tmp_path / "fails.py").write_text("import torch; 1 / 0", encoding="utf-8")
