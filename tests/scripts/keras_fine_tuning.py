@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-import keras
-
 from tests.pruning.rounds import keras_functions
 from vinedresser.pruning import fine_tuning
 
@@ -16,9 +14,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=1)
     options = parser.parse_args()
     model = fine_tuning.load(keras_functions.network)
-    model.compile(optimizer=keras.optimizers.SGD(0.01), loss=keras_functions.loss())
-    images, labels = keras_functions.data()
-    model.fit(images, labels, epochs=options.epochs, batch_size=8, verbose=0)
+    keras_functions.fit(model, options.epochs)
     fine_tuning.save(model)
 
 

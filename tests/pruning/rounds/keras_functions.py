@@ -44,11 +44,16 @@ def loss() -> Any:
 
 
 def train(model: Any, hook: Hook, epochs: int = 1) -> None:
-    """Fine-tune the network."""
-    model.compile(optimizer=keras.optimizers.SGD(0.01), loss=loss())
+    """Fine-tune the network in the run of a hook."""
     hook.watch(model)
+    fit(model, epochs)
+
+
+def fit(model: Any, epochs: int) -> None:
+    """Fine-tune the network on batches in a fixed order."""
+    model.compile(optimizer=keras.optimizers.SGD(0.01), loss=loss())
     images, labels = data()
-    model.fit(images, labels, epochs=epochs, batch_size=8, verbose=0)
+    model.fit(images, labels, epochs=epochs, batch_size=8, shuffle=False, verbose=0)
 
 
 def evaluate(model: Any) -> float:

@@ -13,7 +13,7 @@ from tests.pruning.rounds import keras_functions
 from vinedresser import open_run
 from vinedresser.capture import Hook
 from vinedresser.pruning import load
-from vinedresser.pruning.folders import round_folder
+from vinedresser.pruning.folders import PRUNED, round_folder
 from vinedresser.pruning.rounds.round_run import Round
 from vinedresser.pruning.rounds.settings import PruneTable
 
@@ -52,9 +52,15 @@ def test_a_command_fine_tunes_a_keras_model(tmp_path: Path) -> None:
     for number in range(2):
         with Hook(tmp_path / f"run-{number}") as hook:
             record = Round(tmp_path, number, table, hook).execute({"epochs": 3})
-    assert record.figure > record.before, "it was trained"
     served = load(round_folder(tmp_path, 1), keras_functions.network)
     assert keras_functions.evaluate(served) == pytest.approx(record.figure, abs=1e-6)
+    pruned = load(round_folder(tmp_path, 1) / PRUNED, keras_functions.network)
+    assert keras_functions.evaluate(pruned) == pytest.approx(record.before, abs=1e-6)
+    assert not np.allclose(served.get_weights()[0], pruned.get_weights()[0], atol=1e-3)
+    # The same training in this process is the reference.
+    keras_functions.fit(pruned, epochs=3)
+    for tuned, expected in zip(served.get_weights(), pruned.get_weights(), strict=True):
+        np.testing.assert_allclose(tuned, expected, atol=1e-5)
 
 
 # Keras reads HDF5 datasets as arrays of NumPy 1.
