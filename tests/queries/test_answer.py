@@ -1,0 +1,91 @@
+"""Answers survive their JSON, and what is not an answer is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from vinedresser.errors import CorruptData
+from vinedresser.queries.answer import KINDS, Answer, Kind
+
+ANSWER = Answer(
+    query="norm(gradients) by layer",
+    stream="norms",
+    every="100 steps",
+    window=3,
+    since=300,
+    step=399,
+    mode="train",
+    rank=1,
+    time=1.7e9,
+    events=100,
+    kind="by",
+    value={"conv1": 1.5, "fc": math.inf},
+    dropped=2,
+)
+HISTOGRAM = {"edges": [0.0, 1.0, 2.0], "counts": [3.0, 4.0]}
+VALUES: dict[Kind, Any] = {
+    "scalar": 0.25,
+    "by": {"conv1": -1.5},
+    "vector": [1.0, 2.0],
+    "histogram": HISTOGRAM,
+    "histograms": {"fc": HISTOGRAM},
+    "confusion": {"classes": ["0", "1"], "counts": [[5.0, 1.0], [0.0, 2.0]]},
+    "top": [{"value": 9.0, "at": "sample 3", "step": 12}],
+    "text": "warm-up",
+    "image": {"height": 1, "width": 2, "channels": 1, "data": "AAE="},
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_survives_its_json(kind: Kind) -> None:
+    answer = replace(ANSWER, kind=kind, value=VALUES[kind])
+    assert Answer.from_json(answer.to_json()) == answer
+    assert "\n" not in answer.to_json()
+
+
+def test_numbers_that_json_lacks_are_words_in_it() -> None:
+    text = replace(ANSWER, kind="vector", value=[math.nan, -math.inf]).to_json()
+    assert json.loads(text)["value"] == ["nan", "-inf"]
+    first, second = Answer.from_json(text).value
+    assert math.isnan(first)
+    assert second == -math.inf
+
+
+def changed(**values: Any) -> str:
+    return json.dumps({**json.loads(ANSWER.to_json()), **values})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "{}",
+        '{"kind":"scalar"}',
+        changed(kind="code"),
+        changed(kind="scalar"),
+        changed(kind="scalar", value=True),
+        changed(kind="scalar", value=float("nan")),
+        changed(kind="vector", value={"a": 1}),
+        changed(kind="histogram", value={"edges": [1], "counts": [1]}),
+        changed(kind="histogram", value=[]),
+        changed(kind="confusion", value={"classes": ["a"], "counts": [[1, 2]]}),
+        changed(kind="top", value=[{"value": 1}]),
+        changed(kind="none", value=1),
+        changed(step="4"),
+        changed(rank=-1),
+        changed(time=1e30),
+        "[" * 100_000,
+        changed(stream="x" * 200_000),
+    ],
+)
+def test_anything_else_is_refused_with_one_clear_error(text: str) -> None:
+    with pytest.raises(CorruptData, match="answer"):
+        Answer.from_json(text)

@@ -1,0 +1,190 @@
+"""The answer to a query for one window."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from vinedresser.errors import CorruptData
+from vinedresser.plain_text import visible
+from vinedresser.store.json_values import check_time, known_fields, shown, strict_json
+
+__all__ = ["KINDS", "LARGEST_ANSWER", "Answer", "Kind"]
+
+Kind = Literal[
+    "scalar", "by", "vector", "histogram", "histograms", "confusion", "top", "text", "image", "none"
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# Bytes of JSON; a query with a larger result is disabled.
+LARGEST_ANSWER = 64 * 1024
+_NUMBERS = ("nan", "inf", "-inf")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a query for one window of events of one rank.
+
+    Attributes:
+        query: text of the query.
+        stream: name of the stream; the query's normalised text unless it was named.
+        every: what closes a window, such as "100 steps".
+        window: number of the window within the stream, from 0.
+        since: first step in the window.
+        step: last step in the window.
+        mode: "train", "eval" or "predict".
+        rank: the rank.
+        time: time of the last event, seconds since the epoch.
+        events: number of events that were reduced.
+        kind: type of `value`:
+
+            - "scalar": a number.
+            - "by": numbers by label, such as a layer.
+            - "vector": a list of numbers.
+            - "histogram": ``{"edges": [bins + 1], "counts": [bins]}``.
+            - "histograms": histograms by label.
+            - "confusion": ``{"classes": [n], "counts": [n][n]}``; rows are labels, columns
+              predictions.
+            - "top": a list of ``{"value": number, "at": label, "step": int}``, largest first.
+            - "text": a string.
+            - "image": ``{"height", "width", "channels", "data"}``, `data` being base64 of uint8
+              [height, width, channels].
+            - "none": null, with an error.
+        value: plain JSON values, except that numbers may be NaN or infinite (``"nan"``, ``"inf"``
+            and ``"-inf"`` in JSON).
+        dropped: number of windows left out since the previous answer, because of the rate limit or
+            because the reader was too slow.
+        error: why there is no value, or why the query ended; None if all is well.
+        ended: no further answers follow.
+    """
+
+    query: str
+    stream: str
+    every: str
+    window: int
+    since: int
+    step: int
+    mode: str
+    rank: int
+    time: float
+    events: int
+    kind: Kind
+    value: Any
+    dropped: int = 0
+    error: str | None = None
+    ended: bool = False
+
+    def __repr__(self) -> str:
+        told = self.error or shown(self.value)
+        return f"Answer({visible(self.stream)}, steps {self.since} to {self.step}: {visible(told)})"
+
+    def to_json(self) -> str:
+        """Return the answer as one line of strict JSON."""
+        return json.dumps(strict_json(asdict(self)), separators=(",", ":"), ensure_ascii=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Answer:
+        """Return the answer from its JSON; unknown keys are ignored.
+
+        Args:
+            text: an answer as JSON, read from a socket or a store.
+
+        Raises:
+            CorruptData: it is not an answer: not JSON, too large, or a value that does not fit.
+        """
+        if len(text) > 2 * LARGEST_ANSWER:
+            raise CorruptData(f"an answer of {len(text):,} bytes; at most {2 * LARGEST_ANSWER:,}")
+        try:
+            found = known_fields(cls, json.loads(text, parse_constant=_no_constant))
+            answer = cls(**{**found, "value": _VALUES[found["kind"]](found["value"])})
+            check_time("time", answer.time)
+        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            raise CorruptData(f"not an answer: {error}: {shown(text)}") from error
+        if min(answer.window, answer.rank, answer.dropped, answer.events) < 0:
+            raise CorruptData("not an answer: a number is negative")
+        return answer
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is not strict JSON")
+
+
+def _number(value: Any) -> float:
+    if value in _NUMBERS:
+        return float(value)
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise TypeError(f"{shown(value)} is not a number")
+    return float(value)
+
+
+def _numbers(value: Any) -> list[float]:
+    if not isinstance(value, list):
+        raise TypeError(f"{shown(value)} is not a list of numbers")
+    return list(map(_number, value))
+
+
+def _by_label(each: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise TypeError(f"{shown(value)} is not a JSON object")
+        return {label: each(entry) for label, entry in value.items()}
+
+    return read
+
+
+def _histogram(value: Any) -> dict[str, list[float]]:
+    edges, counts = _numbers(value["edges"]), _numbers(value["counts"])
+    if len(edges) != len(counts) + 1:
+        raise TypeError(f"a histogram with {len(edges)} edges and {len(counts)} counts")
+    return {"edges": edges, "counts": counts}
+
+
+def _confusion(value: Any) -> dict[str, list[Any]]:
+    classes, counts = value["classes"], [_numbers(row) for row in value["counts"]]
+    if {len(row) for row in counts} - {len(classes)} or len(counts) != len(classes):
+        raise TypeError(f"counts of {len(classes)} classes are not a square")
+    return {"classes": [str(one) for one in classes], "counts": counts}
+
+
+def _top(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise TypeError(f"{shown(value)} is not a list")
+    return [
+        {"value": _number(one["value"]), "at": str(one["at"]), "step": int(one["step"])}
+        for one in value
+    ]
+
+
+def _image(value: Any) -> dict[str, Any]:
+    shape = {key: int(value[key]) for key in ("height", "width", "channels")}
+    if min(shape.values()) < 1 or not isinstance(value["data"], str):
+        raise TypeError("an image without pixels")
+    return {**shape, "data": value["data"]}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{shown(value)} is not a string")
+    return value
+
+
+def _none(value: Any) -> None:
+    if value is not None:
+        raise TypeError(f"{shown(value)} with the kind 'none'")
+
+
+_VALUES: Mapping[str, Callable[[Any], Any]] = {
+    "scalar": _number,
+    "by": _by_label(_number),
+    "vector": _numbers,
+    "histogram": _histogram,
+    "histograms": _by_label(_histogram),
+    "confusion": _confusion,
+    "top": _top,
+    "text": _text,
+    "image": _image,
+    "none": _none,
+}

@@ -1,0 +1,92 @@
+"""What a training offers to queries at one of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vinedresser.errors import UnknownTensor, did_you_mean
+from vinedresser.queries.numeric import Numeric
+
+__all__ = ["STANDARD", "Observables"]
+
+# Names that do not depend on the model, with their meaning. All others are names of tensors and
+# scalars as in a run directory: `losses/…`, `metrics/…`, `weights/…`, `gradients/…`, `outputs/…`,
+# `inputs/…`, `labels/…`, `predictions/…`, or those of the user's own values.
+STANDARD: Mapping[str, str] = {
+    "loss": "the first of `losses/…`",
+    "loss_per_sample": "loss of each sample, [samples]; also spelled `loss per sample`",
+    "lr": "learning rate of the first group of parameters",
+    "step": "number of the step, from 0",
+    "epoch": "number of the epoch, from 0",
+    "step_seconds": "duration of the step in seconds",
+    "inputs": "inputs of the batch",
+    "labels": "labels of the batch, [samples]",
+    "predictions": "outputs of the model that the loss compares with them",
+}
+
+
+class Observables:
+    """What a training offers at one event: values by name, each computed when it is first read.
+
+    Attributes:
+        event: "step" (a train step has ended), "batch" (a batch of an evaluation), "epoch" or
+            "evaluation" (it has ended), or the name of the user's event.
+        step: number of the step; for an evaluation, number of completed steps.
+        mode: "train", "eval" or "predict".
+        rank: the rank.
+        time: time of the event, seconds since the epoch.
+        numeric: computes with the values.
+
+    Args:
+        event: see above.
+        step: see above.
+        mode: see above.
+        rank: see above.
+        time: see above.
+        values: functions without arguments by name. Each returns an array or tensor that `numeric`
+            understands, a number, or a string, and is called at most once.
+        numeric: see above.
+    """
+
+    def __init__(
+        self,
+        *,
+        event: str,
+        step: int,
+        mode: str,
+        rank: int,
+        time: float,
+        values: Mapping[str, Callable[[], Any]],
+        numeric: Numeric,
+    ) -> None:
+        self.event = event
+        self.step = step
+        self.mode = mode
+        self.rank = rank
+        self.time = time
+        self.numeric = numeric
+        self._values = values
+        self._read: dict[str, Any] = {}
+        self._names: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in the order of the mapping."""
+        if self._names is None:
+            self._names = tuple(self._values)
+        return self._names
+
+    def read(self, name: str) -> Any:
+        """Return the value of a name; the same object every time.
+
+        Raises:
+            UnknownTensor: the event does not offer it; the message suggests similar names.
+        """
+        if name not in self._read:
+            if name not in self._values:
+                raise UnknownTensor(
+                    f"{name}: not offered at this {self.event}{did_you_mean(name, self.names)}"
+                )
+            self._read[name] = self._values[name]()
+        return self._read[name]
