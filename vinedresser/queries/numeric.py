@@ -15,8 +15,7 @@ class Numeric(Protocol):
     """Computes with arrays of one framework, on the device where they are.
 
     Arrays are the framework's own and never modified; no operation records gradients or draws
-    random numbers. Reductions are computed in float64. A **row-wise** operation takes [rows,
-    elements] and reduces the last axis.
+    random numbers. Reductions are computed in float64.
     """
 
     def owns(self, value: Any) -> bool:
@@ -52,21 +51,30 @@ class Numeric(Protocol):
     def argmax(self, x: Any) -> Any:
         """Return the places of the largest elements along the last axis; int64 [...]."""
 
-    def reduce(self, operation: str, x: Any, *, rows: bool = False) -> Any:
-        """Return a statistic as float64, of all elements ([]) or of each row ([rows]).
+    def statistic(self, name: str, rows: Any) -> Any:
+        """Return a statistic of each row; float64 [rows].
 
         Args:
-            operation: "sum", "min", "max", "norm" (Euclidean), "count" (of elements that are not
-                0) or "squares" (sum of the squared deviations from the mean).
-            x: array of any shape; [rows, elements] if `rows`.
-            rows: compute it for each row.
+            name: "sum", "min", "max", "mean", "l2" (Euclidean norm), "variance", "zero_share" or
+                "nonfinite", as defined in `vinedresser.store.reductions`.
+            rows: [rows, elements].
         """
 
-    def quantile(self, x: Any, shares: Sequence[float], *, rows: bool = False) -> Any:
-        """Return quantiles with linear interpolation; float64 [shares], or [rows, shares]."""
+    def quantiles(self, rows: Any, shares: Sequence[float]) -> Any:
+        """Return quantiles of each row with linear interpolation; float64 [rows, shares].
 
-    def rows(self, x: Any, axis: int) -> Any:
-        """Return an array with one axis first and all others flattened; [rows, elements]."""
+        Args:
+            rows: [rows, elements]; a NaN makes all quantiles of its row NaN.
+            shares: from 0 to 1.
+        """
+
+    def rows(self, x: Any, axis: int | None) -> Any:
+        """Return an array with one axis first and all others flattened; [rows, elements].
+
+        Args:
+            x: array of any shape.
+            axis: the axis; None: a single row of all elements.
+        """
 
     def select(self, x: Any, mask: Any) -> Any:
         """Return the entries of the first axis where a mask is true.
@@ -100,9 +108,6 @@ class Numeric(Protocol):
             columns: likewise, of the same shape.
             classes: number of classes.
         """
-
-    def stack(self, values: Sequence[Any]) -> Any:
-        """Return arrays of the same shape as one array; [values, ...]."""
 
     def fetch(self, values: Sequence[Any]) -> list[NDArray[np.float64]]:
         """Return arrays in host memory as float64, moved in a single transfer."""

@@ -79,14 +79,15 @@ def spelled(name: str) -> str:
 
 def _token(match: re.Match[str], text: str) -> Token:
     kind, content = match.lastgroup, match[match.lastgroup or 0]
-    if kind == "word" and keyword.iskeyword(content) and content not in _ALLOWED:
-        raise ConfigError(f"{visible(text)!r}: {content!r} is not part of the language of queries")
-    if kind == "number" and len(content) > _LONGEST_NUMBER:
-        raise ConfigError(f"a number of {len(content):,} digits: at most {_LONGEST_NUMBER}")
-    if kind in ("name", "quoted"):
-        return Token("name", content, match.start())
-    assert kind in ("word", "number", "sign")
-    return Token(kind, content, match.start())
+    if kind == "word":
+        if keyword.iskeyword(content) and content not in _ALLOWED:
+            raise ConfigError(f"{visible(text)!r}: {content!r} is not part of the language")
+        return Token("word", content, match.start())
+    if kind == "number":
+        if len(content) > _LONGEST_NUMBER:
+            raise ConfigError(f"a number of {len(content):,} digits: at most {_LONGEST_NUMBER}")
+        return Token("number", content, match.start())
+    return Token("sign" if kind == "sign" else "name", content, match.start())
 
 
 def _joined(tokens: list[Token]) -> list[Token]:
