@@ -12,6 +12,7 @@ from vinedresser.store.json_values import shown
 
 __all__ = ["Every"]
 
+_ENDS: tuple[Literal["epoch", "evaluation", "flush"], ...] = ("epoch", "evaluation", "flush")
 _COUNTED = re.compile(r"(?:(?P<count>\d{1,9}(?:\.\d{1,6})?)\s+)?(?P<unit>step|second)s?")
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 _KNOWN = '"step", "100 steps", "30 seconds", "epoch", "evaluation", "flush" or the name of an event'
@@ -43,8 +44,9 @@ class Every:
             ConfigError: it is none of these.
         """
         text = text.strip() if isinstance(text, str) else text
-        if text == "epoch" or text == "evaluation" or text == "flush":  # noqa: PLR1714 (narrows)
-            return cls(text)
+        for kind in _ENDS:
+            if text == kind:
+                return cls(kind)
         counted = _COUNTED.fullmatch(text) if isinstance(text, str) else None
         if counted:
             amount = float(counted["count"] or 1)
