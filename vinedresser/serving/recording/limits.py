@@ -22,7 +22,7 @@ class Limits:
         queue_bytes: bytes of copied inputs and outputs that wait to be described; more are dropped.
         input_bytes: bytes of inputs of the last requests that each process keeps in memory for an
             alert, and that it writes for one alert.
-        flush_seconds: time between two writes; None: 2 in a directory, 10 on an object store.
+        flush_seconds: time between two writes; None: 5 in a directory, 10 on an object store.
 
     Raises:
         ConfigError: a value is not a positive number, or the cost is above 1.

@@ -64,7 +64,7 @@ class Worker:
     def __init__(self, settings: Settings, faults: Faults, token: str) -> None:
         limits = settings.limits
         remote = is_remote(str(settings.folder.location))
-        flush = limits.flush_seconds or (10.0 if remote else 2.0)
+        flush = limits.flush_seconds or (10.0 if remote else 5.0)
         self.inbox = Inbox(limits.queue_bytes)
         self.sampling = Sampling(settings.sample, limits.rate, limits.cost)
         self._settings = settings
