@@ -41,7 +41,7 @@ BLOCK = re.compile(
 THOROUGH = (
     *("README.md", "attention.md", "comparing.md", "getting_started.md", "learned.md"),
     *("monitoring.md", "preflight.md", "pruning.md", "saliency.md", "serving.md"),
-    *("snapshots.md", "trees.md"),
+    *("snapshots.md", "steering.md", "trees.md"),
 )
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)

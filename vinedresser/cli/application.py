@@ -15,6 +15,7 @@ from vinedresser.cli.comparing import compare
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.explaining import explain
 from vinedresser.cli.inspecting import judge, show
+from vinedresser.cli.live.steering import checkpoint, pause, resume, set_parameters, snapshot, stop
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
@@ -94,7 +95,25 @@ app.command(context_settings=_SCRIPT_LINE)(run)
 app.command(context_settings=_SCRIPT_LINE)(check)
 for _command in (
     *(init, train, sweep, prune, monitor, explain, deploy),
-    *(judge, show, compare, capture, snapshots, replay, status, reconcile, ui, up, down),
+    *(
+        judge,
+        show,
+        compare,
+        capture,
+        pause,
+        resume,
+        stop,
+        checkpoint,
+        snapshot,
+        snapshots,
+        replay,
+        status,
+        reconcile,
+        ui,
+        up,
+        down,
+    ),
 ):
     app.command()(_command)
+app.command(name="set")(set_parameters)
 app.add_typer(rules, name="rules")

@@ -74,6 +74,24 @@ def run(
         bool, typer.Option("--attach/--no-attach", help="Capture trainings without a hook.")
     ] = True,
     steps: Annotated[int | None, typer.Option(help="Total number of steps, if known.")] = None,
+    live: Annotated[
+        bool | None,
+        typer.Option(
+            "--live/--no-live",
+            help="Answer queries from the start, or never (default: as soon as somebody asks).",
+        ),
+    ] = None,
+    control: Annotated[
+        bool | None,
+        typer.Option(
+            "--control/--no-control",
+            help="Allow the training to be paused, or nothing of it to be changed (default: if "
+            "the script declares a tunable parameter).",
+        ),
+    ] = None,
+    replay_controls: Annotated[
+        str, typer.Option(metavar="RUN", help="Make the changes of parameters of this run again.")
+    ] = "",
 ) -> None:
     """Run one unchanged training script under supervision.
 
@@ -81,6 +99,7 @@ def run(
     code is 3 if a rule stopped it. Without --preset or --rule, all rules judge it and none stops it
     (the preset advisory).
     """
+    from vinedresser.capture.live.settings import LiveSettings
     from vinedresser.cli.views.console import error_console, say
     from vinedresser.cli.views.results import print_no_training, print_result
     from vinedresser.cli.views.terminal_title import live_title
@@ -97,6 +116,7 @@ def run(
         capture_budget=capture_budget,
         guard=guard or ("nonfinite" if snapshot_every else None),
         snapshots=SnapshotSettings(every=snapshot_every),
+        live=LiveSettings(live, control, replay_controls).located(Path.cwd()),
         total_steps=steps,
     )
     if masked_arguments(command) != list(command):

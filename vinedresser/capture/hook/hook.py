@@ -7,8 +7,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,9 +16,10 @@ from vinedresser.capture.adapters.packages import needed
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.hook.final_checkpoint import save_final_checkpoint
 from vinedresser.capture.hook.model_adapters import ModelNames, make_adapter
-from vinedresser.capture.hook.reported_values import ReportedValues
 from vinedresser.capture.hook.snapshots import snapshot_taker
+from vinedresser.capture.hook.steering import SteeredTraining
 from vinedresser.capture.hook.user_values import LoopSteps, UserValues
+from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import DEFAULT_SHARE, check_share
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
@@ -33,6 +33,7 @@ from vinedresser.errors import ConfigError, RunError, StoreError
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.reading.controls import changes_of
 from vinedresser.store.records import StopRecord
 from vinedresser.store.writing.record_queue import QueuePolicy
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-class Hook(ReportedValues):
+class Hook(SteeredTraining):
     """Captures a training into a run, which can be read while it is written.
 
         hook = Hook("runs/digits-1").watch(model, loss=loss_fn, optimizer=optimizer)
@@ -71,6 +72,8 @@ class Hook(ReportedValues):
         guard: "nonfinite": look for gradients that are not finite before each update, and take a
             snapshot of the step (torch); "off"; None: that of the launched run, else "off".
         snapshots: when snapshots are taken, and how many are kept.
+        live: settings of a training that is asked and steered, or whether it answers queries; None:
+            those of the launched run, else as soon as somebody asks.
         strict: raise an error if the run cannot be at ``path``. By default the reason is reported,
             and the training continues without being captured.
 
@@ -95,6 +98,7 @@ class Hook(ReportedValues):
         budget: float | None = None,
         guard: str | None = None,
         snapshots: SnapshotSettings | None = None,
+        live: LiveSettings | bool | None = None,
         strict: bool = False,
     ) -> None:
         if policy not in ("block", "drop"):
@@ -107,13 +111,15 @@ class Hook(ReportedValues):
         self._run = self._open(
             path, own, name=name, parameters=parameters, total_steps=total_steps, strict=strict
         )
+        settings = LiveSettings.of(live, self._run.record.live)
+        replay = changes_of(settings.replay)
         if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))
         needs = CaptureConfig.from_json(self._run.record.needs).elastic()
         share = budget or self._run.record.capture_budget or DEFAULT_SHARE
         # Ranks must capture the same steps to be compared.
         self._share = share if self._environment.world_size == 1 else 1.0
-        self._on_stop: Callable[[Path, int], None] | None = None
+        self._on_stop = None
         self._begun = self._closed = False
         self._names = ModelNames()
         config = own.merged(needs).with_defaults()
@@ -145,6 +151,8 @@ class Hook(ReportedValues):
             lambda: [one.checkpoint for one in self._control.adapters],
             rank=rank,
             world_size=lambda: self._control.world_size,
+            control=settings.control,
+            replay=replay,
         )
         for one, of in (tunable or {}).items():
             self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
@@ -247,36 +255,6 @@ class Hook(ReportedValues):
             self.metric,
         )
         return LightningCallback(access)
-
-    def on_stop(self, callback: Callable[[Path, int], None]) -> None:
-        """Replace the checkpoint that is saved when the training is stopped.
-
-        Args:
-            callback: called once, between two steps, with the run's checkpoint directory and the
-                number of finished optimizer steps.
-        """
-        self._on_stop = callback
-
-    def tunable(self, name: str, *targets: Any) -> Self:
-        """Allow a parameter of the running training to be changed.
-
-        Requests for a change (the action `adjust`) are executed at the end of a step. Nothing else
-        of the training is ever changed.
-
-        Args:
-            name: "lr" (learning rate, torch or Keras) or "clip" (maximum gradient norm, torch).
-            targets: the optimizer; for "lr" of torch, followed by its schedulers, which would reset
-                the rate otherwise; for Keras and for "clip", one or more optimizers.
-
-        Returns:
-            The hook.
-
-        Raises:
-            ConfigError: the name is unknown, or a target does not have the parameter.
-            MissingDependency: a package of the framework's extra is not installed.
-        """
-        self._requests.declare(name, targets)
-        return self
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all finished steps are readable; return False on timeout.

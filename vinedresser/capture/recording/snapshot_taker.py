@@ -65,6 +65,7 @@ class SnapshotTaker:
     Attributes:
         guarding: see above.
         sources: the watched models by name; "" for one without a name.
+        requested: a snapshot of the next step is wanted, besides the periodic ones.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class SnapshotTaker:
     ) -> None:
         self.guarding = guarding
         self.sources: dict[str, SnapshotSource] = {}
+        self.requested = False
         self._settings = settings
         self._folder = SnapshotFolder(storage, rank, settings)
         self._storage = storage
@@ -112,11 +114,13 @@ class SnapshotTaker:
     def due(self) -> bool:
         """Return whether a periodic snapshot of the current step is due and not taken yet."""
         every = self._settings.every
-        return bool(every) and self.step % every == 0 and self.step != self._periodic
+        wanted = self.requested or (bool(every) and self.step % every == 0)
+        return wanted and self.step != self._periodic
 
     def take_periodic(self) -> None:
         """Take a periodic snapshot; report it if that fails."""
         self._periodic = self.step
+        self.requested = False
         self._take("periodic")
 
     def alarm(

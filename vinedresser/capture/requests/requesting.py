@@ -15,15 +15,25 @@ from vinedresser.store.records import (
     CaptureRequest,
     Record,
     RunRecord,
+    TrainerAnswer,
+    TrainerRequest,
     capture_change_key,
     capture_request_key,
     read_record,
+    trainer_answer_key,
+    trainer_request_key,
     write_numbered,
 )
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import Storage
 
-__all__ = ["await_answer", "await_change", "request_capture"]
+__all__ = [
+    "await_answer",
+    "await_change",
+    "await_trainer",
+    "request_capture",
+    "request_trainer",
+]
 
 R = TypeVar("R", bound=Record)
 
@@ -51,12 +61,7 @@ def request_capture(
         ConfigError: a collection is unknown, or the run is over.
         StoreError: the storage failed.
     """
-    record = read_record(storage, RunRecord)
-    if record is None:
-        raise NotARun(f"{storage.location}: not a run: {RunRecord.KEY} is missing")
-    status = run_status(storage)
-    if status.over:
-        raise ConfigError(f"{storage.location}: the run is {status.state}, not running")
+    record = _running(storage)
     asked = list(collections)
     for collection in asked:
         _check_known(collection, record, storage.location)
@@ -81,6 +86,36 @@ def await_change(storage: Storage, number: int, timeout: float) -> CaptureChange
     return await_answer(storage, CaptureChange, capture_change_key(number, 0), timeout)
 
 
+def request_trainer(storage: Storage, request: TrainerRequest) -> int:
+    """Ask a training to act between two steps; return the number of the request.
+
+    Args:
+        storage: storage of the run.
+        request: the request.
+
+    Raises:
+        NotARun: run.json is missing.
+        ConfigError: the run is over.
+        StoreError: the storage failed.
+    """
+    _running(storage)
+    return write_numbered(storage, request, trainer_request_key)
+
+
+def await_trainer(storage: Storage, number: int, timeout: float) -> TrainerAnswer | None:
+    """Return the answer of rank 0 to a request to the trainer, or None; see `await_answer`.
+
+    Args:
+        storage: storage of the run.
+        number: number of the request.
+        timeout: maximum time to wait, in seconds.
+
+    Raises:
+        StoreError: the storage failed.
+    """
+    return await_answer(storage, TrainerAnswer, trainer_answer_key(number, 0), timeout)
+
+
 def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R | None:
     """Return the hook's answer to a request, or None on timeout or if the run is over.
 
@@ -100,6 +135,23 @@ def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R
         if answer is not None or over:
             return answer
         time.sleep(_POLL)
+
+
+def _running(storage: Storage) -> RunRecord:
+    """Return the record of a run.
+
+    Raises:
+        NotARun: run.json is missing.
+        ConfigError: the run is over.
+        StoreError: the storage failed.
+    """
+    record = read_record(storage, RunRecord)
+    if record is None:
+        raise NotARun(f"{storage.location}: not a run: {RunRecord.KEY} is missing")
+    status = run_status(storage)
+    if status.over:
+        raise ConfigError(f"{storage.location}: the run is {status.state}, not running")
+    return record
 
 
 def _check_known(collection: Collection, record: RunRecord, location: str) -> None:

@@ -1,19 +1,19 @@
-"""Requests that a training executes between two steps: save a checkpoint, change a parameter."""
+"""Requests that a training executes between two steps: checkpoints, changes, pauses."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from vinedresser.capture.adapters.adapter import Change, Guard, Tunable
-from vinedresser.capture.adapters.packages import is_a, needed
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.requests.executing import Executor, Save
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.store.records import (
+    ControlRecord,
     TrainerAnswer,
     TrainerRequest,
     read_record,
@@ -22,15 +22,28 @@ from vinedresser.store.records import (
     write_record,
 )
 
-# The learning rate, and the maximum total norm of the gradients.
-_TUNABLE = ("lr", "clip")
+__all__ = ["TrainerRequests"]
 
-# Saves a model's state to a directory, given the number of steps.
-_Save = Callable[[Path, int], object]
+# Seconds between two looks of a paused training at the signal to stop.
+_GLANCE = 0.1
+
+
+class _Pending(NamedTuple):
+    """A request that is not yet executed.
+
+    Attributes:
+        request: the request.
+        number: its number; None for a replayed change, which nobody waits for.
+        values: for a replayed change, the new value for each parameter group.
+    """
+
+    request: TrainerRequest
+    number: int | None = None
+    values: tuple[float, ...] | None = None
 
 
 class TrainerRequests:
-    """Executes requests to the trainer, one after the other.
+    """Executes requests to the trainer in order, except those that name a later step or an event.
 
     The writer's thread reads requests and stores answers; the training's thread executes them
     between two steps. A run of several processes refuses them: steps end at different times, so
@@ -42,171 +55,166 @@ class TrainerRequests:
         saves: return the functions that save the watched models.
         rank: rank of this process.
         world_size: return the number of ranks.
+        control: see `Executor`.
+        replay: journal of another run, whose changes of parameters are made again.
+
+    Attributes:
+        executor: executes the requests.
     """
 
     def __init__(
         self,
         run: OpenedRun,
         session: Session,
-        saves: Callable[[], Iterable[_Save]],
+        saves: Callable[[], Iterable[Save]],
         *,
         rank: int,
         world_size: Callable[[], int],
+        control: bool | None = None,
+        replay: Sequence[ControlRecord] = (),
     ) -> None:
+        self.executor = Executor(run.storage, session, saves, control)
         self._storage = run.storage
         self._session = session
-        self._saves = saves
         self._rank = rank
         self._world_size = world_size
-        self._tunables: dict[str, Tunable] = {}
         self._number = 0
-        # The request in progress, and its answer.
-        self._request: TrainerRequest | None = None
-        self._answer: TrainerAnswer | None = None
-        self._do = session.shield.guard("a request to the trainer", self._execute, metered=False)
-
-    def declare(self, name: str, targets: tuple[Any, ...]) -> None:
-        """Allow a parameter to be changed; see `Hook.tunable`."""
-        self._tunables[name] = _make_tunable(name, targets, self._session.shield.guard)
+        self._pending = [_replayed(one) for one in replay if one.kind == "adjust"]
+        # Answers that are not stored yet, with the numbers of their requests.
+        self._answers: deque[tuple[int, TrainerAnswer]] = deque()
+        self._noted = 0
+        self._reading = threading.Lock()
+        self._news = threading.Event()
+        guard = session.shield.guard
+        self._do = guard("requests to the trainer", self._between_steps, metered=False)
+        self._execute = guard("a request to the trainer", self._execute_one, metered=False)
+        self._arm()
 
     def look(self) -> None:
-        """Store the answer to the last request, and read the next one.
+        """Store the answers to executed requests, and read new requests.
 
-        Called about once a second on the writer's thread.
+        Called about once a second on the writer's thread, and by the agent for its clients.
 
         Raises:
             StoreError: the storage failed.
         """
-        if self._answer is not None:
-            self._put(self._answer)
-        if self._request is not None:
-            return
-        try:
-            request = read_record(
-                self._storage, TrainerRequest, key=trainer_request_key(self._number)
-            )
-        except CorruptData as error:
-            self._put(self._refusal(str(error)))
-            return
-        if request is None:
-            return
-        if self._world_size() > 1:
-            self._put(self._refusal("not supported in a run of several processes"))
-            return
-        self._request = request
-        self._session.between_steps = self._do
+        with self._reading:
+            self._store()
+            self._read()
+            # Of those that were refused at once.
+            self._store()
+
+    def happened(self, event: str) -> None:
+        """Execute the requests that wait for an event; called on the training's thread."""
+        if self._pending:
+            self._execute_due(event)
+            self._hold()
 
     def close(self) -> None:
-        """Answer the pending request.
+        """Answer the pending requests.
 
         Raises:
             StoreError: the storage failed.
         """
         self._session.between_steps = None
-        if self._request is not None:
-            self._put(self._answer or self._refusal("the training ended before its next step"))
+        with self._reading:
+            late = [one for one in self._pending if one.number is not None]
+            self._pending.clear()
+            for one in late:
+                self._refuse(one, "the training ended before its next step")
+            self._store()
 
-    def _put(self, answer: TrainerAnswer) -> None:
-        """Store the answer to the current request and advance to the next one."""
-        write_record(self._storage, answer, key=trainer_answer_key(self._number, self._rank))
-        self._number += 1
-        self._request = self._answer = None
+    def _read(self) -> None:
+        """Read the requests that have arrived."""
+        while True:
+            try:
+                request = read_record(
+                    self._storage, TrainerRequest, key=trainer_request_key(self._number)
+                )
+            except CorruptData as error:
+                self._answers.append((self._number, self.executor.refusal(str(error))))
+                self._number += 1
+                continue
+            if request is None:
+                return
+            pending = _Pending(request, self._number)
+            self._number += 1
+            if self._world_size() > 1:
+                self._refuse(pending, "not supported in a run of several processes")
+                continue
+            self._pending.append(pending)
+            self._arm()
+            self._news.set()
 
-    def _refusal(self, why: str) -> TrainerAnswer:
-        return TrainerAnswer(self._session.recorder.steps, time.time(), refused=why)
+    def _arm(self) -> None:
+        """Call `_between_steps` at the end of the step if a request may be due then."""
+        if any(not one.request.event for one in self._pending):
+            self._session.between_steps = self._do
 
-    def _execute(self) -> None:
-        """Execute the current request; called between two steps."""
-        request = self._request
-        assert request is not None
-        answer = self._refusal("it failed; see the training's output")
+    def _store(self) -> None:
+        """Store the journal, and then the answers."""
+        journal = list(self.executor.journal)
+        if len(journal) > self._noted and self._rank == 0:
+            lines = [json.dumps(one.to_json()) for one in journal]
+            self._storage.put(ControlRecord.KEY, ["".join(f"{one}\n" for one in lines).encode()])
+            self._noted = len(journal)
+        while self._answers:
+            number, answer = self._answers[0]
+            write_record(self._storage, answer, key=trainer_answer_key(number, self._rank))
+            self._answers.popleft()
+
+    def _refuse(self, one: _Pending, why: str) -> None:
+        if one.number is not None:
+            self._answers.append((one.number, self.executor.refusal(why)))
+        else:
+            self._session.shield.report(f"{one.request.reason}: {why}")
+
+    # The methods below run on the training's thread.
+
+    def _between_steps(self) -> None:
+        self._execute_due("")
+        self._hold()
+        self._arm()
+
+    def _execute_due(self, event: str) -> None:
+        steps = self._session.recorder.steps
+        for one in list(self._pending):
+            request = one.request
+            if request.event == event and (request.at is None or steps >= request.at):
+                self._pending.remove(one)
+                self._execute(one)
+
+    def _execute_one(self, one: _Pending) -> None:
+        """Execute a request."""
+        answer = self.executor.refusal("it failed; see the training's output")
         try:
-            answer = self._save() if request.kind == "checkpoint" else self._adjust(request)
+            answer = self.executor.execute(one.request, one.values)
         except ConfigError as error:
-            answer = self._refusal(str(error))
+            answer = self.executor.refusal(str(error))
         finally:
-            self._answer = answer
+            if one.number is not None:
+                self._answers.append((one.number, answer))
+            elif answer.refused:
+                self._refuse(one, answer.refused)
 
-    def _save(self) -> TrainerAnswer:
-        """Save a checkpoint.
-
-        Raises:
-            ConfigError: nothing was saved.
-        """
-        directory = Path(self._storage.location, "checkpoints")
-        directory.mkdir(exist_ok=True)
-        before = _files(directory)
-        step = self._session.recorder.steps
-        for save in self._saves():
-            self._session.shield.guard("saving a checkpoint", save, metered=False)(directory, step)
-        files = sorted(_files(directory) - before)
-        if not files:
-            raise ConfigError(
-                "nothing was saved: no model is watched, or see the training's output"
-            )
-        return TrainerAnswer(step, time.time(), files=[f"checkpoints/{name}" for name in files])
-
-    def _adjust(self, request: TrainerRequest) -> TrainerAnswer:
-        """Change a parameter.
-
-        Raises:
-            ConfigError: the parameter is not declared, or the new value is invalid.
-        """
-        tunable = self._tunables.get(request.parameter)
-        if tunable is None:
-            raise ConfigError(
-                f"{request.parameter} is not declared by hook.tunable({request.parameter!r}, …)"
-            )
-        old, new = tunable.change(_change(request))
-        return TrainerAnswer(self._session.recorder.steps, time.time(), old=old, new=new)
+    def _hold(self) -> None:
+        """Wait while the training is paused, and execute what is requested in the meantime."""
+        while (pause := self.executor.pause) is not None:
+            if self._session.signal.requested or pause.over:
+                self.executor.end_pause("asked to stop" if not pause.over else "the time is up")
+                return
+            self._news.wait(_GLANCE)
+            self._news.clear()
+            self._execute_due("")
 
 
-def _files(directory: Path) -> set[str]:
-    return {one.name for one in directory.iterdir() if not one.name.startswith(".tmp-")}
-
-
-def _change(request: TrainerRequest) -> Change:
-    """Return the requested change."""
-
-    def change(old: float) -> float:
-        new = request.value
-        if request.factor is not None:
-            new = old * request.factor
-        if new is None or not math.isfinite(new) or new < 0:
-            raise ConfigError(f"{request.parameter}: cannot be set to {new}")
-        return new
-
-    return change
-
-
-def _make_tunable(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable:
-    """Return the tunable for a parameter; see `Hook.tunable`.
-
-    Args:
-        name: "lr" or "clip".
-        targets: optimizers; for "lr" of torch, one optimizer and its schedulers.
-        guard: see `Shield.guard`.
-
-    Raises:
-        ConfigError: the name is unknown, or a target does not have the parameter.
-        MissingDependency: a package of the framework's extra is not installed.
-    """
-    if name not in _TUNABLE:
-        raise ConfigError(f"tunable({name!r}): must be one of {', '.join(_TUNABLE)}")
-    if not targets:
-        raise ConfigError(f"tunable({name!r}): pass an optimizer")
-    if is_a(targets[0], "torch", "optim.Optimizer"):
-        with needed("a torch optimizer", "torch"):
-            from vinedresser.capture.torch_.optimizers.tuning import GradientClip, TorchLearningRate
-        if name == "lr":
-            return TorchLearningRate(targets[0], targets[1:])
-        return GradientClip(targets, guard)
-    if is_a(targets[0], "keras", "optimizers.Optimizer") and name == "lr":
-        with needed("a Keras optimizer", "tensorflow"):
-            from vinedresser.capture.keras_.tuning import KerasLearningRate
-        return KerasLearningRate(targets)
-    kind = f"{type(targets[0]).__module__}.{type(targets[0]).__qualname__}"
-    raise ConfigError(
-        f"tunable({name!r}, …): not supported by a {kind}; pass a torch.optim.Optimizer"
-        + (" or a keras.optimizers.Optimizer" if name == "lr" else "")
+def _replayed(change: ControlRecord) -> _Pending:
+    request = TrainerRequest(
+        "replay",
+        "adjust",
+        f"replay of {change.words} at step {change.step}",
+        change.time,
+        parameter=change.parameter,
+        at=change.step,
     )
+    return _Pending(request, values=tuple(change.new))

@@ -51,7 +51,7 @@ class Page:
     Attributes:
         head: name, status, key numbers, parameters.
         cards: findings, root causes first.
-        timeline: chart of the findings over the steps; "" if there are none.
+        timeline: chart of the findings and changes by hand over the steps; "" if there are none.
         findings_note: note if there are no findings or some are left out.
         losses: charts of the losses.
         metrics: charts of all other scalars.
@@ -95,12 +95,13 @@ def build_page(run: Run) -> Page:
     head = overview(run, losses)
     cards, findings_note = finding_cards(run, head.status)
     markers = markers_of(cards)
+    controls = run.controls()
     extent = _extent(head, sections.drawn, cards)
     seen = last_batches(run)
     return Page(
         head=head,
         cards=cards,
-        timeline=timeline(cards, extent, WIDE.width) if cards else Svg(),
+        timeline=timeline(cards, controls, extent, WIDE.width) if cards or controls else Svg(),
         findings_note=findings_note,
         losses=sections.loss_section(head, markers, extent),
         metrics=sections.metric_section(markers, extent),

@@ -1,4 +1,4 @@
-"""Time line of the findings: from the first sign of each to its detection."""
+"""Time line of a run: each finding from its first sign to its detection, and changes by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Scale, Size, grid,
 from vinedresser.explain.charts.svg import Svg, chart, element
 from vinedresser.explain.formatting import shortened
 from vinedresser.explain.reports.cards import Card
+from vinedresser.store.records import ControlRecord
 
 __all__ = ["severity_sign", "timeline"]
 
@@ -16,27 +17,37 @@ _ROW = 22.0
 _TOP = 6.0
 _INDENT = 14.0
 _CHARACTER, _LONGEST = 6.3, 30
+_CHANGES = "changed by hand"
 
 
-def timeline(cards: Sequence[Card], extent: tuple[int, int], width: float) -> Svg:
-    """Return the time line, a row per finding, in the order of the page.
+def timeline(
+    cards: Sequence[Card],
+    controls: Sequence[ControlRecord],
+    extent: tuple[int, int],
+    width: float,
+) -> Svg:
+    """Return the time line, a row per finding, in the order of the page, and one of the changes.
 
     Args:
-        cards: findings, at least one; the first 30 are drawn.
+        cards: findings; the first 30 are drawn.
+        controls: what was changed in the training from outside. There is at least one of both.
         extent: first and last step of the axis.
         width: pixels.
     """
     cards = cards[:_MOST_ROWS]
     names = [shortened(f"{card.number}  {card.title}", _LONGEST) for card in cards]
-    left = 26.0 + _INDENT + _CHARACTER * max(map(len, names))
-    size = Size(width, _ROW * len(cards), left=left, right=18.0)
+    left = 26.0 + _INDENT + _CHARACTER * max(map(len, [*names, _CHANGES]))
+    size = Size(width, _ROW * (len(cards) + bool(controls)), left=left, right=18.0)
     x = step_axis(extent, size)
     bottom = _TOP + size.height
     frame = Frame(x, Scale(0, 1, bottom, _TOP), _TOP, bottom)
     rows = enumerate(zip(cards, names, strict=True))
     drawn = [_row(card, name, x, _TOP + _ROW * (place + 0.5)) for place, (card, name) in rows]
+    if controls:
+        drawn.append(_changes(controls, x, _TOP + _ROW * (len(cards) + 0.5)))
+    changes = f" and {len(controls)} changes by hand" if controls else ""
     return chart(
-        f"{len(cards)} findings over the steps",
+        f"{len(cards)} findings{changes} over the steps",
         width,
         bottom + TICK_ROOM,
         *grid(frame, size, values=False),
@@ -59,6 +70,22 @@ def severity_sign(severity: str, x: float, y: float) -> Svg:
         outline = f"M{x:.1f} {y - 6.5:.1f}l6.5 11.5h-13z"
         return element("path", d=outline, class_="sign")
     return element("circle", cx=x, cy=y, r=5, class_="sign")
+
+
+def _changes(controls: Sequence[ControlRecord], x: Scale, y: float) -> Svg:
+    """Return the row of the changes: a diamond at the step of each."""
+    signs = [
+        element(
+            "path",
+            element("title", f"step {one.step:,}: {one.words}"),
+            d=f"M{float(x(one.step)):.1f} {y - 6.5:.1f}l6.5 6.5l-6.5 6.5l-6.5 -6.5z",
+            class_="sign",
+            data_step=one.step,
+        )
+        for one in controls
+    ]
+    name = element("text", _CHANGES, x=6.0, y=y + 4, class_="name")
+    return element("g", name, *signs, class_="entry info changes")
 
 
 def _row(card: Card, name: str, x: Scale, y: float) -> Svg:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vinedresser.errors import NotARun, UnknownTensor, did_you_mean
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
+from vinedresser.store.reading.controls import read_controls
 from vinedresser.store.reading.findings import Findings, read_findings
 from vinedresser.store.reading.following import Urgency, follow
 from vinedresser.store.reading.history import History
@@ -22,7 +23,7 @@ from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.series import Columns, frame_of
 from vinedresser.store.reading.step import SegmentColumns, Step
 from vinedresser.store.reading.tensor_view import TensorView
-from vinedresser.store.records import RunRecord, read_record, strays
+from vinedresser.store.records import ControlRecord, RunRecord, read_record, strays
 from vinedresser.store.reductions import base_name, derived_name
 from vinedresser.store.status import Status, run_status
 from vinedresser.store.step_record import MODES, Mode
@@ -321,6 +322,18 @@ class Run:
         """
         damaged: list[str] = [] if faults is None else faults
         found = read_findings(self.storage, damaged)
+        for fault in damaged:
+            self._problems.note(fault)
+        return found
+
+    def controls(self) -> list[ControlRecord]:
+        """Return what was changed in the training from outside, in order.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        damaged: list[str] = []
+        found = read_controls(self.storage, damaged)
         for fault in damaged:
             self._problems.note(fault)
         return found

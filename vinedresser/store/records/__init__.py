@@ -17,8 +17,9 @@ small.
     capture_requests/<number>.json  changes of the capture                  user
     capture_changes/<rank>/<number>.json    answers to them                 hook's writer
     claim.json                      the processes that write the run        hook
-    trainer_requests/<number>.json  requests to act between two steps       judge
+    trainer_requests/<number>.json  requests to act between two steps       judge or user
     trainer_answers/<rank>/<number>.json    answers to them                 hook's writer
+    controls.jsonl                  everything that requests have changed   hook's writer
     findings/<group>.jsonl          findings of the rules of a group        judge
     suspicions/<group>.json         their suspicions, in a sweep            judge
     actions/<group>.jsonl           actions taken on findings               judge
@@ -85,9 +86,11 @@ from vinedresser.store.records.requests import (
     CaptureChange,
     CaptureRequest,
     ClaimRecord,
+    ControlRecord,
     TagsRecord,
     TrainerAnswer,
     TrainerRequest,
+    TrainerRequestKind,
     WaitingRecord,
 )
 from vinedresser.store.records.run_name import name_fault
@@ -114,6 +117,7 @@ __all__ = [
     "CaptureChange",
     "CaptureRequest",
     "ClaimRecord",
+    "ControlRecord",
     "ExitCause",
     "ExitRecord",
     "Heartbeat",
@@ -131,6 +135,7 @@ __all__ = [
     "TrackingRecord",
     "TrainerAnswer",
     "TrainerRequest",
+    "TrainerRequestKind",
     "WaitingRecord",
     "WorkerRecord",
     "actions_key",

@@ -14,11 +14,15 @@ __all__ = [
     "CaptureChange",
     "CaptureRequest",
     "ClaimRecord",
+    "ControlRecord",
     "TagsRecord",
     "TrainerAnswer",
     "TrainerRequest",
+    "TrainerRequestKind",
     "WaitingRecord",
 ]
+
+TrainerRequestKind = Literal["checkpoint", "adjust", "snapshot", "pause", "resume", "stop"]
 
 
 @dataclass(frozen=True)
@@ -131,23 +135,32 @@ class TrainerRequest(Record):
 
     Attributes:
         id: the same for repeated requests.
-        kind: "checkpoint", or "adjust" for a parameter that the user declared tunable.
+        kind: "checkpoint"; "adjust" for a parameter that the user declared tunable; "snapshot" of
+            the next step; "pause" or "resume"; "stop" for a run without a supervisor.
         reason: one sentence.
         time: seconds since the epoch.
         parameter: name of the parameter to adjust, else "".
         factor: factor to multiply the parameter by; None if a value is given.
         value: new value of the parameter; None if a factor is given.
+        at: number of completed steps from which it applies; None: the next boundary.
+        event: name of the event at which it applies, such as "epoch"; "": between two steps.
+        checkpoint_first: save a checkpoint before the change.
+        seconds: maximum length of a pause; None: an hour.
     """
 
     KEY: ClassVar[str] = "trainer_requests"
 
     id: str
-    kind: Literal["checkpoint", "adjust"]
+    kind: TrainerRequestKind
     reason: str
     time: float
     parameter: str = ""
     factor: float | None = None
     value: float | None = None
+    at: int | None = None
+    event: str = ""
+    checkpoint_first: bool = False
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -171,3 +184,42 @@ class TrainerAnswer(Record):
     files: list[str] = field(default_factory=list)
     old: list[float] = field(default_factory=list)
     new: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ControlRecord(Record):
+    """A line of the journal of everything that was changed in a running training from outside.
+
+    Attributes:
+        step: number of optimizer steps done, which is the first step it applies to.
+        time: seconds since the epoch.
+        kind: kind of the request; "resume" ends a pause.
+        reason: one sentence.
+        parameter: name of the changed parameter, else "".
+        old: previous value, for each parameter group of the optimizer.
+        new: new value, likewise.
+        files: keys of the files of a checkpoint.
+        seconds: length of the pause that ended, in seconds; None for other kinds.
+    """
+
+    KEY: ClassVar[str] = "controls.jsonl"
+
+    step: int
+    time: float
+    kind: TrainerRequestKind
+    reason: str = ""
+    parameter: str = ""
+    old: list[float] = field(default_factory=list)
+    new: list[float] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    seconds: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The change in a few words, such as "lr 0.1 → 0.01"."""
+        if self.kind == "adjust":
+            old, new = (", ".join(f"{one:g}" for one in some) for some in (self.old, self.new))
+            return f"{self.parameter} {old or 'unset'} → {new}"
+        if self.kind == "resume" and self.seconds is not None:
+            return f"resumed after {self.seconds:.0f} s"
+        return {"pause": "paused", "resume": "resumed"}.get(self.kind, self.kind)

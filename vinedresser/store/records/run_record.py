@@ -60,6 +60,7 @@ class RunRecord(Record):
             "off"; "" for the hook's default.
         snapshots: when snapshots are taken and how many are kept (`SnapshotSettings`); {}: the
             defaults.
+        live: when the training can be asked and steered (`LiveSettings`); {}: the defaults.
         thinned: first step with longer intervals than the rules ask for to keep that share
             (``since``), and their largest factor (``most``), on rank 0; {} if nothing was left out.
         modules: type and activation function (else "") of each module or layer of the watched
@@ -100,6 +101,7 @@ class RunRecord(Record):
     capture_budget: float | None = None
     guard: str = ""
     snapshots: dict[str, Any] = field(default_factory=dict)
+    live: dict[str, Any] = field(default_factory=dict)
     thinned: dict[str, int] = field(default_factory=dict)
     modules: dict[str, list[str]] = field(default_factory=dict)
     features: list[str] = field(default_factory=list)

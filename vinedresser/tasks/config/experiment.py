@@ -7,6 +7,7 @@
                      "nonfinite" or "off"
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
     [snapshots]      every, keep, max_bytes, stop
+    [live]           enabled, control, replay: asking and steering the trainings
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
     [actions]        on_stop, on_warning, on_info: actions for findings of that severity
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import ConfigError
 from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_settings
@@ -55,7 +57,10 @@ from vinedresser.tasks.stores import local_state
 
 __all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment"]
 
-_TABLES = ("run", "variants", "capture", "snapshots", "rules", "actions", "remedy", "tracking")
+_TABLES = (
+    *("run", "variants", "capture", "snapshots", "live"),
+    *("rules", "actions", "remedy", "tracking"),
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ class Experiment:
         guard: whether gradients that are not finite are looked for before updates; None: the
             default, which is yes if there is a table of snapshots.
         snapshots: when snapshots are taken and how many are kept.
+        live: whether the trainings can be asked and steered.
         rules: tables of the rules by group, for `rules.worker`.
         actions: table of the actions, for `rules.worker`.
         remedy: maximum number of attempts to replace a stopped run, and where they begin.
@@ -109,6 +115,7 @@ class Experiment:
     capture_budget: float | None
     guard: str | None
     snapshots: SnapshotSettings
+    live: LiveSettings
     rules: Mapping[str, Mapping[str, Any]]
     actions: Mapping[str, Any]
     remedy: RemedySettings
@@ -256,6 +263,7 @@ def experiment_of(
         capture_budget=budget,
         guard=guard,
         snapshots=stopping(snapshots, rules, plan),
+        live=LiveSettings.from_json(document.get("live", {}), f"{path}: live").located(base),
         rules=tables,
         remedy=remedy_settings(
             document.get("remedy"), times=remedy, store=place, where=f"{path}: remedy"

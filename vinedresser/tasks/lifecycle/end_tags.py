@@ -57,6 +57,7 @@ def end_tags(
         "stop.step": stop.step if stop else None,
         "stop.reason": stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
+        "controls": "\n".join(f"step {one.step}: {one.words}" for one in run.controls()) or None,
         **_verdict_tags(status, findings),
         "mlflow.note.content": description(run, status, findings, tracking),
         "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,

@@ -12,12 +12,14 @@ import numpy as np
 from vinedresser.infra.tracking import Bounding, MetricNames
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import ControlRecord
 
-__all__ = ["MetricPoints", "rule_points"]
+__all__ = ["MetricPoints", "control_points", "rule_points"]
 
-# MLflow's page becomes slow with more than 30 charts in all: scalars, dynamics, rules.
+# MLflow's page becomes slow with more than about 30 charts: scalars, dynamics, rules, controls.
 _MOST_SCALARS = 20
 _MOST_RULES = 6
+_MOST_CONTROLS = 4
 _SEVERITIES = ("stop", "warning", "info")
 
 
@@ -92,6 +94,25 @@ def rule_points(findings: Sequence[Finding]) -> dict[str, list[tuple[int, float]
         key = f"rule/{finding.rule}"
         if key in found or len(found) < _MOST_RULES:
             found.setdefault(key, []).append((finding.step, 1.0))
+    return found
+
+
+def control_points(controls: Sequence[ControlRecord]) -> dict[str, list[tuple[int, float]]]:
+    """Return each value that was set from outside, by key, such as ``control/lr``.
+
+    At most four parameters have a key, in the order of their first change.
+
+    Args:
+        controls: what was changed in a run.
+
+    Returns:
+        Step and value (that of the first parameter group) of each change by key.
+    """
+    found: dict[str, list[tuple[int, float]]] = {}
+    for change in controls:
+        key = f"control/{change.parameter}"
+        if change.new and (key in found or len(found) < _MOST_CONTROLS):
+            found.setdefault(key, []).append((change.step, change.new[0]))
     return found
 
 

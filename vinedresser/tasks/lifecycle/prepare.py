@@ -139,6 +139,7 @@ class RunMaker:
             capture_budget=experiment.capture_budget,
             guard=experiment.guard or "",
             snapshots=experiment.snapshots.to_json(),
+            live=experiment.live.to_json(),
             flow=self._flow,
             remedy=remedy.to_json() if remedy else {},
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.launcher import check_command, prepare_run
@@ -56,6 +57,7 @@ class Script:
             1: no limit; None: the hook's default.
         guard: whether gradients that are not finite are looked for; None: the hook's default.
         snapshots: when snapshots are taken and how many are kept.
+        live: whether the training can be asked and steered.
         total_steps: number of optimizer steps in the whole run, None if unknown.
         forward: pass the script's output through, besides logging it.
     """
@@ -67,6 +69,7 @@ class Script:
     capture_budget: float | None = None
     guard: str | None = None
     snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
+    live: LiveSettings = field(default_factory=LiveSettings)
     total_steps: int | None = None
     forward: bool = True
 
@@ -106,6 +109,7 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         capture_budget=script.capture_budget,
         guard=script.guard or "",
         snapshots=stopping(script.snapshots, rules).to_json(),
+        live=script.live.to_json(),
     )
     launch = LaunchRecord(
         argv,

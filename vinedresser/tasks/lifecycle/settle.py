@@ -23,7 +23,7 @@ from vinedresser.store.records import (
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.tasks.lifecycle.end_tags import end_tags
-from vinedresser.tasks.lifecycle.metric_points import rule_points
+from vinedresser.tasks.lifecycle.metric_points import control_points, rule_points
 from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.lifecycle.run_notes import end_removed, mark_settled, tracking_or_note
@@ -118,7 +118,7 @@ def settle_run(location: Location) -> ExitRecord:
             MLFLOW_STATUS[end.cause],
             tags=end_tags(run, end, faults, replace(tracking, run_id=run_id)),
             artifacts=artifacts,
-            metrics=rule_points(run.findings()),
+            metrics=rule_points(run.findings()) | control_points(run.controls()),
             ended=end.ended,
         )
     mark_settled(location, replace(tracking, run_id=run_id))

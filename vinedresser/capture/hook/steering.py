@@ -1,0 +1,76 @@
+"""The methods of a hook for trainings that are asked and steered while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from vinedresser.capture.hook.reported_values import ReportedValues
+from vinedresser.capture.requests.trainer_requests import TrainerRequests
+
+
+class SteeredTraining(ReportedValues):
+    """The part of `Hook` with which a script declares what may be changed."""
+
+    _requests: TrainerRequests
+    _on_stop: Callable[[Path, int], None] | None
+
+    def on_stop(self, callback: Callable[[Path, int], None]) -> None:
+        """Replace the checkpoint that is saved when the training is stopped.
+
+        Args:
+            callback: called once, between two steps, with the run's checkpoint directory and the
+                number of finished optimizer steps.
+        """
+        self._on_stop = callback
+
+    def tunable(
+        self,
+        name: str,
+        *targets: Any,
+        get: Callable[[], float] | None = None,
+        set: Callable[[Any], object] | None = None,  # noqa: A002 (reads best at the call)
+        min: float | None = None,  # noqa: A002
+        max: float | None = None,  # noqa: A002
+    ) -> Self:
+        """Allow a parameter of the running training to be changed.
+
+        Requests for a change (`vinedresser set`, the action `adjust`) are executed once, between
+        two steps. Nothing else of the training is ever changed.
+
+        Args:
+            name: "lr" (learning rate, torch or Keras), "clip" (maximum gradient norm, torch), or
+                any word for a number with `get` and `set`.
+            targets: the optimizer; for "lr" of torch, followed by its schedulers, which would reset
+                the rate otherwise; for Keras and for "clip", one or more optimizers.
+            get: return the number; called on the training's thread.
+            set: set the number; an integer stays one.
+            min: smallest value; None: 0 for "lr" and "clip", else unbounded.
+            max: largest value; None: unbounded.
+
+        Returns:
+            The hook.
+
+        Raises:
+            ConfigError: the name is unknown, a target does not have the parameter, or `get` does
+                not return a number.
+            MissingDependency: a package of the framework's extra is not installed.
+        """
+        self._requests.executor.declare(name, targets, get=get, set_to=set, low=min, high=max)
+        return self
+
+    def event(self, name: str, **values: Any) -> None:  # noqa: ARG002
+        """Tell that something has happened, such as the end of an epoch.
+
+            hook.event("epoch", accuracy=accuracy)
+
+        Changes that wait for the event are made, and queries that ask for it are answered.
+
+        Args:
+            name: "epoch", or any other word.
+            values: values of the event by name: numbers, arrays or tensors; looked at only if
+                somebody asks.
+        """
+        if not self._closed:
+            self._requests.happened(name)

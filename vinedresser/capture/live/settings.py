@@ -1,0 +1,94 @@
+"""Settings of a training that can be asked and steered while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.store.storage import parse_location
+
+__all__ = ["LiveSettings"]
+
+
+@dataclass(frozen=True)
+class LiveSettings:
+    """Whether a running training answers queries, and may be steered.
+
+    Attributes:
+        enabled: true: it answers from its start; false: never; None: as soon as somebody asks.
+        control: true: it may be paused and resumed; false: nothing of it may be changed; None: if
+            the script declares a tunable parameter.
+        replay: location of a run whose changes of parameters are made again at the same steps; "":
+            none.
+    """
+
+    enabled: bool | None = None
+    control: bool | None = None
+    replay: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the types."""
+        for name in ("enabled", "control"):
+            given = getattr(self, name)
+            if given is not None and type(given) is not bool:
+                raise ConfigError(f"live.{name}: must be true or false, not {given!r}")
+        if not isinstance(self.replay, str):
+            raise ConfigError(f"live.replay: must be the location of a run, not {self.replay!r}")
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], where: str = "live") -> Self:
+        """Read the settings of a run's record or of a file's table.
+
+        Args:
+            document: the settings by name; a missing one is None.
+            where: name of the table, for messages.
+
+        Raises:
+            ConfigError: a setting is unknown or invalid.
+        """
+        known = list(asdict(cls()))
+        if not isinstance(document, Mapping):
+            raise ConfigError(f"{where}: must be a table, not {document!r}")
+        for name in document:
+            if name not in known:
+                raise ConfigError(f"{where}.{name}: no such setting{did_you_mean(name, known)}")
+        return cls(**document)
+
+    @classmethod
+    def of(cls, given: LiveSettings | bool | None, recorded: Mapping[str, Any]) -> LiveSettings:
+        """Return the settings of a hook.
+
+        Args:
+            given: settings of the script, or whether it answers queries; None: those recorded.
+            recorded: settings in the run's record.
+
+        Raises:
+            ConfigError: a setting is invalid.
+        """
+        if isinstance(given, LiveSettings):
+            return given
+        settings = cls.from_json(recorded)
+        return settings if given is None else cls(given, settings.control, settings.replay)
+
+    def located(self, base: Path) -> LiveSettings:
+        """Return the settings with an absolute location of the replayed run.
+
+        Args:
+            base: folder to which a path is relative.
+
+        Raises:
+            ConfigError: the URL is invalid.
+        """
+        if not self.replay:
+            return self
+        place = parse_location(self.replay)
+        if isinstance(place, Path):
+            place = (base / place.expanduser()).resolve()
+        return replace(self, replay=str(place))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain JSON types."""
+        return asdict(self)

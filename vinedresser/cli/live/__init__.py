@@ -1,0 +1,1 @@
+"""Commands that ask and steer a running training."""

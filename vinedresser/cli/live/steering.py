@@ -1,0 +1,190 @@
+"""`vinedresser set`, `pause`, `resume`, `stop`, `checkpoint`, `snapshot`: steer a training."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vinedresser.cli.options import RunArgument
+from vinedresser.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vinedresser.store.records import TrainerAnswer, TrainerRequestKind
+
+__all__ = ["checkpoint", "pause", "resume", "set_parameters", "snapshot", "stop"]
+
+_Timeout = Annotated[float, typer.Option(help="Seconds to wait for the training to respond.")]
+_PATIENCE = 30.0
+_EVENTS = {"next-epoch": "epoch", "next-evaluation": "evaluation"}
+
+
+def set_parameters(
+    run: RunArgument,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="NAME=VALUE...", help="New values, such as lr=0.01.")
+    ],
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="next-epoch|next-evaluation|step N",
+            help="When to make the change (default: after the current step).",
+        ),
+    ] = None,
+    checkpoint_first: Annotated[
+        bool, typer.Option("--checkpoint-first", help="Save a checkpoint before the change.")
+    ] = False,
+    timeout: _Timeout = _PATIENCE,
+) -> None:
+    """Change parameters of a running training.
+
+    The script must have declared them with hook.tunable. The change is made once, between two
+    steps, and recorded in the run.
+    """
+    values = dict(map(_assignment, changes))
+    when = _when(at)
+    for name, value in values.items():
+        _request(
+            run,
+            "adjust",
+            timeout,
+            parameter=name,
+            value=value,
+            checkpoint_first=checkpoint_first,
+            **when,
+        )
+
+
+def pause(
+    run: RunArgument,
+    *,
+    seconds: Annotated[
+        float, typer.Option("--for", metavar="SECONDS", help="Resume after this time.")
+    ] = 3600.0,
+    timeout: _Timeout = _PATIENCE,
+) -> None:
+    """Let a running training wait after its current step.
+
+    The script must have declared a tunable parameter, or control = true.
+    """
+    from vinedresser.capture.requests.pausing import check_pause
+
+    _request(run, "pause", timeout, seconds=check_pause(seconds))
+
+
+def resume(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+    """Let a paused training continue."""
+    _request(run, "resume", timeout)
+
+
+def checkpoint(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+    """Save a checkpoint of a running training after its current step."""
+    _request(run, "checkpoint", timeout)
+
+
+def snapshot(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+    """Take a snapshot of the next step of a running training, to replay it."""
+    _request(run, "snapshot", timeout)
+
+
+def stop(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+    """Stop a running training after its current step, with a checkpoint.
+
+    A script without a supervisor must have declared a tunable parameter, or control = true.
+    """
+    from vinedresser.cli.views.console import say
+    from vinedresser.infra.launcher.stopping import request_stop
+    from vinedresser.store.records import SupervisorRecord
+    from vinedresser.store.status import run_status
+    from vinedresser.store.storage import open_storage
+
+    storage = open_storage(run)
+    if not storage.exists(SupervisorRecord.KEY):
+        _request(run, "stop", timeout)
+        return
+    status = run_status(storage)
+    record = None if status.over else request_stop(run, by="person", reason="vinedresser stop")
+    if record is None:
+        raise ConfigError(f"{run}: the run is {run_status(storage).state}, not running")
+    deadline = time.monotonic() + timeout
+    while not (status := run_status(storage)).over and time.monotonic() < deadline:
+        time.sleep(0.1)
+    say(f"{run}: {status.words if status.over else 'request sent; the training is stopping'}")
+
+
+def _assignment(text: str) -> tuple[str, float]:
+    """Return name and value of ``NAME=VALUE``.
+
+    Raises:
+        ConfigError: it has another form, or the value is not a finite number.
+    """
+    name, equals, value = text.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not name or not equals or not math.isfinite(number):
+        raise ConfigError(f"{text}: must be NAME=NUMBER, such as lr=0.01")
+    return name, number
+
+
+def _when(at: str | None) -> dict[str, Any]:
+    """Return the fields of a request for ``--at``.
+
+    Raises:
+        ConfigError: it is not one of the known forms.
+    """
+    if at is None:
+        return {}
+    if at in _EVENTS:
+        return {"event": _EVENTS[at]}
+    number = at.removeprefix("step").strip(" =:")
+    if not number.isdecimal():
+        raise ConfigError(f"--at: must be next-epoch, next-evaluation or 'step N', not {at!r}")
+    return {"at": int(number)}
+
+
+def _request(run: str, kind: TrainerRequestKind, timeout: float, **fields: Any) -> None:
+    """Send a request, and print the answer.
+
+    Raises:
+        ConfigError: the run is over, or the training refuses.
+    """
+    from vinedresser.capture.requests.requesting import await_trainer, request_trainer
+    from vinedresser.cli.views.console import say
+    from vinedresser.store.records import TrainerRequest
+    from vinedresser.store.status import run_status
+    from vinedresser.store.storage import open_storage
+
+    storage = open_storage(run)
+    request = TrainerRequest(uuid.uuid4().hex, kind, f"vinedresser {kind}", time.time(), **fields)
+    answer = await_trainer(storage, request_trainer(storage, request), timeout)
+    if answer is not None and answer.refused:
+        raise ConfigError(f"{run}: refused: {answer.refused}")
+    if answer is None:
+        status = run_status(storage)
+        if status.over:
+            raise ConfigError(f"{run}: the run is {status.words}; it has not answered")
+        awaited = f"event {request.event!r}" if request.event else "step"
+        say(f"{run}: request sent; the training has not reached the next {awaited}")
+        return
+    say(f"{run}: {_done(request.kind, request.parameter, answer)}")
+
+
+def _done(kind: TrainerRequestKind, parameter: str, answer: TrainerAnswer) -> str:
+    """Return what the training has done."""
+    from vinedresser.store.records import ControlRecord
+
+    record = ControlRecord(answer.step, answer.time, kind, parameter=parameter)
+    if kind == "adjust":
+        old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
+        done = f"{parameter} changed from {old or 'unset'} to {new} as of step {answer.step}"
+    elif kind in ("snapshot", "stop"):
+        done = f"{kind} of step {answer.step}" if kind == "snapshot" else "stopping"
+    else:
+        done = f"{record.words} after {answer.step} steps"
+    return f"{done}: {', '.join(answer.files)}" if answer.files else done

@@ -1,0 +1,50 @@
+"""Reading what was changed in a training from outside."""
+
+from __future__ import annotations
+
+import json
+
+from vinedresser.errors import ConfigError
+from vinedresser.store.records import ControlRecord
+from vinedresser.store.storage import Storage, open_storage
+from vinedresser.store.storage.base import get_or_none
+
+__all__ = ["changes_of", "read_controls"]
+
+
+def read_controls(storage: Storage, faults: list[str]) -> list[ControlRecord]:
+    """Return the journal of a run's changes, in order.
+
+    Args:
+        storage: the run's storage.
+        faults: receives one sentence for the first damaged line.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    found, damaged = [], []
+    for number, line in enumerate((get_or_none(storage, ControlRecord.KEY) or b"").splitlines(), 1):
+        try:
+            found.append(ControlRecord.from_json(json.loads(line)))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            damaged.append(f"line {number} is not a change: {error}")
+    if damaged:
+        faults.append(f"{storage.location}/{ControlRecord.KEY}: {damaged[0]}; ignored")
+    return found
+
+
+def changes_of(location: str) -> list[ControlRecord]:
+    """Return the journal of a run, to make its changes again; [] without a location.
+
+    Raises:
+        ConfigError: the run has no journal, or a damaged one.
+        StoreError: the storage refused.
+    """
+    if not location:
+        return []
+    faults: list[str] = []
+    found = read_controls(open_storage(location), faults)
+    if faults or not found:
+        why = faults[0] if faults else f"{location}: nothing was changed in this run"
+        raise ConfigError(f"live.replay: {why}")
+    return found
