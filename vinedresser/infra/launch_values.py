@@ -14,7 +14,7 @@ from pathlib import Path
 from vinedresser.errors import LaunchError
 from vinedresser.store.records import LaunchRecord
 
-__all__ = ["hold", "memory_file", "read_memory_file", "take"]
+__all__ = ["hold", "memory_file", "read_memory_file", "take", "with_values"]
 
 # By the path of the run directory; removed when the run starts.
 _HELD: dict[str, LaunchRecord] = {}
@@ -27,7 +27,18 @@ def hold(directory: str | os.PathLike[str], launch: LaunchRecord) -> None:
 
 
 def take(directory: Path, stored: LaunchRecord) -> LaunchRecord:
-    """Return the launch of a run with all values, which are no longer kept.
+    """Return the launch of a run with all values, which are no longer kept; see `with_values`.
+
+    Raises:
+        LaunchError: it lacks values that this process does not have.
+    """
+    launch = with_values(directory, stored)
+    _HELD.pop(os.path.realpath(directory), None)
+    return launch
+
+
+def with_values(directory: Path, stored: LaunchRecord) -> LaunchRecord:
+    """Return the launch of a run with all values.
 
     Args:
         directory: the run directory.
@@ -36,7 +47,7 @@ def take(directory: Path, stored: LaunchRecord) -> LaunchRecord:
     Raises:
         LaunchError: it lacks values that this process does not have.
     """
-    held = _HELD.pop(os.path.realpath(directory), None)
+    held = _HELD.get(os.path.realpath(directory))
     if held is not None:
         return replace(stored, argv=held.argv, environment=held.environment)
     if stored.incomplete:

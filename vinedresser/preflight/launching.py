@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import LaunchError
@@ -23,7 +23,7 @@ from vinedresser.preflight.settings import RESULT, PreflightSettings
 from vinedresser.preflight.verdict import Verdict
 from vinedresser.store.records import PREFLIGHT_VARIABLE, environment_without_run
 
-__all__ = ["Preflight", "check_script", "read_result"]
+__all__ = ["Preflight", "check_program", "check_script", "read_result"]
 
 # Seconds in which a script must end once it was checked, or was asked to.
 _GRACE = 10.0
@@ -73,38 +73,78 @@ def check_script(
     first = command[0]
     program = [sys.executable] if first == "-m" or first.endswith(".py") else []
     argv = [*program, *command]
-    check_command(argv, Path.cwd())
+    return check_program(argv, steps=steps, seconds=seconds, timeout=timeout, skip=skip)
+
+
+def check_program(
+    argv: Sequence[str],
+    *,
+    cwd: str | os.PathLike[str] = ".",
+    environment: Mapping[str, str] | None = None,
+    given_up: Callable[[], bool] = lambda: False,
+    steps: int = 50,
+    seconds: float = 15.0,
+    timeout: float = 300.0,
+    skip: Sequence[str] = (),
+) -> Preflight:
+    """Run the first steps of a program, check them, and end it.
+
+    Args:
+        argv: program and arguments.
+        cwd: directory in which it starts.
+        environment: variables added to the inherited ones.
+        given_up: returns True to end it early.
+        steps: see `check_script`.
+        seconds: see `check_script`.
+        timeout: see `check_script`.
+        skip: see `check_script`.
+
+    Raises:
+        LaunchError: the program does not exist, or the result cannot be read.
+    """
+    check_command(argv, cwd, environment)
+    variables = {**environment_without_run(), **(environment or {})}
+    variables |= attach_environment(variables)
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as directory:
         settings = PreflightSettings(directory, steps, seconds, tuple(skip))
-        environment = environment_without_run() | attach_environment()
-        environment[PREFLIGHT_VARIABLE] = settings.to_text()
+        variables[PREFLIGHT_VARIABLE] = settings.to_text()
         before = _children_seconds()
-        log = Path(directory, "output")
-        code = _run(argv, environment, log, Path(directory, RESULT), timeout)
-        found, verdicts = read_result(Path(directory, RESULT))
+        log, result = Path(directory, "output"), Path(directory, RESULT)
+        with log.open("wb") as output:
+            code = _run(_started(argv, cwd, variables, output), result, timeout, given_up)
+        found, verdicts = read_result(result)
         text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
         return Preflight(found, verdicts, code, text, _children_seconds() - before)
 
 
-def _run(
-    argv: list[str], environment: dict[str, str], log: Path, result: Path, timeout: float
-) -> int | None:
-    """Run a command until it has ended, or was checked and ended; return its exit code."""
+def _started(
+    argv: Sequence[str],
+    cwd: str | os.PathLike[str],
+    environment: Mapping[str, str],
+    output: BinaryIO,
+) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own; it ends with this process."""
     parent = os.getpid()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            argv,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            preexec_fn=lambda: end_with_parent(parent, signal.SIGTERM),  # noqa: PLW1509
-        )
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        preexec_fn=lambda: end_with_parent(parent, signal.SIGTERM),  # noqa: PLW1509
+    )
+
+
+def _run(
+    process: subprocess.Popen[bytes], result: Path, timeout: float, given_up: Callable[[], bool]
+) -> int | None:
+    """Wait until a process has ended, or was checked and is ended; return its exit code."""
     deadline = time.monotonic() + timeout
     checked = False
     try:
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not given_up():
             if not checked and result.exists():
                 checked, deadline = True, time.monotonic() + _GRACE
             try:

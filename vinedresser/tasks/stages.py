@@ -12,7 +12,10 @@ from prefect.logging import get_run_logger
 
 from vinedresser.errors import StillRunning
 from vinedresser.explain.formatting import count
-from vinedresser.store.storage import Location
+from vinedresser.plain_text import visible
+from vinedresser.preflight.record import PreflightRecord
+from vinedresser.store.records import read_record
+from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.lifecycle.prefect_page import leave_run_artifact, state_of_place
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.supervision import Stages
@@ -22,7 +25,7 @@ from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
 from vinedresser.tasks.remedy.attempt_queue import make_attempt
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 
-__all__ = ["STAGES", "correct", "finish", "judge", "launch", "reconcile", "record"]
+__all__ = ["STAGES", "check", "correct", "finish", "judge", "launch", "reconcile", "record"]
 
 _PLAIN = Stages()
 
@@ -33,6 +36,23 @@ def reconcile(store: Location) -> list[Reconciled]:
     settled = reconcile_store(store)
     get_run_logger().info("%s settled after a crash in %s", count(len(settled), "run"), store)
     return settled
+
+
+@task(name="check", task_run_name="check {place.name}", cache_policy=NO_CACHE)
+def check(place: RunPlace, strict: bool) -> None:
+    """Check the first steps of the training prepared in a place.
+
+    Raises:
+        LaunchError: the program does not exist, or the result cannot be read.
+        StoreError: the directory cannot be read or written.
+    """
+    _PLAIN.check(place, strict)
+    found = read_record(LocalStorage(place.directory), PreflightRecord)
+    if found is not None:
+        log = get_run_logger()
+        log.info("pre-flight: %s", found.summary)
+        for one in found.suspicious:
+            log.warning("pre-flight: %s: %s", one.check, visible(one.evidence))
 
 
 @task(name="launch", task_run_name="launch {place.name}", cache_policy=NO_CACHE)
@@ -111,4 +131,4 @@ def correct(attempts: RemedyAttempts, maker: RunMaker) -> bool:
     return made
 
 
-STAGES = Stages(launch, judge, record, finish)
+STAGES = Stages(check, launch, judge, record, finish)

@@ -156,6 +156,14 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
             GOOD.replace("total_steps = 100", "at_once = 2"),
             "run.at_once: renamed to run.max_concurrent",
         ),
+        (
+            GOOD.replace("total_steps = 100", "preflight = 'strikt'"),
+            "or input should be 'strict', not 'strikt'",
+        ),
+        (
+            GOOD.replace("total_steps = 100", "preflight = true\nrunner = 'dask'"),
+            "run.preflight: only supported for trainings of an experiment file on this machine",
+        ),
         (GOOD.replace("total_steps = 100", "cwd = 'away'"), "away: no such directory"),
         (GOOD.replace("total_steps = 200", "steps = 2"), "variants.slow.steps: no such key"),
         (GOOD.replace("capture.gradients", "capture.gradient"), "did you mean gradients?"),

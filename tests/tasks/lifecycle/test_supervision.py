@@ -146,7 +146,7 @@ def test_no_more_runs_train_than_there_are_slots(slots: int) -> None:
         if place.name in ("4", "5"):
             raise StoreError("no store")
 
-    run = SimpleNamespace(attach=False)
+    run = SimpleNamespace(attach=False, preflight=False)
     experiment = cast(Any, SimpleNamespace(max_concurrent=slots, rules={}, run=run))
     queue = Numbers(8)
     stages = (

@@ -18,7 +18,7 @@ from rich.progress import (
 
 from vinedresser.cli.views.console import console, say
 from vinedresser.cli.views.latest_values import LatestValues, fitting
-from vinedresser.cli.views.results import print_result, retry_line
+from vinedresser.cli.views.results import print_result, print_suspicions, retry_line
 from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.plain_text import visible
 from vinedresser.store.reading.reader import open_run
@@ -130,7 +130,9 @@ def _values(
 def _polled(
     store: Location, reported: set[Location], over: threading.Event, *, pause: float
 ) -> Iterator[tuple[Location, RunRecord, Status]]:
-    """Yield the state of each unreported run at every poll, then print the results of ended runs.
+    """Yield the state of each unreported run at every poll, and print what becomes known of it.
+
+    That is what was suspicious before it began, and its result when it has ended.
 
     While a run trains, only its small records are read.
 
@@ -140,6 +142,7 @@ def _polled(
         over: ends the polling, after one last poll.
         pause: seconds between two polls of a directory.
     """
+    begun = set[Location]()
     last = False
     while not last:
         last = over.wait(pause if isinstance(store, Path) else _REMOTE_POLL)
@@ -151,6 +154,9 @@ def _polled(
                     continue
                 status = run_status(storage)
                 yield location, info, status
+                if location not in begun and (status.step is not None or status.over):
+                    begun.add(location)
+                    print_suspicions(storage, info.name)
                 if status.over:
                     reported.add(location)
                     print_result(run_result(location))

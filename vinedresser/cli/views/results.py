@@ -10,9 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from vinedresser.cli.views.console import console, figure, plain, plain_table, relative, say
+from vinedresser.preflight.record import PreflightRecord
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import RemedyRecord
+from vinedresser.store.storage import Storage
 from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult
 from vinedresser.tasks.lifecycle.settle import REPORT
 
@@ -21,6 +24,7 @@ __all__ = [
     "print_no_training",
     "print_remedied",
     "print_result",
+    "print_suspicions",
     "results_table",
     "retry_line",
 ]
@@ -78,6 +82,8 @@ def print_result(run: RunResult, *, to: Console = console) -> None:
     say(line.append_text(_state(run)).append_text(plain(by)), to)
     if run.remedy is not None:
         say(f"  {retry_line(run.remedy)}", to)
+    if run.preflight is not None:
+        say(f"  pre-flight: {run.preflight.summary}", to)
     if run.stopping is not None:
         print_finding(run.stopping, to=to)
     elif run.status.state not in ("finished", "running"):
@@ -100,6 +106,22 @@ def print_finding(finding: Finding, *, to: Console = console) -> None:
     say(f"  {finding.rule} since step {finding.since}: {finding.seen}", to)
     say(f"  likely cause   {finding.cause}", to)
     say(f"  try            {finding.remedy}", to)
+
+
+def print_suspicions(storage: Storage, name: str) -> None:
+    """Print what the checks before a run found suspicious, if it had any.
+
+    Args:
+        storage: the run's storage.
+        name: name of the run.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    # The result of the run names a damaged record.
+    found = read_record_or_none(storage, PreflightRecord, PreflightRecord.KEY, [])
+    for one in found.suspicious if found is not None else ():
+        say(f"{name}   pre-flight: {one.check}: {one.evidence}", style="yellow")
 
 
 def print_remedied(remedied: RemedyResult, to: Console) -> None:

@@ -27,6 +27,8 @@ from vinedresser.explain.reports.last_batches import LastBatches, last_batches
 from vinedresser.explain.reports.overview import Overview, overview
 from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections
 from vinedresser.explain.reports.timeline import timeline
+from vinedresser.preflight.record import PreflightRecord
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.records import heartbeats
@@ -53,6 +55,7 @@ class Page:
         cards: findings, root causes first.
         timeline: chart of the findings and changes by hand over the steps; "" if there are none.
         findings_note: note if there are no findings or some are left out.
+        preflight: result of the checks that preceded the training; None if there were none.
         losses: charts of the losses.
         metrics: charts of all other scalars.
         heat: heat map of the gradients, None if not captured.
@@ -70,6 +73,7 @@ class Page:
     cards: Sequence[Card]
     timeline: Svg
     findings_note: str
+    preflight: PreflightRecord | None
     losses: Section
     metrics: Section
     heat: HeatFigure | None
@@ -98,11 +102,14 @@ def build_page(run: Run) -> Page:
     controls = run.controls()
     extent = _extent(head, sections.drawn, cards)
     seen = last_batches(run)
+    faults: list[str] = []
+    checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, faults)
     return Page(
         head=head,
         cards=cards,
         timeline=timeline(cards, controls, extent, WIDE.width) if cards or controls else Svg(),
         findings_note=findings_note,
+        preflight=checked,
         losses=sections.loss_section(head, markers, extent),
         metrics=sections.metric_section(markers, extent),
         heat=_heat(run, markers),
@@ -112,7 +119,7 @@ def build_page(run: Run) -> Page:
         examples=example_section(run, seen),
         schedule=sections.schedule_section(markers, extent),
         # Reading the columns above reveals damage.
-        problems=_problems(run, head.status, seen),
+        problems=[*faults, *_problems(run, head.status, seen)],
         commands=_commands(run),
         legend=sections.legend | ({"rule"} if markers else set()),
     )

@@ -24,6 +24,7 @@ small.
     suspicions/<group>.json         their suspicions, in a sweep            judge
     actions/<group>.jsonl           actions taken on findings               judge
     tags/<group>.json               tags of the run                         judge
+    preflight.json                  result of the checks before the training flow
     stop.json                       the stop request and its reason         judge or user
     checkpoints/                    checkpoints saved when stopped          trainer
     exit.json                       the run's end; written last             supervisor

@@ -1,7 +1,7 @@
 """`experiment.toml`: the trainings to run, their capture, their rules and their tracking.
 
     [run]            name, command or entry, store, cwd, total_steps, max_concurrent, grace, attach,
-                     runner, parameters, environment
+                     runner, preflight, parameters, environment
     [variants.NAME]  parameters, environment, total_steps: one run each, overriding [run]
     [capture]        budget: share of the time for captures that only rules need; guard:
                      "nonfinite" or "off"
@@ -230,6 +230,11 @@ def experiment_of(
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
     runner = runner_settings(run.runner, f"{path}: run.runner")
     variants, here = document.get("variants", {}), runner.address is None
+    if run.preflight and (trials or runner.name != "local"):
+        raise ConfigError(
+            f"{path}: run.preflight: only supported for trainings of an experiment file on this "
+            "machine; `vinedresser check` checks a script by itself"
+        )
     specs = run_specs(run, variants, f"{path}: variants", runs=trials, here=here)
     _refuse_both_ways(run, specs, path)
     if runner.name != "local" and (found := masked_keys(specs)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.command_line import parameters_as_options, resolved_command
@@ -55,6 +55,8 @@ class RunTable:
         gpus: GPUs of each run (CUDA_VISIBLE_DEVICES), which no other run uses; 0: all GPUs.
         grace: seconds for a checkpoint between the request to stop and SIGKILL.
         attach: capture trainings that have no hook of their own.
+        preflight: check the first steps of each run before it trains; "strict": a suspicious check
+            stops it.
         runner: engine on which they train, "local", "dask" or "ray", or a table of name and
             address.
         parameters: hyperparameters, recorded and passed as ``--name value``, to a function by name.
@@ -74,6 +76,7 @@ class RunTable:
     gpus: int = 0
     grace: float = 10.0
     attach: bool = True
+    preflight: bool | Literal["strict"] = False
     runner: str | dict[str, Any] | None = None
     parameters: dict[str, _Parameter] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from vinedresser.explain.formatting import count
 from vinedresser.explain.verdicts import decisive_finding, verdict
 from vinedresser.plain_text import visible
+from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
@@ -46,6 +47,7 @@ def end_tags(
     findings = run.findings()
     damaged = [*faults]
     rules = rule_tags(run.storage, damaged)
+    checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, damaged)
     return {
         "exit.cause": end.cause,
         "exit.reason": end.reason,
@@ -58,8 +60,11 @@ def end_tags(
         "stop.reason": stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         "controls": "\n".join(f"step {one.step}: {one.words}" for one in run.controls()) or None,
+        "preflight": checked.summary if checked else None,
         **_verdict_tags(status, findings),
-        "mlflow.note.content": description(run, status, findings, tracking),
+        "mlflow.note.content": "\n\n".join(
+            [description(run, status, findings, tracking), *_suspicions(checked)]
+        ),
         "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,
         **rules,
     }
@@ -102,6 +107,14 @@ def description(
         place = f"#/experiments/{tracking.experiment_id}/runs/{tracking.run_id}"
         line += f" · [report]({place}/artifacts/report.html)"
     return "\n\n".join([line, *map(_note, findings)])
+
+
+def _suspicions(checked: PreflightRecord | None) -> list[str]:
+    """Return what the checks before the run found suspicious, a paragraph of Markdown each."""
+    return [
+        f"**{literal(one.check)}** suspicious before the training: {literal(one.evidence)}"
+        for one in (checked.suspicious if checked is not None else ())
+    ]
 
 
 def _note(finding: Finding) -> str:

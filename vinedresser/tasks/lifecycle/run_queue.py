@@ -98,4 +98,10 @@ def _attendance(
     """Return what accompanies a run here; a worker of a cluster judges its runs itself."""
     if place.elsewhere:
         return Attendance(additional=False, compare=compare)
-    return Attendance(tuple(experiment.rules), additional=experiment.run.attach, compare=compare)
+    run = experiment.run
+    return Attendance(
+        tuple(experiment.rules),
+        additional=run.attach,
+        compare=compare,
+        preflight=run.preflight,
+    )

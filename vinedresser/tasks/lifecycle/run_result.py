@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinedresser.errors import NotARun, VinedresserError
+from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
@@ -41,6 +42,7 @@ class RunResult:
         seen: whether any of its processes captured something.
         parameters: hyperparameters.
         remedy: the stopped run that it replaces; None if it replaces none.
+        preflight: result of the checks that preceded it; None if there were none.
         lost: number of step records lost to a full queue or disk.
         problems: one sentence for each damaged file.
     """
@@ -57,6 +59,7 @@ class RunResult:
     seen: bool
     parameters: dict[str, Any]
     remedy: RemedyRecord | None
+    preflight: PreflightRecord | None = None
     lost: int = 0
     problems: tuple[str, ...] = ()
 
@@ -140,6 +143,7 @@ def run_result(directory: Location) -> RunResult:
     run = open_run(directory)
     faults: list[str] = []
     tracking = read_record_or_none(run.storage, TrackingRecord, TrackingRecord.KEY, faults)
+    checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, faults)
     status = run.status
     findings = run.findings()
     losses = _last(run, "losses", ("train",))
@@ -157,6 +161,7 @@ def run_result(directory: Location) -> RunResult:
         seen=bool(heartbeats(run.storage)),
         parameters=run.info.parameters,
         remedy=RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None,
+        preflight=checked,
         lost=lost_records(run.storage),
         # Reading the values above reveals damage.
         problems=tuple(

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from vinedresser.errors import RunRemoved, VinedresserError
 from vinedresser.infra.launcher import request_stop
@@ -15,6 +15,7 @@ from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.additional_runs import follow_additional_runs
 from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.mlflow_metrics import record_metrics
+from vinedresser.tasks.lifecycle.preflight import check_first
 from vinedresser.tasks.lifecycle.settle import settle_place
 from vinedresser.tasks.places.run_place import REMOVED, RunPlace
 
@@ -30,24 +31,30 @@ class Attendance:
         record: send its metrics to MLflow.
         additional: judge and record the additional runs of its script, too.
         compare: follows the run to its end, for a sweep that compares it with others.
+        preflight: check its first steps before it trains; "strict": a suspicion stops it.
     """
 
     groups: Sequence[str] = ()
     record: bool = True
     additional: bool = True
     compare: Callable[[], None] | None = None
+    preflight: bool | Literal["strict"] = False
 
 
 class Stages(NamedTuple):
     """The stages of a run; flows replace them with Prefect tasks that call these.
 
     Attributes:
+        check: check the first steps of the training; whether a suspicion stops it.
         launch: start the training and wait for its end.
         judge: judge the run by one rule group until it is over.
         follow: run jobs side by side that follow the run until it is over.
         finish: bring the run to its store and settle it.
     """
 
+    check: Callable[[RunPlace, bool], object] = lambda place, strict: check_first(
+        place, strict=strict
+    )
     launch: Callable[[RunPlace], object] = lambda place: place.train()
     judge: Callable[[RunPlace, str], object] = lambda place, group: run_judge(
         place.directory, group, location=place.location
@@ -87,7 +94,7 @@ def supervise(
             # Each thread needs a context of its own, by which Prefect knows the flow run.
             return pool.submit(copy_context().run, stage, place, *arguments)
 
-        launch = submit(partial(_launch, stages))
+        launch = submit(partial(_launch, stages, attendance))
         launch.add_done_callback(lambda _: launched())
         running = [launch, *(submit(stages.judge, group) for group in attendance.groups)]
         if jobs := _jobs(place, attendance):
@@ -100,13 +107,26 @@ def supervise(
     return [error for error in errors if error is not None]
 
 
-def _launch(stages: Stages, place: RunPlace) -> None:
-    """Launch a run; if that fails, record it for those who follow the run."""
+def _launch(stages: Stages, attendance: Attendance, place: RunPlace) -> None:
+    """Check and launch a run; if the launch fails, record it for those who follow the run.
+
+    Raises:
+        VinedresserError: the check or the launch failed; a run that could not be checked has
+            trained.
+    """
+    unchecked: VinedresserError | None = None
     try:
+        if attendance.preflight:
+            try:
+                stages.check(place, attendance.preflight == "strict")
+            except VinedresserError as error:
+                unchecked = error
         stages.launch(place)
     except BaseException as error:
         place.abandon(f"it was not started: {error}")
         raise
+    if unchecked is not None:
+        raise unchecked
 
 
 def _jobs(place: RunPlace, attendance: Attendance) -> list[Callable[[], None]]:

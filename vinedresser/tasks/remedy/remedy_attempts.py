@@ -174,7 +174,8 @@ class RemedyAttempts:
 def _unstopped(status: Status) -> str:
     """Return why a run that no rule stopped is not replaced; "" if it finished."""
     if status.state == "stopped":
-        return f"stopped by {'a person' if status.by == 'person' else 'the end of its flow'}"
+        by = {"person": "a person", "rule": status.rule}.get(status.by, "the end of its flow")
+        return f"stopped by {by}"
     return "" if status.state == "finished" else f"{status.state}: {status.reason}"
 
 
