@@ -20,6 +20,7 @@
     │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── PruningError (ValueError)           a model or plan does not allow a pruning
+    ├── QueryError (ValueError)             a query cannot be answered, or costs too much
     ├── DriftError (ValueError)             a baseline, window or state does not allow monitoring
     ├── SaliencyError (ValueError)          a model or input does not allow a saliency map
     ├── LaunchError (RuntimeError)          a training could not be started
@@ -49,6 +50,7 @@ __all__ = [
     "NotAFile",
     "NotARun",
     "PruningError",
+    "QueryError",
     "RunError",
     "RunRemoved",
     "SaliencyError",
@@ -165,6 +167,10 @@ class PruningError(VinedresserError, ValueError):
 
 class SaliencyError(VinedresserError, ValueError):
     """A model, input or target does not allow the saliency map that was asked for."""
+
+
+class QueryError(VinedresserError, ValueError):
+    """A query cannot be answered with what the training offers, or costs too much."""
 
 
 class DriftError(VinedresserError, ValueError):

@@ -18,14 +18,24 @@ class Numeric(Protocol):
     random numbers. Reductions are computed in float64.
     """
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether channels are the last axis."""
+
     def owns(self, value: Any) -> bool:
         """Return whether a value is an array of this framework."""
 
     def shape(self, x: Any) -> tuple[int, ...]:
         """Return the shape of an array."""
 
-    def itemsize(self, x: Any) -> int:
-        """Return the number of bytes of an element."""
+    def is_float(self, x: Any) -> bool:
+        """Return whether the elements are real numbers rather than integers or booleans."""
+
+    def widening(self, x: Any) -> tuple[int, bool]:
+        """Return the bytes per element that arithmetic uses, and whether it converts the array.
+
+        Arithmetic uses float32 for float16 and bfloat16, and float64 for integers and booleans.
+        """
 
     def unary(self, operation: str, x: Any) -> Any:
         """Return an elementwise function of an array, of the same shape.
@@ -48,8 +58,8 @@ class Numeric(Protocol):
     def choose(self, condition: Any, left: Any, right: Any) -> Any:
         """Return elements of `left` where a condition is not 0, and of `right` elsewhere."""
 
-    def argmax(self, x: Any) -> Any:
-        """Return the places of the largest elements along the last axis; int64 [...]."""
+    def argmax(self, x: Any, axis: int) -> Any:
+        """Return the places of the largest elements along an axis; integers without this axis."""
 
     def statistic(self, name: str, rows: Any) -> Any:
         """Return a statistic of each row; float64 [rows].
@@ -60,12 +70,10 @@ class Numeric(Protocol):
             rows: [rows, elements].
         """
 
-    def quantiles(self, rows: Any, shares: Sequence[float]) -> Any:
-        """Return quantiles of each row with linear interpolation; float64 [rows, shares].
+    def sample(self, rows: Any) -> Any:
+        """Return at most 65,536 elements of the rows, the same for each; [rows, sampled].
 
-        Args:
-            rows: [rows, elements]; a NaN makes all quantiles of its row NaN.
-            shares: from 0 to 1.
+        The places are those of `vinedresser.store.reductions.sampling`.
         """
 
     def rows(self, x: Any, axis: int | None) -> Any:
@@ -84,30 +92,18 @@ class Numeric(Protocol):
             mask: bool [samples], an array of this framework.
         """
 
+    def join(self, rows: Sequence[Any]) -> Any:
+        """Return rows one after the other; [1, elements].
+
+        Args:
+            rows: each [1, elements].
+        """
+
     def top(self, x: Any, count: int) -> Any:
         """Return the largest elements and their flat indices; float64 [2, count], largest first.
 
-        Elements that are NaN come first.
-        """
-
-    def histogram(self, x: Any, edges: Sequence[float]) -> Any:
-        """Return the number of elements in each bin; float64 [bins].
-
-        Bins include their lower edge, the last both; elements outside and NaN do not count.
-
-        Args:
-            x: array of any shape.
-            edges: equally spaced, ascending.
-        """
-
-    def pairs(self, rows: Any, columns: Any, classes: int) -> Any:
-        """Return how often each pair of classes occurs; float64 [classes, classes].
-
-        Args:
-            rows: integers from 0 to classes - 1; any shape.
-            columns: likewise, of the same shape.
-            classes: number of classes.
+        NaN counts as larger than every number.
         """
 
     def fetch(self, values: Sequence[Any]) -> list[NDArray[np.float64]]:
-        """Return arrays in host memory as float64, moved in a single transfer."""
+        """Return arrays in host memory as float64 of the same shapes, moved in one transfer."""

@@ -9,6 +9,8 @@ from typing import Literal, Self, get_args
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.plain_text import visible
 from vinedresser.queries.every import Every
+from vinedresser.queries.folds.numbers import fold_maker
+from vinedresser.queries.language.compiling import compile_expression, constant
 from vinedresser.queries.language.syntax import Call, Name, Node, Number, parse_expression, walk
 from vinedresser.queries.language.tokens import Token, tokenize
 
@@ -64,11 +66,17 @@ class Query:
         if said:
             every = text[said[0].start : said[-1].start + len(said[-1].text)]
         conditions = clauses.get("where")
+        expression = parse_expression(clauses["expression"], text)
+        where = None if conditions is None else parse_expression(conditions, text)
+        # Unknown functions and wrong arguments show when they are compiled.
+        for tree in (expression, where):
+            if tree is not None:
+                compile_expression(tree)
         return cls(
             text,
-            parse_expression(clauses["expression"], text),
+            expression,
             _grouping(clauses.get("by"), text),
-            None if conditions is None else parse_expression(conditions, text),
+            where,
             _reducer(clauses.get("reduce"), text),
             Every.parse("step" if every is None else every),
         )
@@ -131,7 +139,10 @@ def _reducer(tokens: list[Token] | None, text: str) -> Call | None:
         return None
     node = parse_expression(tokens, text)
     if isinstance(node, Name):
-        return Call(node.text, ())
-    if isinstance(node, Call) and all(isinstance(one, Number) for one in node.operands):
-        return node
-    raise ConfigError(f"{visible(text)!r}: reduce takes a fold such as max or quantile(0.9)")
+        node = Call(node.text, ())
+    usage = "reduce takes a fold such as max or quantile(0.9)"
+    if not isinstance(node, Call) or not node.function.isidentifier():
+        raise ConfigError(f"{visible(text)!r}: {usage}")
+    reduce = Call(node.function, tuple(Number(constant(one, usage)) for one in node.operands))
+    fold_maker(reduce)
+    return reduce

@@ -19,7 +19,7 @@ LONGEST_TEXT = 2_000
 
 # A name of the store: a word, then parts such as `conv1.weight`, `relu*`, `relu#1`, `lstm[0]` or
 # `block1.relu()`.
-_PART = r"(?:[\w.:#*?-]|\[\w*\]|\(\))+"
+_PART = r"(?:[\w.:#*-]|\[\w*\]|\(\))+"
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)
     |`(?P<quoted>[^`]{{1,300}})`

@@ -19,7 +19,14 @@ from vinedresser.store.reductions import Statistics, compute_statistics, plan_re
 from vinedresser.store.reductions.alone import UNITS, fingerprint
 from vinedresser.store.reductions.sampling import place_count, places
 
-__all__ = ["Pending", "begin_transfers", "take_later", "take_now"]
+__all__ = [
+    "Pending",
+    "begin_transfers",
+    "channel_rows",
+    "sampled_rows",
+    "take_later",
+    "take_now",
+]
 
 
 def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statistics:
@@ -82,12 +89,12 @@ def take_later(
     wanted = plan_reductions(words)
     found = Statistics(bool(wanted.late))
     whole = tensor.reshape(1, -1)
-    rows = _channel_rows(tensor, axis) if wanted.by_channel else whole
+    rows = channel_rows(tensor, axis) if wanted.by_channel else whole
     for sampled, of in ((wanted.sampled, whole), (wanted.channels_sampled, rows)):
         if sampled:
-            found.samples.append((sampled, _to_host(_sample(of))))
+            found.samples.append((sampled, _to_host(sampled_rows(of))))
     if wanted.units:
-        found.samples.append((wanted.units, _to_host(_sample(some_rows(rows, UNITS)))))
+        found.samples.append((wanted.units, _to_host(sampled_rows(some_rows(rows, UNITS)))))
     if wanted.bits:
         found.samples.append((wanted.bits, _to_host(_octets(tensor))))
     scalars = device_statistics(whole, wanted.elementwise_names) if wanted.elementwise else []
@@ -112,8 +119,13 @@ def _octets(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1).contiguous().view(torch.uint8)
 
 
-def _channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
-    """Return a tensor as [channels, m]; see `channel_axis`."""
+def channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
+    """Return a tensor as [channels, m]; [1, n] without an axis.
+
+    Args:
+        tensor: any shape and dtype.
+        axis: channel axis, or None; see `channel_axis`.
+    """
     if axis is None:
         return tensor.reshape(1, -1)
     moved = tensor.movedim(axis, 0)
@@ -121,8 +133,12 @@ def _channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
     return moved.reshape(channels, moved.numel() // channels if channels else 0)
 
 
-def _sample(rows: Tensor) -> Tensor:
-    """Return the sampled elements [C, k] of rows [C, m], in a dtype that numpy has."""
+def sampled_rows(rows: Tensor) -> Tensor:
+    """Return the sampled elements of each row; [C, k], in a dtype that numpy has.
+
+    Args:
+        rows: [C, m], any dtype; detached and dense.
+    """
     rows = rows.resolve_conj()
     channels, size = rows.shape
     count = place_count(channels, size)

@@ -22,6 +22,7 @@ from vinedresser.capture.torch_.copies.reductions import (
     take_now,
 )
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes, modes_are_active
+from vinedresser.capture.torch_.copies.views import plain_tensor
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.sampling import affordable_rows
 from vinedresser.store.step_record import StepRecord
@@ -142,7 +143,7 @@ class TorchCopier:
             host = seen.get(ask.rows)
             most = affordable_rows(ask.rows, value.shape, value.itemsize)
             if host is None and most != 0:
-                plain = _plain(value)
+                plain = plain_tensor(value)
                 host = seen[ask.rows] = self._pool.copy_rows(plain, most)
             if host is not None:
                 recording.tensors[name] = host
@@ -151,7 +152,7 @@ class TorchCopier:
             # Computed now or later; shared by all names of the tensor.
             key = (ask.reductions, axis)
             if key not in seen:
-                plain = _plain(value) if plain is None else plain
+                plain = plain_tensor(value) if plain is None else plain
                 seen[key] = self._reduce(recording, plain, ask.reductions, axis)
             recording.add_statistics(name, seen[key])
 
@@ -167,7 +168,7 @@ class TorchCopier:
             recording.add_scalar(name, float(values[0]), weight)
 
         # A copy, since a loss is often divided in place afterwards.
-        number = _plain(value).reshape(1).to(torch.float64, copy=True)
+        number = plain_tensor(value).reshape(1).to(torch.float64, copy=True)
         self._later.setdefault(recording, []).append(Pending(number, take))
         self._copies.began(number.device)
         recording.awaited.add(name)
@@ -220,13 +221,3 @@ class TorchCopier:
         if later is not None:
             self._later.setdefault(recording, []).append(later)
         return statistics
-
-
-def _plain(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor detached, dense, and as this process's shard."""
-    plain = value.detach()
-    if type(plain) is not torch.Tensor and hasattr(plain, "to_local"):
-        plain = plain.to_local()
-    if plain.layout is not torch.strided:
-        plain = plain.to_dense()
-    return plain.resolve_conj().resolve_neg() if plain.is_complex() else plain

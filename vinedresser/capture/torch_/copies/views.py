@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vinedresser.store.reductions.sampling import strided_rows
 
-__all__ = ["chosen", "host_view", "row_index", "some_rows"]
+__all__ = ["chosen", "host_view", "plain_tensor", "row_index", "some_rows"]
 
 _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -26,6 +26,16 @@ def host_view(tensor: torch.Tensor) -> NDArray[np.generic]:
     """
     array: NDArray[np.generic] = np.from_dlpack(tensor)  # type: ignore[arg-type, unused-ignore]
     return array
+
+
+def plain_tensor(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor detached, dense, and as this process's shard."""
+    plain = value.detach()
+    if type(plain) is not torch.Tensor and hasattr(plain, "to_local"):
+        plain = plain.to_local()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    return plain.resolve_conj().resolve_neg() if plain.is_complex() else plain
 
 
 def some_rows(tensor: torch.Tensor, most: int | None) -> torch.Tensor:

@@ -1,0 +1,162 @@
+"""Computing queries with torch tensors, on the device where they are."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vinedresser.capture.torch_.copies.device_statistics import device_statistics
+from vinedresser.capture.torch_.copies.host_statistics import host_statistics
+from vinedresser.capture.torch_.copies.reductions import channel_rows, sampled_rows
+from vinedresser.capture.torch_.copies.views import host_view, plain_tensor
+from vinedresser.store.reductions.elementwise import elementwise_statistics
+
+__all__ = ["TorchNumeric"]
+
+_UNARY: dict[str, Callable[[Tensor], Tensor]] = {
+    "abs": torch.abs,
+    "-": torch.neg,
+    "log": torch.log,
+    "exp": torch.exp,
+    "sqrt": torch.sqrt,
+    # Unlike numpy's, torch's sign of NaN is 0.
+    "sign": lambda x: torch.where(torch.isnan(x), x, torch.sign(x)),
+    "isnan": torch.isnan,
+    "isfinite": torch.isfinite,
+    "not": torch.logical_not,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "and": lambda left, right: (left != 0) & (right != 0),
+    "or": lambda left, right: (left != 0) | (right != 0),
+}
+
+
+class TorchNumeric:
+    """Computes with torch tensors and numpy arrays; see `Numeric`.
+
+    No operation records gradients or draws random numbers. The caller sees to it that none of the
+    user's torch modes is active (`WithoutModes`).
+    """
+
+    channels_last = False
+
+    def owns(self, value: Any) -> bool:
+        """See `Numeric.owns`."""
+        return isinstance(value, Tensor | np.ndarray)
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """See `Numeric.shape`."""
+        return tuple(_tensor(x).shape)
+
+    def is_float(self, x: Any) -> bool:
+        """See `Numeric.is_float`."""
+        return _tensor(x).is_floating_point()
+
+    def widening(self, x: Any) -> tuple[int, bool]:
+        """See `Numeric.widening`."""
+        tensor = _tensor(x)
+        wide = _wide_type(tensor)
+        return wide.itemsize, wide != tensor.dtype
+
+    def unary(self, operation: str, x: Any) -> Tensor:
+        """See `Numeric.unary`."""
+        return _UNARY[operation](_widened(x))
+
+    def binary(self, operation: str, left: Any, right: Any) -> Tensor:
+        """See `Numeric.binary`."""
+        found: Tensor = _BINARY[operation](_widened(left), _widened(right))
+        return found
+
+    def choose(self, condition: Any, left: Any, right: Any) -> Tensor:
+        """See `Numeric.choose`."""
+        given = _tensor(condition) if self.owns(condition) else torch.tensor(condition)
+        return torch.where(given != 0, _widened(left), _widened(right))
+
+    def argmax(self, x: Any, axis: int) -> Tensor:
+        """See `Numeric.argmax`."""
+        return torch.argmax(_widened(x), axis)
+
+    def statistic(self, name: str, rows: Any) -> Any:
+        """See `Numeric.statistic`."""
+        tensor = _tensor(rows)
+        if tensor.device.type not in ("cpu", "mps"):
+            return device_statistics(tensor, (name,))[0]
+        tensor = _widened(tensor.cpu())
+        if len(tensor) == 1 and tensor.numel():
+            return np.array([host_statistics(tensor.reshape(-1), (name,))[name]])
+        return elementwise_statistics(host_view(tensor), (name,))[name]
+
+    def sample(self, rows: Any) -> Tensor:
+        """See `Numeric.sample`."""
+        return sampled_rows(_tensor(rows))
+
+    def rows(self, x: Any, axis: int | None) -> Tensor:
+        """See `Numeric.rows`."""
+        return channel_rows(_tensor(x), axis)
+
+    def select(self, x: Any, mask: Any) -> Tensor:
+        """See `Numeric.select`."""
+        return _tensor(x)[_tensor(mask) != 0]
+
+    def join(self, rows: Sequence[Any]) -> Tensor:
+        """See `Numeric.join`."""
+        return torch.cat([_widened(one) for one in rows], 1)
+
+    def top(self, x: Any, count: int) -> Tensor:
+        """See `Numeric.top`."""
+        values, places = torch.topk(_widened(x).reshape(-1), count)
+        return torch.stack([values.double(), places.double()])
+
+    def fetch(self, values: Sequence[Any]) -> list[NDArray[np.float64]]:
+        """See `Numeric.fetch`."""
+        tensors = [_tensor(value) for value in values]
+        away = [place for place, one in enumerate(tensors) if one.device.type != "cpu"]
+        if away:
+            # One transfer for all; a device without float64 moves float32.
+            wide = torch.float32 if tensors[away[0]].device.type == "mps" else torch.float64
+            moved = torch.cat([tensors[place].reshape(-1).to(wide) for place in away]).cpu()
+            parts = moved.split([tensors[place].numel() for place in away])
+            for place, part in zip(away, parts, strict=True):
+                tensors[place] = part.reshape(tensors[place].shape)
+        return [np.array(host_view(one.double()), np.float64) for one in tensors]
+
+
+def _tensor(x: Any) -> Tensor:
+    """Return a tensor detached, dense and with its values, or an array as a tensor."""
+    if type(x) is Tensor and not x.requires_grad and x.layout is torch.strided:
+        return x if not x.is_complex() else plain_tensor(x)
+    if isinstance(x, np.ndarray):
+        return torch.from_numpy(x if x.flags.writeable else x.copy())
+    return plain_tensor(x)
+
+
+def _wide_type(x: Tensor) -> torch.dtype:
+    if x.is_floating_point():
+        return x.dtype if x.itemsize >= 4 else torch.float32
+    return torch.float32 if x.device.type == "mps" else torch.float64
+
+
+def _widened(x: Any) -> Any:
+    if not isinstance(x, Tensor | np.ndarray):
+        return x
+    tensor = _tensor(x)
+    return tensor.abs().double() if tensor.is_complex() else tensor.to(_wide_type(tensor))

@@ -1,0 +1,146 @@
+"""The fold of a window, whatever kind of result its events have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vinedresser.errors import QueryError
+from vinedresser.queries.answer import Kind
+from vinedresser.queries.folds.numbers import Entry, Fold, Mean, Samples, fold_maker
+from vinedresser.queries.language.reducing import largest
+from vinedresser.queries.language.syntax import Call
+from vinedresser.queries.language.values import (
+    ByLabel,
+    Confusion,
+    Histogram,
+    Share,
+    Top,
+)
+
+__all__ = ["WindowFold"]
+
+
+class WindowFold:
+    """Reduces the results of a window's events.
+
+    Without a `reduce` clause, numbers are averaged (shares of samples with the number of samples as
+    weight), confusions and histograms with fixed edges are summed, the largest stay the largest,
+    and of everything else the last is kept.
+
+    Args:
+        reduce: the clause, or None.
+    """
+
+    def __init__(self, reduce: Call | None) -> None:
+        self._given = reduce
+        self._make: Callable[[], Fold] = Mean if reduce is None else fold_maker(reduce)
+        self._state: Any = None
+        self._kind: type[Any] | None = None
+
+    def clear(self) -> None:
+        """Begin another window."""
+        self._state = self._kind = None
+
+    def add(self, result: Any, step: int) -> None:
+        """Add the result of an event.
+
+        Args:
+            result: result of a `Program`.
+            step: step of the event.
+
+        Raises:
+            QueryError: it does not go with the `reduce` clause or with earlier results.
+        """
+        kind = float if isinstance(result, Share) else type(result)
+        if self._kind is not None and kind is not self._kind:
+            raise QueryError("the type of the result has changed within a window")
+        self._kind = kind
+        if isinstance(result, float | Share):
+            self._state = self._state or self._make()
+            _add(self._state, result, "", step)
+        elif isinstance(result, ByLabel):
+            self._add_labels(result, step)
+        elif isinstance(result, np.ndarray) and self._given is not None:
+            self._state = self._state or self._make()
+            self._state.extend(Samples(result.reshape(-1), step))
+        elif self._given is not None and self._given.function != "last":
+            raise QueryError(f"reduce {self._given}: the result is not a number")
+        else:
+            self._state = result if self._given else _joined(self._state, result, step)
+
+    def _add_labels(self, result: ByLabel, step: int) -> None:
+        if self._given is not None and self._given.function == "top":
+            # The largest over all labels, not of each.
+            self._state = self._state or self._make()
+            for label, value in result.entries.items():
+                _add(self._state, value, label, step)
+            return
+        self._state = {} if self._state is None else self._state
+        for label, value in result.entries.items():
+            if label not in self._state:
+                self._state[label] = self._make()
+            _add(self._state[label], value, label, step)
+
+    def answer(self) -> tuple[Kind, Any]:
+        """Return the kind and value of the answer; ("none", None) without results."""
+        state = self._state
+        if state is None:
+            return "none", None
+        if isinstance(state, Fold):
+            return _plain(state.result())
+        if isinstance(state, dict):
+            if not state:
+                return "by", {}
+            found = {
+                label: _plain(one.result() if isinstance(one, Fold) else one)
+                for label, one in state.items()
+            }
+            histograms = any(kind == "histogram" for kind, _ in found.values())
+            return "histograms" if histograms else "by", {
+                label: value for label, (_, value) in found.items()
+            }
+        return _plain(state)
+
+
+def _add(fold: Fold, value: float | Share, label: str, step: int) -> None:
+    weight = value.whole if isinstance(value, Share) else 1.0
+    fold.add(Entry(float(value), weight, label, step))
+
+
+def _joined(state: Any, result: Any, step: int) -> Any:
+    """Return the results so far of a kind that is not a number."""
+    if isinstance(result, Top):
+        entries = [Entry(value, at=at, step=step) for value, at in result.entries]
+        return largest([*(state or []), *entries], result.count)
+    if isinstance(result, Confusion) and state is not None:
+        classes = max(len(state.counts), len(result.counts))
+        counts = np.zeros((classes, classes))
+        for one in (state, result):
+            counts[: len(one.counts), : len(one.counts)] += one.counts
+        return Confusion(counts)
+    if isinstance(result, Histogram) and result.fixed and state is not None:
+        return Histogram(result.edges, state.counts + result.counts, fixed=True)
+    if isinstance(result, dict) and state is not None:
+        return {**state, **{label: _joined(state.get(label), one, step)
+                            for label, one in result.items()}}  # fmt: skip
+    return result
+
+
+def _plain(value: Any) -> tuple[Kind, Any]:
+    """Return the kind and the plain value of a result."""
+    if isinstance(value, str):
+        return "text", value[:2_000]
+    if isinstance(value, Histogram):
+        return "histogram", {"edges": value.edges.tolist(), "counts": value.counts.tolist()}
+    if isinstance(value, Confusion):
+        classes = [str(number) for number in range(len(value.counts))]
+        return "confusion", {"classes": classes, "counts": value.counts.tolist()}
+    if isinstance(value, list):
+        return "top", [{"value": one.value, "at": one.at, "step": one.step} for one in value]
+    if isinstance(value, np.ndarray):
+        return "vector", value.tolist()
+    return "scalar", float(value) if value is not None else math.nan

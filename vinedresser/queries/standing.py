@@ -1,0 +1,253 @@
+"""A standing query: evaluated at each event, answered when a window closes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import QueryError, UnknownTensor
+from vinedresser.queries.answer import LARGEST_ANSWER, Answer, Kind
+from vinedresser.queries.evaluating import Evaluator
+from vinedresser.queries.folds.window import WindowFold
+from vinedresser.queries.language.values import Pending
+from vinedresser.queries.naming import check_names
+from vinedresser.queries.observables import Observables
+from vinedresser.queries.query import Query
+
+__all__ = ["DEFAULT_RATE", "StandingQuery"]
+
+# Windows per second.
+DEFAULT_RATE = 10.0
+
+
+@dataclass
+class _Window:
+    """The open window: its place, and its events so far."""
+
+    number: int = 0
+    since: int = 0
+    step: int = 0
+    events: int = 0
+    time: float = 0.0
+    rank: int = 0
+    key: float | None = None
+    skipped: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether no event has counted."""
+        return not self.events and not self.skipped
+
+
+class StandingQuery:
+    """Evaluates a query at the events of a training, and answers at the end of each window.
+
+    An event counts if it offers everything that the query reads and is in the mode of its windows:
+    steps of the training, or batches for ``every evaluation``. The event that closes a window
+    ("epoch", "evaluation") counts only if nothing else did. Steps are grouped by their numbers:
+    ``every 100 steps`` has the windows 0 to 99, 100 to 199, whenever it began. A window is
+    evaluated completely or, to keep the rate, dropped completely and counted.
+
+    Not thread-safe, except that `flush` may be called by another thread if `observe` cannot run at
+    the same time.
+
+    Attributes:
+        query: the query.
+        stream: name of the stream.
+        ended: why the query was disabled, or None. It then costs nothing and answers nothing.
+        answerable: an event has offered everything that it reads.
+
+    Args:
+        query: the query.
+        stream: name of the stream; "" for the query's normalised text.
+        rate: maximum number of windows per second; None: no limit.
+        clock: time in seconds for the rate.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        *,
+        stream: str = "",
+        rate: float | None = DEFAULT_RATE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.query = query
+        self.stream = stream or query.normalised
+        self.ended: str | None = None
+        self._evaluator = Evaluator(query)
+        self._fold = WindowFold(query.reduce)
+        self._gap = 1 / rate if rate else 0.0
+        self._clock = clock
+        self._ready = -np.inf
+        self._window = _Window()
+        self._dropped = 0
+        self.answerable = False
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Names, collections and globs that it reads; see `Query.needs`."""
+        return self.query.needs
+
+    def observe(self, observables: Observables) -> list[Answer]:
+        """Evaluate the query at an event; return the answers of the windows that it closes.
+
+        There are none or one, rarely two: of a window that ended without an event at its end, and
+        of one that consists of this event. Faults of the query are answers with an error.
+        """
+        found, pending = self.begin(observables)
+        if pending is None:
+            return found
+        values = observables.numeric.fetch(pending.arrays) if pending.arrays else []
+        return [*found, *self.complete(observables, pending, values)]
+
+    def begin(self, observables: Observables) -> tuple[list[Answer], Pending | None]:
+        """Return answers of earlier windows, and what waits for its arrays; None without any.
+
+        A caller with several queries moves the arrays of all in one transfer.
+        """
+        if self.ended is not None:
+            return [], None
+        if observables.mode != self.query.every.mode and not self._closes(observables):
+            return [], None
+        answers = self._close_earlier(observables)
+        if not self._counts(observables):
+            return answers + self._close_after(observables), None
+        try:
+            pending = self._evaluator.begin(observables)
+        except QueryError as error:
+            return [*answers, self._end(observables, str(error))], None
+        if pending is None:
+            return answers + self._close_after(observables), None
+        return answers, pending
+
+    def complete(
+        self, observables: Observables, pending: Pending, values: Sequence[NDArray[np.float64]]
+    ) -> list[Answer]:
+        """Return the answers after an event, given the arrays that waited, as float64."""
+        try:
+            self._fold.add(self._evaluator.finish(pending, values), observables.step)
+        except QueryError as error:
+            return [self._end(observables, str(error))]
+        self._note(observables)
+        return self._close_after(observables)
+
+    def flush(self) -> Answer | None:
+        """Close the window now; return its answer, or None if it has no events."""
+        if self.ended is not None:
+            return None
+        return self._answer()
+
+    def _note(self, observables: Observables) -> None:
+        window = self._window
+        if not window.events:
+            window.since, window.rank = observables.step, observables.rank
+        window.events += 1
+        window.step, window.time = observables.step, observables.time
+
+    def _counts(self, observables: Observables) -> bool:
+        """Return whether an event counts in the window, and begin the window with it."""
+        if observables.event in ("epoch", "evaluation") and not self._window.empty:
+            return False
+        if not self._evaluator.offered(observables):
+            return False
+        self.answerable = True
+        window = self._window
+        if window.empty:
+            window.key = self._key(observables)
+            window.skipped = self._clock() < self._ready
+            self._dropped += window.skipped
+        return not window.skipped
+
+    def _key(self, observables: Observables) -> float | None:
+        every = self.query.every
+        if every.kind == "steps":
+            return observables.step // every.amount
+        if every.kind == "seconds":
+            return observables.time
+        if every.kind == "epoch" and "epoch" in observables.names:
+            return float(observables.read("epoch"))
+        return None
+
+    def _closes(self, observables: Observables) -> bool:
+        every = self.query.every
+        return observables.event == (every.event if every.kind == "event" else every.kind)
+
+    def _close_earlier(self, observables: Observables) -> list[Answer]:
+        """Close the window if the event belongs to a later one."""
+        if self._window.empty or self._window.key is None or self.query.every.kind == "seconds":
+            return []
+        return self._answers() if self._key(observables) != self._window.key else []
+
+    def _close_after(self, observables: Observables) -> list[Answer]:
+        """Close the window if the event is its last."""
+        every, window = self.query.every, self._window
+        if every.kind == "steps":
+            last = observables.event == "step" and not (observables.step + 1) % every.amount
+        elif every.kind == "seconds":
+            last = window.key is not None and observables.time >= window.key + every.amount
+        else:
+            last = self._closes(observables)
+        return self._answers() if last else []
+
+    def _answers(self) -> list[Answer]:
+        answer = self._answer()
+        return [] if answer is None else [answer]
+
+    def _answer(self) -> Answer | None:
+        window = self._window
+        if window.empty:
+            return None
+        self._window = _Window(window.number + 1)
+        if window.skipped:
+            return None
+        kind, value = self._fold.answer()
+        self._fold.clear()
+        found = self._made(window, kind, value)
+        if len(found.to_json()) > LARGEST_ANSWER:
+            self.ended = f"the result is larger than {LARGEST_ANSWER >> 10} KiB: reduce it further"
+            found = self._made(window, "none", None, self.ended)
+        self._ready = self._clock() + self._gap
+        self._dropped = 0
+        return found
+
+    def _made(self, window: _Window, kind: Kind, value: object, error: str | None = None) -> Answer:
+        query = self.query
+        return Answer(
+            query=query.text,
+            stream=self.stream,
+            every=str(query.every),
+            window=window.number,
+            since=window.since,
+            step=window.step,
+            mode=query.every.mode,
+            rank=window.rank,
+            time=window.time,
+            events=window.events,
+            kind=kind,
+            value=value,
+            dropped=self._dropped,
+            error=error,
+            ended=self.ended is not None,
+        )
+
+    def explain(self, observables: Observables) -> Answer | None:
+        """Return an answer that says which name an event does not offer; None if it offers all."""
+        try:
+            check_names(self.needs, observables.names)
+        except UnknownTensor as error:
+            place = _Window(self._window.number, observables.step, observables.step)
+            place.time, place.rank = observables.time, observables.rank
+            return self._made(place, "none", None, str(error))
+        return None
+
+    def _end(self, observables: Observables, reason: str) -> Answer:
+        """Disable the query for good and say why."""
+        self.ended = reason
+        self._note(observables)
+        self._fold.clear()
+        return self._made(self._window, "none", None, reason)

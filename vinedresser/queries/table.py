@@ -1,0 +1,177 @@
+"""The standing queries of a training: equal ones are computed once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from vinedresser.errors import ConfigError
+from vinedresser.queries.answer import Answer
+from vinedresser.queries.observables import Observables
+from vinedresser.queries.query import Query
+from vinedresser.queries.standing import DEFAULT_RATE, StandingQuery
+
+__all__ = ["MOST_STREAMS", "Sink", "StreamTable", "Subscription"]
+
+MOST_STREAMS = 64
+
+# Receives answers on the training's thread; it must neither wait nor raise.
+Sink = Callable[[Answer], object]
+
+
+@dataclass(eq=False)
+class _Stream:
+    standing: StandingQuery
+    sinks: tuple[Sink, ...] = ()
+    flush: bool = False
+    explained: bool = field(default=False)
+
+    def deliver(self, answer: Answer) -> None:
+        for sink in self.sinks:
+            sink(answer)
+
+
+class Subscription:
+    """One receiver of a stream.
+
+    Args:
+        table: the table.
+        key: key of the stream.
+        stream: the stream.
+        sink: receives the answers.
+    """
+
+    def __init__(
+        self, table: StreamTable, key: tuple[object, ...], stream: _Stream, sink: Sink
+    ) -> None:
+        self._table = table
+        self._key = key
+        self._stream = stream
+        self._sink = sink
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream."""
+        return self._stream.standing.stream
+
+    @property
+    def ended(self) -> str | None:
+        """Why the query was disabled, or None."""
+        return self._stream.standing.ended
+
+    def flush(self) -> None:
+        """Close the window when the next event begins, without that event; from any thread."""
+        self._stream.flush = True
+
+    def close(self) -> None:
+        """Receive no more; the stream of the last receiver ends. From any thread, any number."""
+        self._table.remove(self._key, self._stream, self._sink)
+
+
+class StreamTable:
+    """The standing queries of one rank of a training.
+
+    Queries are added and removed from any thread; `observe` runs on the training's thread and never
+    waits for another one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_key: dict[tuple[object, ...], _Stream] = {}
+        # Replaced as a whole, so that the training's thread needs no lock.
+        self._streams: tuple[_Stream, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Names, collections and globs that the queries read; empty if nobody asks."""
+        active = (one.standing for one in self._streams if one.standing.ended is None)
+        return frozenset().union(*(standing.needs for standing in active))
+
+    def subscribe(
+        self, query: Query, sink: Sink, *, stream: str = "", rate: float | None = DEFAULT_RATE
+    ) -> Subscription:
+        """Add a receiver of a query's answers.
+
+        Args:
+            query: the query; it is computed once for all receivers with the same query (except for
+                spaces), name and rate.
+            sink: receives each answer on the training's thread; must neither wait nor raise.
+            stream: name of the stream; "": the query's normalised text.
+            rate: maximum number of windows per second; None: no limit.
+
+        Raises:
+            ConfigError: there are too many streams.
+        """
+        key = (query.normalised, stream, rate)
+        with self._lock:
+            found = self._by_key.get(key)
+            if found is None or found.standing.ended is not None:
+                if len(self._by_key) >= MOST_STREAMS:
+                    raise ConfigError(f"{MOST_STREAMS} queries stand already: end one first")
+                found = _Stream(StandingQuery(query, stream=stream, rate=rate))
+                self._by_key[key] = found
+            found.sinks = (*found.sinks, sink)
+            self._streams = tuple(self._by_key.values())
+        return Subscription(self, key, found, sink)
+
+    def remove(self, key: tuple[object, ...], stream: _Stream, sink: Sink) -> None:
+        """Remove a receiver; see `Subscription.close`."""
+        with self._lock:
+            stream.sinks = tuple(one for one in stream.sinks if one is not sink)
+            if not stream.sinks and self._by_key.get(key) is stream:
+                del self._by_key[key]
+            self._streams = tuple(self._by_key.values())
+
+    def observe(self, observables: Observables) -> None:
+        """Evaluate all queries at an event, and deliver the answers of closed windows.
+
+        The arrays of all queries are moved to host memory in one transfer.
+        """
+        waiting = []
+        for stream in self._streams:
+            self._flush(stream)
+            answers, pending = stream.standing.begin(observables)
+            for answer in answers:
+                stream.deliver(answer)
+            if pending is not None:
+                waiting.append((stream, pending))
+            elif not stream.standing.answerable and not stream.explained:
+                self._explain(stream, observables)
+        if not waiting:
+            return
+        arrays = [array for _, pending in waiting for array in pending.arrays]
+        values = observables.numeric.fetch(arrays) if arrays else []
+        start = 0
+        for stream, pending in waiting:
+            end = start + len(pending.arrays)
+            for answer in stream.standing.complete(observables, pending, values[start:end]):
+                stream.deliver(answer)
+            start = end
+
+    def _flush(self, stream: _Stream) -> None:
+        if stream.flush:
+            stream.flush = False
+            answer = stream.standing.flush()
+            if answer is not None:
+                stream.deliver(answer)
+
+    def _explain(self, stream: _Stream, observables: Observables) -> None:
+        """Say once which name is unknown, at an event that should offer it."""
+        if observables.event in ("step", "batch") and (
+            observables.mode == stream.standing.query.every.mode
+        ):
+            stream.explained = True
+            answer = stream.standing.explain(observables)
+            if answer is not None:
+                stream.deliver(answer)
+
+    def finish(self) -> None:
+        """Deliver the answers of the open windows as the last ones; the training has ended."""
+        for stream in self._streams:
+            answer = stream.standing.flush()
+            if answer is not None:
+                stream.deliver(replace(answer, ended=True))
