@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from vinedresser.rules.faults import FAULTS, Fault
 
-__all__ = ["CLASSES", "right_words"]
+__all__ = ["CLASSES", "JOINED", "classes_of", "right_words"]
+
+# Joins the classes of two faults of one training.
+JOINED = "+"
 
 _MISMATCH: frozenset[Fault] = frozenset({"loss_output_mismatch"})
 _INITIAL: frozenset[Fault] = frozenset({"bad_initialisation", "identical_units"})
@@ -130,7 +133,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "discriminator_too_strong": frozenset({"vanishing_gradient", "saturated_activation"}),
     "wrong_sign": _SIGN,
     "term_wrong_sign": _SIGN,
-    # Those of its sealed families.
+    # Those of its families with other data, models and losses.
     "colliding_ids": _SPOILT,
     "swapped_ids": _SPOILT,
     "wrong_adjacency": _SPOILT,
@@ -147,7 +150,12 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "entropy_sign": _SIGN,
     "log_det_sign": _SIGN,
     "over_smoothing": frozenset({"vanishing_gradient", "low_variance", "underfitting"}),
+    "divergence_unscaled": _REGULAR | {"loss_scale"},
+    "sum_not_mean": _EXPLODING,
     # Faults without a word: they can be found, but not named.
+    "average_reversed": _NONE,
+    "levels_swapped": _NONE,
+    "state_reset": _NONE,
     "noise_schedule": _NONE,
     "risk_set_reversed": _NONE,
     "same_mask": _NONE,
@@ -161,10 +169,17 @@ CLASSES: dict[str, frozenset[Fault]] = {
 }
 
 
+def classes_of(fault_class: str) -> list[str]:
+    """Return the classes of a training's faults, one or two that `JOINED` joins."""
+    return fault_class.split(JOINED)
+
+
 def right_words(fault_class: str) -> frozenset[str]:
     """Return the words of `FAULTS` for a class; a class that is such a word includes itself.
 
-    Empty for an unknown class.
+    Empty for an unknown class; the words of both for two classes.
     """
-    itself = {fault_class} & set(FAULTS)
-    return frozenset(CLASSES.get(fault_class, frozenset())) | itself
+    words: set[str] = set()
+    for one in classes_of(fault_class):
+        words |= CLASSES.get(one, frozenset()) | ({one} & set(FAULTS))
+    return frozenset(words)

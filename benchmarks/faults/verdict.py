@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.faults.classes import right_words
+from benchmarks.faults.classes import classes_of, right_words
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 
@@ -50,6 +50,7 @@ class Verdict:
         findings: findings of vinedresser's rules, in order.
         peers: alarms by peer, in the order of the steps.
         seconds: duration of the training, including capture.
+        epoch: steps of the first epoch; 0 if the training has no epochs.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Verdict:
     findings: tuple[Finding, ...]
     peers: dict[str, list[Alarm]] = field(default_factory=dict)
     seconds: float = 0.0
+    epoch: int = 0
 
     @property
     def alarms(self) -> list[Finding]:
@@ -83,13 +85,34 @@ class Verdict:
         return min((one.step for one in self.signs), default=None)
 
     @property
-    def root(self) -> Finding | None:
-        """Root cause among the signs up to the stop, or among all signs."""
+    def true_sign_at(self) -> int | None:
+        """Step of the first sign of the right class; None if there is none."""
+        right = right_words(self.fault_class)
+        return min((one.step for one in self.signs if one.fault in right), default=None)
+
+    @property
+    def roots(self) -> list[Finding]:
+        """Root causes among the signs up to the stop, or among all signs, the gravest first."""
         seen = self.signs
         if self.stop:
             seen = seen[: _last_of_its_step(seen, self.stop)]
-        roots = root_causes(seen)
-        return roots[0].finding if roots else None
+        return [one.finding for one in root_causes(seen)]
+
+    @property
+    def root(self) -> Finding | None:
+        """The gravest of the root causes."""
+        return next(iter(self.roots), None)
+
+    @property
+    def classes_named(self) -> int:
+        """Number of the training's faults of which a root cause has the class, each another."""
+        words = [right_words(one) for one in classes_of(self.fault_class)]
+        said = [one.fault for one in self.roots]
+        found = [[place for place, fault in enumerate(said) if fault in right] for right in words]
+        if len(found) > 1 and all(found) and len({*found[0], *found[1]}) == 1:
+            # One finding names one fault.
+            return 1
+        return sum(map(bool, found))
 
     @property
     def named(self) -> bool:

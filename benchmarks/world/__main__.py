@@ -9,7 +9,8 @@ among the findings up to the stop has the right class (`benchmarks/faults/classe
 
 With `--keep DIR` the runs stay in DIR, and `--judge DIR` judges them again without training. That
 finds new figures after a change of rules, except of rules that need other data than was captured.
-With `--verify`, nothing is judged: only the outcomes of the trainings are measured and printed.
+With `--verify`, nothing is judged: only the outcomes of the trainings are measured and printed;
+without `--keep`, they are not captured either. With `--two`, each faulty training has two faults.
 With `--outcomes`, only the rules' view of the outcome is: how often it is right at shares of a run.
 """
 
@@ -24,9 +25,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.faults.processes import in_processes
-from benchmarks.world.cases import draw_cases, only
+from benchmarks.world.cases import carried, draw_cases, matches, only
 from benchmarks.world.judging import judge_stored
 from benchmarks.world.outcome_errors import outcome_errors
+from benchmarks.world.pairing import paired
 from benchmarks.world.report import report
 from benchmarks.world.stored import NOTED, StoredCase, stored_cases
 from benchmarks.world.verification import verification
@@ -72,6 +74,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="family, fault or FAMILY/FAULT to draw or judge (default: all)",
     )
     parser.add_argument("--sealed", action="store_true", help="draw from the sealed families")
+    parser.add_argument(
+        "--two", action="store_true", help="two faults at a time in each faulty training"
+    )
     parser.add_argument("--preset", default="default", help="preset of the rules")
     parser.add_argument("--jobs", type=int, default=2, help="concurrent processes (default: 2)")
     runs = parser.add_mutually_exclusive_group()
@@ -98,13 +103,16 @@ def _train(options: argparse.Namespace, keep: Path) -> None:
     from benchmarks.world.training import train_case
 
     try:
-        choices = only(SEALED if options.sealed else FAMILIES, options.only)
+        choices = carried(SEALED if options.sealed else FAMILIES)
+        choices = only(paired(choices) if options.two else choices, options.only)
     except ConfigError as error:
         sys.exit(str(error))
+    # Nothing is judged: capture would only take time.
+    captured = bool(options.keep) or not options.verify
     cases = draw_cases(choices, options.draws, options.seed)
     missing = [one for one in cases if not (keep / one.id / NOTED).exists()]
     done = in_processes(
-        partial(train_case, keep=keep),
+        partial(train_case, keep=keep, captured=captured),
         missing,
         options.jobs,
         preload=["benchmarks.world.training", "vinedresser.capture.attach.attached_hook"],
@@ -116,8 +124,8 @@ def _train(options: argparse.Namespace, keep: Path) -> None:
 
 
 def _chosen(one: StoredCase, patterns: Sequence[str]) -> bool:
-    family, fault = one.case.family, one.case.fault
-    return not patterns or any(word in (family, fault, f"{family}/{fault}") for word in patterns)
+    case = one.case
+    return not patterns or any(matches(case.family, case.fault, word) for word in patterns)
 
 
 def _say(line: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 
+from benchmarks.faults.classes import classes_of
 from benchmarks.world.family import Family
 from vinedresser.errors import ConfigError
 
-__all__ = ["Case", "draw_cases", "only"]
+__all__ = ["Case", "carried", "draw_cases", "matches", "only"]
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,10 @@ class Case:
 
     Attributes:
         family: name of its family.
-        fault: class of the fault that separates it from its twin.
+        fault: class of the fault that separates it from its twin; two classes are joined by "+".
         seed: seed of the whole drawing.
         number: number of the pair among those of this family and fault.
-        faulty: whether it has the fault.
+        faulty: whether it has the faults.
     """
 
     family: str
@@ -30,6 +32,11 @@ class Case:
     seed: int
     number: int
     faulty: bool
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Classes of the faults that separate it from its twin."""
+        return tuple(classes_of(self.fault))
 
     @property
     def pair(self) -> str:
@@ -52,22 +59,31 @@ class Case:
         return random.Random(self.pair).getrandbits(32)
 
 
-def only(families: Mapping[str, Family], patterns: Sequence[str]) -> set[tuple[str, str]]:
+def carried(families: Mapping[str, Family]) -> set[tuple[str, str]]:
+    """Return the families and the faults that they carry."""
+    return {(name, fault) for name, family in families.items() for fault in family.faults}
+
+
+def matches(family: str, fault: str, pattern: str) -> bool:
+    """Return whether a pattern is the family, the fault, one of two faults, or family/fault."""
+    return pattern in (family, fault, f"{family}/{fault}", *classes_of(fault))
+
+
+def only(choices: set[tuple[str, str]], patterns: Sequence[str]) -> set[tuple[str, str]]:
     """Return the families and faults that match one of the patterns; all without a pattern.
 
     Args:
-        families: families by name.
-        patterns: ``family``, ``fault`` or ``family/fault``.
+        choices: families and the faults that they carry.
+        patterns: see `matches`.
 
     Raises:
         ConfigError: a pattern matches nothing.
     """
-    every = {(name, fault) for name, family in families.items() for fault in family.faults}
     if not patterns:
-        return every
+        return choices
     chosen: set[tuple[str, str]] = set()
     for pattern in patterns:
-        matching = {one for one in every if pattern in (*one, "/".join(one))}
+        matching = {one for one in choices if matches(*one, pattern)}
         if not matching:
             raise ConfigError(f"--only {pattern}: no family, fault or family/fault of that name")
         chosen |= matching
@@ -77,7 +93,9 @@ def only(families: Mapping[str, Family], patterns: Sequence[str]) -> set[tuple[s
 def draw_cases(choices: set[tuple[str, str]], pairs: int, seed: int) -> list[Case]:
     """Return both trainings of each pair.
 
-    The faults are used in turn, each with the family that was used least.
+    The faults are used in turn, each with the family that was used least. Where there are two
+    faults at a time, which are many, the families are used in turn, each with the two faults that
+    were used least.
 
     Args:
         choices: families and the faults that they carry.
@@ -85,18 +103,40 @@ def draw_cases(choices: set[tuple[str, str]], pairs: int, seed: int) -> list[Cas
         seed: random seed.
     """
     draw = random.Random(seed)
+    two = any(len(classes_of(fault)) > 1 for _, fault in choices)
+    turns = (_by_family if two else _by_fault)(choices, draw)
+    numbers: Counter[tuple[str, str]] = Counter()
+    cases = []
+    for family, fault in islice(turns, pairs):
+        case = Case(family, fault, seed, numbers[family, fault], faulty=False)
+        numbers[family, fault] += 1
+        cases += [case, case.twin]
+    return cases
+
+
+def _by_fault(choices: set[tuple[str, str]], draw: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield families and faults, the faults in turn."""
     faults = sorted({fault for _, fault in choices})
     draw.shuffle(faults)
     used: Counter[str] = Counter()
     numbers: Counter[tuple[str, str]] = Counter()
-    cases = []
-    for place in range(pairs):
-        fault = faults[place % len(faults)]
+    for fault in cycle(faults):
         carriers = sorted(family for family, one in choices if one == fault)
         draw.shuffle(carriers)
         family = min(carriers, key=lambda one: (numbers[one, fault], used[one]))
-        case = Case(family, fault, seed, numbers[family, fault], faulty=False)
         used[family] += 1
         numbers[family, fault] += 1
-        cases += [case, case.twin]
-    return cases
+        yield family, fault
+
+
+def _by_family(choices: set[tuple[str, str]], draw: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield families and faults, the families in turn."""
+    families = sorted({family for family, _ in choices})
+    draw.shuffle(families)
+    used: Counter[str] = Counter()
+    for family in cycle(families):
+        faults = sorted(fault for one, fault in choices if one == family)
+        draw.shuffle(faults)
+        fault = min(faults, key=lambda one: sum(used[word] for word in (one, *classes_of(one))))
+        used.update((fault, *classes_of(fault)))
+        yield family, fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -21,26 +21,42 @@ class Draw:
     """Choices of a training, equal for a healthy training and its faulty twin.
 
     Attributes:
-        about: class of the fault that separates the twins. The choices may depend on it, so that
-            the training can carry the fault.
-        faulty: whether this training has the fault.
+        about: classes of the faults that separate the twins, one or two. The choices may depend on
+            them, so that the training can carry the faults.
+        faulty: whether this training has the faults.
         random: source of the choices; both twins must draw the same values from it.
-        amount: source of the extent of the fault.
+        amount: source of the extent of the faults.
         numpy: source of data.
         watch: how the training is captured.
+        epoch: batches until all training rows have been used; 0 if rows are drawn at random.
+        accumulated: batches of an optimizer step.
     """
 
-    def __init__(self, seed: int, about: str, watch: Watch, *, faulty: bool) -> None:
-        self.about = about
+    def __init__(self, seed: int, about: Sequence[str], watch: Watch, *, faulty: bool) -> None:
+        self.about = tuple(about)
         self.faulty = faulty
         self.random = random.Random(seed)
-        self.amount = random.Random(f"{seed} {about}")
+        self.amount = random.Random(f"{seed} {'+'.join(about)}")
         self.numpy = np.random.default_rng(seed)
         self.watch = watch
+        self.epoch = 0
+        self.accumulated = 1
 
     def has(self, fault: str) -> bool:
         """Return whether this training has a fault."""
-        return self.faulty and self.about == fault
+        return self.faulty and fault in self.about
+
+    def concerns(self, *faults: str) -> bool:
+        """Return whether one of these faults separates the twins, in whichever this training is."""
+        return any(one in self.about for one in faults)
+
+    def by_fault(self, table: Mapping[str, T], usual: T) -> T:
+        """Return the entry of the fault that this training has; ``usual`` if there is none."""
+        return self.by_subject(table, usual) if self.faulty else usual
+
+    def by_subject(self, table: Mapping[str, T], usual: T) -> T:
+        """Return the entry of the fault that separates the twins, for both of them."""
+        return next((table[one] for one in self.about if one in table), usual)
 
     def without_fault(self) -> Draw:
         """Return the same choices for a part of the training that has no fault."""

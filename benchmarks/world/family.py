@@ -24,6 +24,7 @@ class Ending:
         overstated: how much better the score of the script's own evaluation is, for faults that
             make the evaluation wrong.
         crash: error that ended the training; "" if it came to its end.
+        epoch: optimizer steps of the first epoch; 0 if the script has no epochs.
     """
 
     score: float
@@ -31,6 +32,7 @@ class Ending:
     margin: float = 0.2
     overstated: float = 0.0
     crash: str = ""
+    epoch: int = 0
 
     @property
     def good(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from benchmarks.faults.processes import in_processes
 from benchmarks.faults.verdict import Outcome, Verdict
+from benchmarks.world.peers import peer_alarms
 from benchmarks.world.stored import StoredCase
 from benchmarks.world.verification import outcomes
 from vinedresser.rules.judge import judge
@@ -66,5 +67,7 @@ def verdict_of(stored: StoredCase, outcome: Outcome, preset: str = "default") ->
         max(steps, 1),
         outcome,
         tuple(findings),
-        seconds=stored.seconds,
+        peer_alarms(stored),
+        stored.seconds,
+        stored.ending.epoch,
     )

@@ -43,8 +43,9 @@ def class_loss(draw: Draw) -> Loss:
         _by_formula,
     ]
     # Each of these faults goes with one way to write the loss.
-    kind = {"double_softmax": draw.choice([0, 2]), "nll_on_probabilities": 3}.get(
-        draw.about, draw.choice([0, 0, 1, 2, 2, 3, 4])
+    kind = draw.by_subject(
+        {"double_softmax": draw.choice([0, 2]), "nll_on_probabilities": 3},
+        draw.choice([0, 0, 1, 2, 2, 3, 4]),
     )
     if draw.has("nll_on_probabilities"):
         return draw.watch.loss(_of_probabilities)
@@ -66,7 +67,7 @@ def binary_loss(draw: Draw) -> Loss:
         _binary_by_hand,
     ]
     core = draw.choice(usual)
-    if draw.about == "sigmoid_before_logits":
+    if draw.concerns("sigmoid_before_logits"):
         core = draw.choice(usual[:2])
     if draw.has("wrong_loss"):
         # A loss for classes that exclude each other.

@@ -28,13 +28,17 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "sigmoid": nn.Sigmoid,
 }
 # Bounds of the factor of the initial weights.
-_FACTORS = {
+_FACTORS: dict[str, tuple[float, float]] = {
     "zero_init": (0.0, 0.0),
     "large_init": (10, 100),
     "small_init": (1e-4, 1e-3),
     "saturation": (30, 300),
 }
-_WITH = {"dead_relu": ("relu",), "saturation": ("tanh", "sigmoid"), "vanishing": ("tanh",)}
+_WITH: dict[str, Sequence[str]] = {
+    "dead_relu": ("relu",),
+    "saturation": ("tanh", "sigmoid"),
+    "vanishing": ("tanh",),
+}
 
 
 def mlp(
@@ -49,12 +53,12 @@ def mlp(
         depth: bounds of the number of hidden layers.
         most: largest width of a hidden layer; the smallest is 24.
     """
-    usual = ("relu", "relu", "relu", "tanh", "gelu", "elu", "silu", "leaky_relu")
-    activation = draw.choice(_WITH.get(draw.about, usual))
+    usual: Sequence[str] = ("relu", "relu", "relu", "tanh", "gelu", "elu", "silu", "leaky_relu")
+    activation = draw.choice(draw.by_subject(_WITH, usual))
     count, width = draw.whole(*depth), draw.whole(24, most)
     shrinks = draw.chance(0.3)
     norm = draw.choice(["", "", "batch", "layer"])
-    if draw.about in ("saturation", "vanishing", "dead_relu"):
+    if draw.concerns("saturation", "vanishing", "dead_relu"):
         norm = ""
     dropout = draw.choice([0.0, 0.0, 0.0, 0.1, 0.3])
     if draw.has("dropout_too_high"):
@@ -91,13 +95,10 @@ def spoil(draw: Draw, model: nn.Module) -> None:
             module.bias.fill_(lift)
     if draw.has("detached_graph"):
         weighted[-1].register_forward_pre_hook(_detached)
-    if draw.faulty and draw.about in _FACTORS:
-        _scale(weighted[:-1] if draw.about == "saturation" else weighted, _factor(draw))
-
-
-def _factor(draw: Draw) -> float:
-    low, high = _FACTORS[draw.about]
-    return draw.extent(low, high) if low else 0.0
+    bounds = draw.by_fault(_FACTORS, None)
+    if bounds:
+        factor = draw.extent(*bounds) if bounds[0] else 0.0
+        _scale(weighted[:-1] if draw.has("saturation") else weighted, factor)
 
 
 def _scale(modules: Sequence[nn.Linear | nn.Conv2d | nn.Conv1d], factor: float) -> None:

@@ -34,7 +34,7 @@ _RATES = {
     "adagrad": (0.01, 0.05),
 }
 # Optimizers with which a fault does harm.
-_WITH = {
+_WITH: dict[str, Sequence[str]] = {
     "clip_too_small": ("sgd", "momentum", "nesterov"),
     "missing_zero_grad": ("sgd", "momentum", "adam"),
     "momentum_too_high": ("momentum", "nesterov"),
@@ -45,7 +45,10 @@ _WITH = {
 
 
 # Bounds of a fixed loss scale with which gradients in half precision become zero, or infinite.
-_LOSS_SCALES = {"half_underflow": (1e-8, 1e-6), "half_overflow": (1e6, 1e9)}
+_LOSS_SCALES: dict[str, tuple[float, float]] = {
+    "half_underflow": (1e-8, 1e-6),
+    "half_overflow": (1e6, 1e9),
+}
 
 
 class _Common(TypedDict):
@@ -86,7 +89,7 @@ class Optimisation:
         accumulates: bool = True,
     ) -> None:
         self._draw = draw
-        kinds = [one for one in kinds if one in _WITH.get(draw.about, kinds)] or kinds
+        kinds = [one for one in kinds if one in draw.by_subject(_WITH, kinds)] or kinds
         self.kind = draw.choice(kinds)
         self.rate = scale * draw.between(*_RATES[self.kind])
         if draw.has("lr_too_high"):
@@ -98,14 +101,15 @@ class Optimisation:
         factor = _schedule(draw, steps)
         self._scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
         accumulate = draw.choice([1, 1, 1, 1, 2, 4])
-        self._accumulate = accumulate if accumulates else 1
+        self._accumulate = draw.accumulated = accumulate if accumulates else 1
         self._clip = draw.choice([0.0, 0.0, 1.0, 5.0])
         if draw.has("clip_too_small"):
             self._clip = draw.extent(1e-6, 1e-4)
         self._clear_first = draw.chance(0.6)
         self._minus = draw.has("wrong_sign") and not self.optimizer.param_groups[0].get("maximize")
-        if draw.about in _LOSS_SCALES and draw.faulty:
-            scale = draw.extent(*_LOSS_SCALES[draw.about])
+        loss_scales = draw.by_fault(_LOSS_SCALES, None)
+        if loss_scales:
+            scale = draw.extent(*loss_scales)
             for one in self.parameters:
                 if one.requires_grad:
                     one.register_hook(lambda grad: (grad * scale).half().float() / scale)
@@ -178,7 +182,7 @@ def _schedule(draw: Draw, steps: int) -> Callable[[int], float]:
     """Return the factor of the learning rate at each step."""
     schedules = ["constant", "constant", "cosine", "warm-up", "step", "cyclic", "exponential"]
     name = draw.choice(schedules)
-    if draw.about == "scheduler_per_batch":
+    if draw.concerns("scheduler_per_batch"):
         name = "exponential"
     if draw.has("scheduler_to_zero"):
         end = draw.extent(0.01, 0.05) * steps

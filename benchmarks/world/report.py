@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
-from benchmarks.faults.tables import class_table, listing
+from benchmarks.faults.classes import classes_of
+from benchmarks.faults.tables import listing, overall_table
 from benchmarks.faults.verdict import Verdict
 from benchmarks.measure import table
+from benchmarks.world.calibration import calibration_table
+from benchmarks.world.peers import PEERS
 
 __all__ = ["report"]
 
 _HEADERS = (
-    *("family", "faulty", "found", "right cause, of found", "first sign", "right before 10%"),
-    *("healthy", "stopped", "warned"),
+    *("faulty", "found", "right cause, of found", "right before 10%", "before an epoch", "first"),
+    *("first true", "healthy", "stopped", "warned"),
 )
+_TWO_HEADERS = ("family", "two faults", "found", "one right, of found", "both right, of found")
 
 
 def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
     """Return all tables; with ``verbose``, the findings of each case first."""
     verdicts = sorted(verdicts, key=lambda one: one.id)
     counted = [one for one in verdicts if one.outcome.as_expected]
-    parts = [_family_table(counted), class_table(counted)]
+    parts = [
+        _judged(counted, "family", _family),
+        _judged(counted, "fault class", _fault),
+        _two_table([one for one in counted if one.faulty and len(classes_of(_fault(one))) > 1]),
+        calibration_table(counted),
+        _beside_peers([one for one in counted if one.peers]),
+    ]
     healthy = [one for one in counted if not one.faulty]
     parts += [
         _list("healthy but stopped", (_blamed(one) for one in healthy if one.stop)),
@@ -48,35 +58,87 @@ def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _family_table(verdicts: Sequence[Verdict]) -> str:
-    families = sorted({_family(one) for one in verdicts})
+def _judged(verdicts: Sequence[Verdict], title: str, key: Callable[[Verdict], str]) -> str:
+    """Return a table with a line per family, or per fault of faulty trainings and their twins.
+
+    "first" and "first true" are the medians of the first sign and of the first one of the right
+    class, as shares of the run. For a peer, the table has the faulty trainings with an alarm, and
+    the healthy ones.
+    """
+    peers = [name for name in PEERS if any(name in one.peers for one in verdicts)]
+    names = sorted({key(one) for one in verdicts})
     rows = [
-        _family_row(name, [one for one in verdicts if _family(one) == name]) for name in families
+        _judged_row(name, [one for one in verdicts if key(one) == name], peers) for name in names
     ]
-    return table([*rows, _family_row("all", verdicts)], _HEADERS)
+    return table([*rows, _judged_row("all", verdicts, peers)], (title, *_HEADERS, *peers))
 
 
-def _family_row(name: str, verdicts: Sequence[Verdict]) -> list[str]:
+def _judged_row(name: str, verdicts: Sequence[Verdict], peers: Sequence[str]) -> list[str]:
     faulty = [one for one in verdicts if one.faulty]
     healthy = [one for one in verdicts if not one.faulty]
     found = [one for one in faulty if one.signs]
-    signs = [one.detected_at / one.steps for one in found if one.detected_at is not None]
-    early = [one for one in found if one.named_at is not None and one.named_at <= 0.1 * one.steps]
+    epochs = [one for one in found if one.epoch]
     return [
         name,
         str(len(faulty)),
         _share(found, faulty),
         _share([one for one in found if one.named], found),
-        f"{median(signs):.0%}" if signs else "",
-        _share(early, found),
+        _share([one for one in found if _named_by(one, 0.1 * one.steps)], found),
+        _share([one for one in epochs if _named_by(one, one.epoch)], epochs),
+        _percent([one.detected_at / one.steps for one in found if one.detected_at is not None]),
+        _percent([one.true_sign_at / one.steps for one in found if one.true_sign_at is not None]),
         str(len(healthy)),
         _share([one for one in healthy if one.stop], healthy),
         _share([one for one in healthy if one.alarms and not one.stop], healthy),
+        *(f"{_of_peer(peer, faulty)}; {_of_peer(peer, healthy)}" for peer in peers),
     ]
 
 
+def _named_by(one: Verdict, step: float) -> bool:
+    """Return whether the right cause was named before a step, or at it."""
+    return one.named_at is not None and one.named_at <= step
+
+
+def _of_peer(peer: str, verdicts: Sequence[Verdict]) -> str:
+    """Return the number of trainings with an alarm of those that the peer can judge."""
+    judged = [one for one in verdicts if peer in one.peers]
+    return f"{sum(bool(one.peers[peer]) for one in judged)} of {len(judged)}"
+
+
+def _two_table(verdicts: Sequence[Verdict]) -> str:
+    """Return a table of the trainings with two faults; "" if there are none."""
+    if not verdicts:
+        return ""
+    names = sorted({_family(one) for one in verdicts})
+    groups = [(name, [one for one in verdicts if _family(one) == name]) for name in names]
+    return table([_two_row(*one) for one in [*groups, ("all", verdicts)]], _TWO_HEADERS)
+
+
+def _two_row(name: str, verdicts: Sequence[Verdict]) -> list[str]:
+    found = [one for one in verdicts if one.signs]
+    right = [[one for one in found if one.classes_named >= least] for least in (1, 2)]
+    return [
+        name,
+        str(len(verdicts)),
+        _share(found, verdicts),
+        *(_share(one, found) for one in right),
+    ]
+
+
+def _beside_peers(verdicts: Sequence[Verdict]) -> str:
+    """Return a table of the judges on the trainings that the peers can judge."""
+    if not verdicts:
+        return ""
+    return f"beside peers, on trainings that they can judge:\n{overall_table(verdicts)}"
+
+
 def _family(one: Verdict) -> str:
-    return one.id.partition("-")[0]
+    return one.id.split("-")[0]
+
+
+def _fault(one: Verdict) -> str:
+    """Return the fault of a training, or that of the twin of a healthy one."""
+    return one.id.split("-")[1]
 
 
 def _blamed(one: Verdict) -> str:
@@ -106,6 +168,11 @@ def _list(title: str, lines: Iterable[str]) -> str:
 def _most(words: Iterable[str]) -> list[str]:
     """Return lines with counts, the most frequent first."""
     return [f"{count:3d}  {word}" for word, count in Counter(words).most_common()]
+
+
+def _percent(shares: Sequence[float]) -> str:
+    """Return the median of shares; "" of none."""
+    return f"{median(shares):.0%}" if shares else ""
 
 
 def _share(some: Sequence[Verdict], of: Sequence[Verdict]) -> str:

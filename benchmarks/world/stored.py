@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.world.cases import Case
@@ -29,6 +29,7 @@ class StoredCase:
         ending: how it ended.
         hooked: whether the script created a hook.
         seconds: duration of the training, including capture.
+        sizes: entries of each weight of its models, by name.
     """
 
     case: Case
@@ -36,6 +37,7 @@ class StoredCase:
     ending: Ending
     hooked: bool
     seconds: float
+    sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def runs(self) -> list[Path]:
@@ -51,6 +53,7 @@ def note_case(stored: StoredCase) -> None:
         "hooked": stored.hooked,
         "seconds": round(stored.seconds, 2),
         "ending": stored.ending.to_json(),
+        "sizes": stored.sizes,
     }
     (stored.place / NOTED).write_text(json.dumps(table, indent=1), encoding="utf-8")
 
@@ -65,4 +68,5 @@ def stored_cases(keep: Path) -> Iterator[StoredCase]:
             Ending.from_json(table["ending"]),
             table["hooked"],
             table["seconds"],
+            table.get("sizes", {}),
         )

@@ -8,6 +8,7 @@ import random
 import shutil
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,15 @@ __all__ = ["train_case", "trained"]
 _CRASHES = (RuntimeError, ValueError, ArithmeticError, IndexError)
 
 
-def train_case(case: Case, keep: Path) -> StoredCase:
+def train_case(case: Case, keep: Path, *, captured: bool = True) -> StoredCase:
     """Train a case in a new directory below ``keep``, and note its ending there.
 
     Captures as an unchanged script, which changes this process: call it in one of its own.
+
+    Args:
+        case: the training.
+        keep: directory of the trainings.
+        captured: whether to capture it into a run.
     """
     place = keep / case.id
     # Of a benchmark that was interrupted.
@@ -40,17 +46,19 @@ def train_case(case: Case, keep: Path) -> StoredCase:
     place.mkdir(parents=True)
     warnings.simplefilter("ignore")
     logging.getLogger("vinedresser").setLevel(logging.ERROR)
-    needs = capture_for(rules_from_table(preset_table("default")))
     choose = random.Random(f"{case.pair} capture")
     hooked, told, reports = (choose.random() < share for share in (1 / 3, 1 / 2, 2 / 3))
-    watch: Watch
-    if hooked:
-        watch = HookWatch(place / RUN, needs, told=told, reports=reports)
-    else:
-        watch = AttachedWatch(place / RUN, needs, told=told)
+    watch = Watch()
+    if captured:
+        needs = capture_for(rules_from_table(preset_table("default")))
+        if hooked:
+            watch = HookWatch(place / RUN, needs, told=told, reports=reports)
+        else:
+            watch = AttachedWatch(place / RUN, needs, told=told)
     begun = time.perf_counter()
     ending = trained(case, watch)
-    stored = StoredCase(case, place, ending, hooked, time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    stored = StoredCase(case, place, ending, hooked, seconds, watch.sizes)
     note_case(stored)
     return stored
 
@@ -61,12 +69,13 @@ def trained(case: Case, watch: Watch) -> Ending:
     torch.manual_seed(case.random_seed)
     np.random.seed(case.random_seed)
     family = {**families.FAMILIES, **sealed.FAMILIES}[case.family]
-    draw = Draw(case.random_seed, case.fault, watch, faulty=case.faulty)
+    draw = Draw(case.random_seed, case.faults, watch, faulty=case.faulty)
     try:
         ending = family.train(draw)
     except _CRASHES as error:
         watch.close(error)
         said = f"{type(error).__name__}: {error}".splitlines()[0]
-        return Ending(math.nan, math.nan, crash=said)
-    watch.close(None)
-    return ending
+        ending = Ending(math.nan, math.nan, crash=said)
+    else:
+        watch.close(None)
+    return replace(ending, epoch=math.ceil(draw.epoch / max(draw.accumulated, 1)))

@@ -34,7 +34,14 @@ LossFunction = Callable[..., Tensor]
 
 
 class Watch:
-    """What the script tells a hook, if it has one; this one captures nothing."""
+    """What the script tells a hook, if it has one; this one captures nothing.
+
+    Attributes:
+        sizes: entries of each weight of the models, by the name of its parameter.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
 
     def expect(self, steps: int) -> None:
         """Note the number of steps, before anything else."""
@@ -43,8 +50,18 @@ class Watch:
         """Return the loss function to use."""
         return function
 
-    def begin(self, model: nn.Module, optimizer: Any, *, name: str | None = None) -> None:
+    def begin(
+        self,
+        model: nn.Module,
+        optimizer: Any,  # noqa: ARG002 (hooks use it)
+        *,
+        name: str | None = None,
+    ) -> None:
         """Note a model and its optimizer, before the first step; see `Hook.watch`."""
+        self.sizes |= {
+            one if name is None else f"{name}.{one}": weight.numel()
+            for one, weight in model.named_parameters()
+        }
 
     def metric(self, name: str, value: float) -> None:
         """Report a metric of an evaluation."""
@@ -71,6 +88,7 @@ class AttachedWatch(Watch):
     """
 
     def __init__(self, run: Path, needs: CaptureConfig, *, told: bool) -> None:
+        super().__init__()
         self._run, self._told = run, told
         capture = CaptureConfig({}).with_defaults()
         self._record = replace(
@@ -111,6 +129,7 @@ class HookWatch(Watch):
     """
 
     def __init__(self, run: Path, needs: CaptureConfig, *, told: bool, reports: bool) -> None:
+        super().__init__()
         self._run, self._needs, self._told, self._reports = run, needs, told, reports
         self._module: nn.Module | None = None
         self._hook: Hook | None = None
@@ -138,6 +157,7 @@ class HookWatch(Watch):
 
     def begin(self, model: nn.Module, optimizer: Any, *, name: str | None = None) -> None:
         """See `Watch.begin`."""
+        super().begin(model, optimizer, name=name)
         loss, self._module = self._module, None
         self.hook.watch(model, loss=loss, optimizer=optimizer, name=name)
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.faults.history import Epoch
 from benchmarks.faults.peers.evidence import Alarm, Evidence
 
-__all__ = ["alarms_of", "dying", "exploding", "oscillating", "slow", "vanishing"]
+__all__ = [
+    "Gradients",
+    "alarms_of",
+    "alarms_of_epochs",
+    "dying",
+    "exploding",
+    "oscillating",
+    "slow",
+    "vanishing",
+]
 
 _TARGET_ACCURACY = 0.6
 _GAIN = 0.01
@@ -20,17 +31,39 @@ _SWING_SHARE = 0.2
 _SLOW_AFTER = 0.3
 
 
-def alarms_of(evidence: Evidence) -> list[Alarm]:
-    """Return its alarms, checked once per epoch; R² replaces accuracy in regression.
+class Gradients(NamedTuple):
+    """Gradients of the weights of L layers, in model order, at S steps.
 
-    The gradient checks count while the training accuracy is below 0.6, or has never gained 0.01
-    between epochs.
+    Attributes:
+        steps: int64 [S].
+        norms: L2 norms, float64 [S, L].
+        zeros: shares of entries that are exactly zero, float64 [S, L].
+        sizes: number of entries of each, [L].
     """
-    epochs = evidence.trained.history.epochs
+
+    steps: NDArray[np.int64]
+    norms: NDArray[np.float64]
+    zeros: NDArray[np.float64]
+    sizes: Sequence[int]
+
+
+def alarms_of(evidence: Evidence) -> list[Alarm]:
+    """Return its alarms, checked once per epoch; R² replaces accuracy in regression."""
     names, steps, norms = evidence.gradients("l2")
     _, _, zeros = evidence.gradients("zero_share")
     model = evidence.trained.model
     sizes = [model.get_parameter(name.partition("/")[2]).numel() for name in names]
+    epochs = evidence.trained.history.epochs
+    return alarms_of_epochs(epochs, Gradients(steps, norms, zeros, sizes))
+
+
+def alarms_of_epochs(epochs: Sequence[Epoch], gradients: Gradients) -> list[Alarm]:
+    """Return its alarms after each epoch.
+
+    The gradient checks count while the training accuracy is below 0.6, or has never gained 0.01
+    between epochs.
+    """
+    steps, norms, zeros, sizes = gradients
     alarms: list[Alarm] = []
     for number, epoch in enumerate(epochs, 1):
         so_far = epochs[:number]

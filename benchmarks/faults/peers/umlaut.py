@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from benchmarks.faults.cases import Case
+from benchmarks.faults.history import Epoch
 from benchmarks.faults.networks.layers import Layer
 from benchmarks.faults.networks.losses import LOSSES
 from benchmarks.faults.peers.evidence import Alarm, Evidence
 
-__all__ = ["hidden_linear", "last_activation", "alarms_of"]
+__all__ = [
+    "DROPOUT",
+    "INPUTS",
+    "MISSING",
+    "RATE",
+    "alarms_of",
+    "alarms_of_accuracies",
+    "hidden_linear",
+    "inputs_out_of_range",
+    "last_activation",
+    "rate_out_of_range",
+]
+
+# Its alarms about a program before the first step.
+DROPOUT = "dropout over 0.5"
+INPUTS = "input outside of -1 to 1"
+MISSING = "missing activation"
+RATE = "learning rate out of range"
 
 _WITH_WEIGHTS = ("dense", "linear", "conv", "conv2d", "conv1d")
 _PASSING = ("maxpool", "avgpool", "dropout", "spatial_dropout", "flatten", "bn", "batchnorm")
@@ -21,23 +41,38 @@ def alarms_of(evidence: Evidence) -> list[Alarm]:
     rate = case.optimizer["lr"]
     static = {
         "missing softmax before the loss": _lacks_softmax(case),
-        "missing activation": hidden_linear(case.model),
-        "dropout over 0.5": any(
-            layer.kind == "dropout" and layer.value > 0.5 for layer in case.model
-        ),
-        "input outside of -1 to 1": low < -1 or high > 1,
-        "learning rate out of range": rate > 0.01 or rate < 1e-7,
+        MISSING: hidden_linear(case.model),
+        DROPOUT: any(layer.kind == "dropout" and layer.value > 0.5 for layer in case.model),
+        INPUTS: inputs_out_of_range(low, high),
+        RATE: rate_out_of_range(rate),
     }
     alarms = [Alarm(0, word) for word, found in static.items() if found]
     if evidence.trained.data.classes:
-        for epoch in evidence.trained.history.epochs:
-            if epoch.val_score is None:
-                continue
-            if epoch.val_score > 0.95:
-                alarms.append(Alarm(epoch.step, "validation accuracy suspiciously high"))
-            if epoch.val_score > epoch.score + 0.05:
-                alarms.append(Alarm(epoch.step, "validation accuracy above training's"))
+        alarms += alarms_of_accuracies(evidence.trained.history.epochs)
     return alarms
+
+
+def alarms_of_accuracies(epochs: Iterable[Epoch]) -> list[Alarm]:
+    """Return its alarms about the accuracies of a classifier."""
+    alarms = []
+    for epoch in epochs:
+        if epoch.val_score is None:
+            continue
+        if epoch.val_score > 0.95:
+            alarms.append(Alarm(epoch.step, "validation accuracy suspiciously high"))
+        if epoch.val_score > epoch.score + 0.05:
+            alarms.append(Alarm(epoch.step, "validation accuracy above training's"))
+    return alarms
+
+
+def rate_out_of_range(rate: float) -> bool:
+    """Return whether it finds a learning rate too high or too low."""
+    return rate > 0.01 or rate < 1e-7
+
+
+def inputs_out_of_range(low: float, high: float) -> bool:
+    """Return whether it finds that inputs are not normalised."""
+    return low < -1 or high > 1
 
 
 def last_activation(layers: tuple[Layer, ...]) -> str:

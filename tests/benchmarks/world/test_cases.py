@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.faults.classes import CLASSES
 from benchmarks.world import families, sealed
-from benchmarks.world.cases import draw_cases, only
+from benchmarks.world.cases import carried, draw_cases, only
 from benchmarks.world.families import FAMILIES
+from benchmarks.world.pairing import compatible, paired
 from benchmarks.world.sealed import FAMILIES as SEALED
 from vinedresser.errors import ConfigError
 from vinedresser.rules.faults import FAULTS
@@ -17,7 +18,7 @@ from vinedresser.rules.faults import FAULTS
 
 def test_every_module_is_a_family_whose_faults_have_a_class() -> None:
     for package, registered in ((families, FAMILIES), (sealed, SEALED)):
-        modules = {path.stem for path in Path(package.__path__[0]).glob("*.py")}
+        modules = {path.stem for path in Path(package.__path__[0]).rglob("*.py")}
         assert modules - {"__init__"} == set(registered)
     assert not set(FAMILIES) & set(SEALED)
     for name, family in {**FAMILIES, **SEALED}.items():
@@ -26,7 +27,7 @@ def test_every_module_is_a_family_whose_faults_have_a_class() -> None:
 
 
 def test_faults_are_drawn_in_turn_and_every_family_is_used() -> None:
-    choices = only(FAMILIES, [])
+    choices = carried(FAMILIES)
     faults = {fault for _, fault in choices}
     cases = draw_cases(choices, 2 * len(faults), seed=1)
     assert cases == draw_cases(choices, 2 * len(faults), seed=1)
@@ -36,7 +37,7 @@ def test_faults_are_drawn_in_turn_and_every_family_is_used() -> None:
 
 
 def test_sealed_families_have_other_kinds_of_models_but_known_faults() -> None:
-    assert len(SEALED) >= 10
+    assert len(SEALED) >= 12
     seen = {fault for family in FAMILIES.values() for fault in family.faults}
     for name, family in SEALED.items():
         assert len(family.faults) >= 6, name
@@ -51,6 +52,35 @@ def test_twins_share_all_choices_and_pairs_share_none() -> None:
 
 
 def test_a_choice_of_nothing_is_an_error() -> None:
-    assert only(FAMILIES, ["plateaus/zero_init"]) == {("plateaus", "zero_init")}
+    assert only(carried(FAMILIES), ["plateaus/zero_init"]) == {("plateaus", "zero_init")}
     with pytest.raises(ConfigError, match="plateau"):
-        only(FAMILIES, ["plateau"])
+        only(carried(FAMILIES), ["plateau"])
+
+
+def test_two_faults_go_together_only_if_neither_hides_the_other() -> None:
+    assert compatible("off_by_one", "not_in_optimizer") is False
+    assert compatible("off_by_one", "frozen_layers")
+    assert compatible("single_label", "not_in_optimizer"), "the labels show it all the same"
+    assert not compatible("lr_too_high", "lr_too_low"), "there is one learning rate"
+    assert not compatible("lr_too_low", "zero_init"), "each hides the other"
+    assert not compatible("collapse", "lr_too_high"), "a fault of one kind of training"
+    every = {one for family in [*FAMILIES.values(), *SEALED.values()] for one in family.faults}
+    for one in every:
+        for other in every:
+            assert compatible(one, other) == compatible(other, one)
+
+
+def test_two_faults_are_drawn_from_families_in_turn() -> None:
+    two = paired(carried(FAMILIES))
+    assert {family for family, _ in two} == set(FAMILIES)
+    cases = draw_cases(two, 2 * len(FAMILIES), seed=3)
+    families = [case.family for case in cases[::2]]
+    assert all(families.count(name) == 2 for name in FAMILIES)
+    for case in cases:
+        assert len(case.faults) == 2
+        assert set(case.faults) <= set(FAMILIES[case.family].faults)
+    assert only(two, ["plateaus/frozen_layers+zero_init"]) == {
+        ("plateaus", "frozen_layers+zero_init")
+    }
+    # One of two faults is a pattern, too.
+    assert ("digits_cnn", "bn_momentum+class_imbalance") in only(two, ["bn_momentum"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.world.corridor import Corridor, mean_return
+from benchmarks.world.data.corridor import Corridor, mean_return
 
 
 def test_the_shortest_way_pays_most_and_standing_still_costs_the_episode() -> None:

@@ -1,0 +1,1 @@
+"""Data of the trainings, and faults of data."""

@@ -1,0 +1,1 @@
+"""Families of graphs, sets and pairs."""
