@@ -55,8 +55,6 @@ def _train(draw: Draw) -> Ending:
     balance = draw.choice([0.01, 0.03])
 
     def cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
-        if draw.has("double_softmax"):
-            scores = scores.softmax(1)
         return F.cross_entropy(scores, labels)
 
     loss = draw.watch.loss(cross_entropy)
@@ -94,7 +92,7 @@ def _regimes(draw: Draw, count: int, features: int, classes: int) -> tuple[Tenso
 FAMILY = Family(
     _train,
     (
-        *("softmax_wrong_axis", "double_softmax", "shuffled_labels", "off_by_one"),
+        *("softmax_wrong_axis", "shuffled_labels", "off_by_one"),
         *("unnormalised_inputs", "constant_inputs", "lr_too_high", "lr_too_low"),
         *("weight_decay_too_high", "zero_init"),
     ),

@@ -48,8 +48,6 @@ def _train(draw: Draw) -> Ending:
             [[_one(members[own]), _one(members[own]), _one(members[other])] for own, other in kinds]
         )
         anchor, near, far = (F.normalize(model(x[one]), dim=1) for one in picked.unbind(1))
-        if draw.has("detached_graph"):
-            anchor, near, far = anchor.detach() + 0 * near, near.detach(), far.detach()
         return loss(anchor, near, far)
 
     def recall() -> float:
@@ -101,7 +99,11 @@ def _separation(model: nn.Module, x: Tensor, y: Tensor) -> float:
 FAMILY = Family(
     _train,
     (
-        *("term_wrong_sign", "collapse", "shuffled_labels", "detached_graph"),
+        *(
+            "term_wrong_sign",
+            "collapse",
+            "shuffled_labels",
+        ),
         *("lr_too_low", "wrong_sign", "scheduler_to_zero", "adam_epsilon"),
     ),
 )
