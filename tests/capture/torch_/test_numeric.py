@@ -99,6 +99,7 @@ def test_a_query_changes_neither_values_nor_random_numbers_nor_the_graph(text: s
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("text", QUERIES)
 def test_tensors_on_a_gpu_give_the_same_answers(text: str) -> None:
     tensors = values()
