@@ -74,13 +74,6 @@ def run(
         bool, typer.Option("--attach/--no-attach", help="Capture trainings without a hook.")
     ] = True,
     steps: Annotated[int | None, typer.Option(help="Total number of steps, if known.")] = None,
-    live: Annotated[
-        bool | None,
-        typer.Option(
-            "--live/--no-live",
-            help="Answer queries from the start, or never (default: as soon as somebody asks).",
-        ),
-    ] = None,
     control: Annotated[
         bool | None,
         typer.Option(
@@ -116,7 +109,7 @@ def run(
         capture_budget=capture_budget,
         guard=guard or ("nonfinite" if snapshot_every else None),
         snapshots=SnapshotSettings(every=snapshot_every),
-        live=LiveSettings(live, control, replay_controls).located(Path.cwd()),
+        live=LiveSettings(control, replay_controls).located(Path.cwd()),
         total_steps=steps,
     )
     if masked_arguments(command) != list(command):

@@ -72,8 +72,8 @@ class Hook(SteeredTraining):
         guard: "nonfinite": look for gradients that are not finite before each update, and take a
             snapshot of the step (torch); "off"; None: that of the launched run, else "off".
         snapshots: when snapshots are taken, and how many are kept.
-        live: settings of a training that is asked and steered, or whether it answers queries; None:
-            those of the launched run, else as soon as somebody asks.
+        live: whether the training may be steered; None: those of the launched run, else the
+            defaults.
         strict: raise an error if the run cannot be at ``path``. By default the reason is reported,
             and the training continues without being captured.
 
@@ -98,7 +98,7 @@ class Hook(SteeredTraining):
         budget: float | None = None,
         guard: str | None = None,
         snapshots: SnapshotSettings | None = None,
-        live: LiveSettings | bool | None = None,
+        live: LiveSettings | None = None,
         strict: bool = False,
     ) -> None:
         if policy not in ("block", "drop"):
@@ -111,7 +111,7 @@ class Hook(SteeredTraining):
         self._run = self._open(
             path, own, name=name, parameters=parameters, total_steps=total_steps, strict=strict
         )
-        settings = LiveSettings.of(live, self._run.record.live)
+        settings = live or LiveSettings.from_json(self._run.record.live)
         replay = changes_of(settings.replay)
         if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))

@@ -1,4 +1,4 @@
-"""The methods of a hook for trainings that are asked and steered while they run."""
+"""The methods of a hook for trainings that are steered while they run."""
 
 from __future__ import annotations
 
@@ -60,17 +60,15 @@ class SteeredTraining(ReportedValues):
         self._requests.executor.declare(name, targets, get=get, set_to=set, low=min, high=max)
         return self
 
-    def event(self, name: str, **values: Any) -> None:  # noqa: ARG002
+    def event(self, name: str) -> None:
         """Tell that something has happened, such as the end of an epoch.
 
-            hook.event("epoch", accuracy=accuracy)
+            hook.event("epoch")
 
-        Changes that wait for the event are made, and queries that ask for it are answered.
+        Changes that wait for the event (`vinedresser set --at next-epoch`) are made.
 
         Args:
             name: "epoch", or any other word.
-            values: values of the event by name: numbers, arrays or tensors; looked at only if
-                somebody asks.
         """
         if not self._closed:
             self._requests.happened(name)

@@ -1,1 +1,1 @@
-"""Asking a running training, and steering it: the agent in its process."""
+"""Steering a running training."""

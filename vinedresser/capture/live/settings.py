@@ -1,4 +1,4 @@
-"""Settings of a training that can be asked and steered while it runs."""
+"""Settings of a training that can be steered while it runs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,22 @@ __all__ = ["LiveSettings"]
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """Whether a running training answers queries, and may be steered.
+    """Whether a running training may be steered.
 
     Attributes:
-        enabled: true: it answers from its start; false: never; None: as soon as somebody asks.
         control: true: it may be paused and resumed; false: nothing of it may be changed; None: if
             the script declares a tunable parameter.
         replay: location of a run whose changes of parameters are made again at the same steps; "":
             none.
     """
 
-    enabled: bool | None = None
     control: bool | None = None
     replay: str = ""
 
     def __post_init__(self) -> None:
         """Check the types."""
-        for name in ("enabled", "control"):
-            given = getattr(self, name)
-            if given is not None and type(given) is not bool:
-                raise ConfigError(f"live.{name}: must be true or false, not {given!r}")
+        if self.control is not None and type(self.control) is not bool:
+            raise ConfigError(f"live.control: must be true or false, not {self.control!r}")
         if not isinstance(self.replay, str):
             raise ConfigError(f"live.replay: must be the location of a run, not {self.replay!r}")
 
@@ -56,22 +52,6 @@ class LiveSettings:
             if name not in known:
                 raise ConfigError(f"{where}.{name}: no such setting{did_you_mean(name, known)}")
         return cls(**document)
-
-    @classmethod
-    def of(cls, given: LiveSettings | bool | None, recorded: Mapping[str, Any]) -> LiveSettings:
-        """Return the settings of a hook.
-
-        Args:
-            given: settings of the script, or whether it answers queries; None: those recorded.
-            recorded: settings in the run's record.
-
-        Raises:
-            ConfigError: a setting is invalid.
-        """
-        if isinstance(given, LiveSettings):
-            return given
-        settings = cls.from_json(recorded)
-        return settings if given is None else cls(given, settings.control, settings.replay)
 
     def located(self, base: Path) -> LiveSettings:
         """Return the settings with an absolute location of the replayed run.

@@ -1,1 +1,1 @@
-"""Commands that ask and steer a running training."""
+"""Commands that steer a running training."""

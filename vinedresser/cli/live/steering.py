@@ -19,7 +19,7 @@ __all__ = ["checkpoint", "pause", "resume", "set_parameters", "snapshot", "stop"
 
 _Timeout = Annotated[float, typer.Option(help="Seconds to wait for the training to respond.")]
 _PATIENCE = 30.0
-_EVENTS = {"next-epoch": "epoch", "next-evaluation": "evaluation"}
+_EVENTS = {"next-epoch": "epoch"}
 
 
 def set_parameters(
@@ -31,7 +31,7 @@ def set_parameters(
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="next-epoch|next-evaluation|step N",
+            metavar="next-epoch|step N",
             help="When to make the change (default: after the current step).",
         ),
     ] = None,
@@ -144,7 +144,7 @@ def _when(at: str | None) -> dict[str, Any]:
         return {"event": _EVENTS[at]}
     number = at.removeprefix("step").strip(" =:")
     if not number.isdecimal():
-        raise ConfigError(f"--at: must be next-epoch, next-evaluation or 'step N', not {at!r}")
+        raise ConfigError(f"--at: must be next-epoch or 'step N', not {at!r}")
     return {"at": int(number)}
 
 

@@ -60,7 +60,7 @@ class RunRecord(Record):
             "off"; "" for the hook's default.
         snapshots: when snapshots are taken and how many are kept (`SnapshotSettings`); {}: the
             defaults.
-        live: when the training can be asked and steered (`LiveSettings`); {}: the defaults.
+        live: whether the training may be steered (`LiveSettings`); {}: the defaults.
         thinned: first step with longer intervals than the rules ask for to keep that share
             (``since``), and their largest factor (``most``), on rank 0; {} if nothing was left out.
         modules: type and activation function (else "") of each module or layer of the watched

@@ -7,7 +7,7 @@
                      "nonfinite" or "off"
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
     [snapshots]      every, keep, max_bytes, stop
-    [live]           enabled, control, replay: asking and steering the trainings
+    [live]           control, replay: steering the trainings
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
     [actions]        on_stop, on_warning, on_info: actions for findings of that severity
@@ -94,7 +94,7 @@ class Experiment:
         guard: whether gradients that are not finite are looked for before updates; None: the
             default, which is yes if there is a table of snapshots.
         snapshots: when snapshots are taken and how many are kept.
-        live: whether the trainings can be asked and steered.
+        live: whether the trainings may be steered.
         rules: tables of the rules by group, for `rules.worker`.
         actions: table of the actions, for `rules.worker`.
         remedy: maximum number of attempts to replace a stopped run, and where they begin.

@@ -57,7 +57,7 @@ class Script:
             1: no limit; None: the hook's default.
         guard: whether gradients that are not finite are looked for; None: the hook's default.
         snapshots: when snapshots are taken and how many are kept.
-        live: whether the training can be asked and steered.
+        live: whether the training may be steered.
         total_steps: number of optimizer steps in the whole run, None if unknown.
         forward: pass the script's output through, besides logging it.
     """
