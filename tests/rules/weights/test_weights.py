@@ -81,8 +81,73 @@ def test_equal_units_stay_equal(tmp_path: Path) -> None:
     rule = IdenticalUnits()
     constant = lambda weight: nn.init.constant_(weight, 0.1)  # noqa: E731
     model = lambda: stack((64, 32, 32, 10), nn.Tanh, constant)  # noqa: E731
-    (finding,) = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
-    assert (finding.fault, finding.tensor) == ("identical_units", "weights/0.weight")
+    warning, stop = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
+    assert (warning.severity, warning.step) == ("warning", 40)
+    assert (stop.fault, stop.tensor) == ("identical_units", "weights/0.weight")
+
+
+def test_equal_units_that_are_not_trained_are_ignored(tmp_path: Path) -> None:
+    def model() -> nn.Module:
+        # A fixed average of neighbours.
+        mean = nn.Linear(64, 64, bias=False).requires_grad_(requires_grad=False)
+        nn.init.constant_(mean.weight, 1 / 64)
+        return nn.Sequential(mean, *stack((64, 32, 10), nn.Tanh))
+
+    rules = [IdenticalUnits(), BadInitialisation()]
+    assert found(captured(tmp_path, rules, model, sgd(1e-9)), *rules) == []
+
+
+def test_weights_that_are_far_too_small_are_warned_of_at_once(tmp_path: Path) -> None:
+    """Also in a training that learns."""
+    rule = BadInitialisation()
+    tiny = normal(1e-3)
+    model = lambda: stack((64, 32, 32, 10), nn.ReLU, tiny)  # type: ignore[arg-type]  # noqa: E731
+    run = captured(tmp_path, [rule], model, adam(1e-2), steps=100, total=1000)
+    (finding,) = found(run, rule)
+    assert (finding.severity, finding.step) == ("warning", 0)
+    assert "too small" in finding.cause
+
+
+def test_each_of_several_models_has_its_scale(tmp_path: Path) -> None:
+    usual = {"l2": 5.66, "std": 0.1, "mean": 0.0}
+    large = {name: 100 * value for name, value in usual.items()}
+    layers = {
+        f"{model}.{place}": ["Linear", ""] for model in ("critic", "maker") for place in "012"
+    }
+    modules = {
+        "critic": ["Sequential", "", "model"],
+        "maker": ["Sequential", "", "model"],
+        **layers,
+    }
+    weights = {f"weights/{path}.weight": large if "maker" in path else usual for path in layers}
+    made = [step_record(0, reductions=weights)]
+    rule = BadInitialisation()
+    (finding,) = found(make_run(tmp_path / "run", made, modules=modules), rule)
+    assert finding.tensor.startswith("weights/maker.")
+    assert finding.severity == "warning"
+
+
+class Adapted(nn.Module):
+    """A fixed layer with an adapter of low rank, whose second factor begins as zero."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fixed = nn.Linear(width, width).requires_grad_(requires_grad=False)
+        self.down = nn.Linear(width, 4, bias=False)
+        self.up = nn.Linear(4, width, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.fixed(x) + self.up(self.down(x))
+        return out
+
+
+def test_adapters_that_begin_as_zero_are_ignored(tmp_path: Path) -> None:
+    def model() -> nn.Module:
+        return nn.Sequential(Adapted(64), nn.ReLU(), Adapted(64), nn.ReLU(), nn.Linear(64, 10))
+
+    rules = [BadInitialisation(), IdenticalUnits()]
+    assert found(captured(tmp_path, rules, model, adam(1e-3), steps=100), *rules) == []
 
 
 def test_units_that_become_equal_are_ignored(tmp_path: Path) -> None:

@@ -13,12 +13,16 @@ from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
+from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
 _RELUS = ("relu", "relu6", "threshold")
 _STATISTIC = "channel_zero_share"
+# Share of dead units at first of a layer that was alive, and ratio of an update to the weights that
+# can kill units.
+_ALIVE, _LONG = 0.5, 0.1
 
 
 class DyingRelu(SymptomRule):
@@ -29,7 +33,9 @@ class DyingRelu(SymptomRule):
     zero for every row of the last ``patience`` checked batches. Fires when at least ``layer`` of
     the units of one relu layer are dead, or at least ``model`` of the units on average over all
     relu layers, in a training that learns less than it should. Warns at once of a layer without a
-    living unit if simple models are far better so far.
+    living unit if simple models are far better so far. The cause is a learning rate that is too
+    high if half of the units of a layer were alive at the first check, and a step has changed the
+    weights by more than a tenth of their norm since (`UpdateRatios`).
 
     Args:
         layer: share of dead units in one layer; a layer without active units passes no signal.
@@ -52,7 +58,10 @@ class DyingRelu(SymptomRule):
         self.needs = optional_statistics(every, activations=(_STATISTIC,))
         self._modules: dict[str, Sequence[str]] = {}
         self._rate: LearningRate | None = None
+        self.updates = UpdateRatios(20)
         self._zero: dict[str, deque[NDArray[np.bool_]]] = {}
+        # Share of zero units at the first check.
+        self._first: dict[str, float] = {}
 
     def begin(self, info: RunRecord) -> None:
         """Read the modules and the learning rate."""
@@ -73,6 +82,7 @@ class DyingRelu(SymptomRule):
         else:
             return None
         rate = self._rate.smaller(1.0) if self._rate else "divide the learning rate by 10"
+        step_in_words = self._killing_step(worst)
         return Symptom(
             tensor=worst,
             statistic=_STATISTIC,
@@ -80,8 +90,13 @@ class DyingRelu(SymptomRule):
             threshold=threshold,
             confidence=0.95,
             seen=f"{value:.0%} of {where} were zero for all rows of the last {self.patience} "
-            "checked batches",
-            cause="relu units that are below zero for all inputs receive no gradient and cannot "
+            f"checked batches{step_in_words}",
+            fault="learning_rate_too_high" if step_in_words else None,
+            correction=self._rate.lowered(1.0) if self._rate and step_in_words else {},
+            cause="the learning rate is too high: a step moved the units below zero for all "
+            "inputs, where they receive no gradient and cannot recover"
+            if step_in_words
+            else "relu units that are below zero for all inputs receive no gradient and cannot "
             "recover: the network is too deep and narrow, biases are far below zero, or steps "
             "were too large",
             remedy="replace relu with leaky relu or elu; use He initialisation with zero biases; "
@@ -93,6 +108,16 @@ class DyingRelu(SymptomRule):
         """See `SymptomRule.certain`: nothing passes a layer without a living unit."""
         return symptom.value == 1.0 and outcome.nothing_learned()
 
+    def _killing_step(self, name: str) -> str:
+        """Return words on the step that killed the units of a layer; "" if there is none."""
+        greatest = self.updates.greatest
+        if self._first[name] > _ALIVE or greatest is None or not greatest.longer_than(_LONG):
+            return ""
+        return (
+            f"; {self._first[name]:.0%} were at the first check, and step {greatest.step} changed "
+            f"the weights by {greatest.median:.1e} of their norm (2e-4 to 2e-3 is usual)"
+        )
+
     def _dead(self, step: Step) -> dict[str, float]:
         """Return the share of dead units of each relu layer that has been checked often enough."""
         shares = step.vectors_of("activations", _STATISTIC)
@@ -100,6 +125,7 @@ class DyingRelu(SymptomRule):
         for name in outputs_of_activations(shares, _RELUS, self._modules):
             zero = shares[name] == 1
             seen = self._zero.setdefault(name, deque(maxlen=self.patience))
+            self._first.setdefault(name, float(zero.mean()) if zero.size else 1.0)
             if seen and seen[0].shape != zero.shape:
                 seen.clear()
             seen.append(zero)

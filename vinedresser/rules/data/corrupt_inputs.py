@@ -35,10 +35,11 @@ _LEARNED = 0.5
 class CorruptInputs(OnceRule):
     """The inputs are all zero, all equal, mostly constant, or have their axes in the wrong order.
 
-    Applies to a training that has removed less than half of the chance-level error after 150 steps
-    and 40 % of the run, or at its end. Fires when, over at least eight batches and 128 rows,
+    Fires when, over at least eight batches and 128 rows, all rows of each batch are equal while
+    their labels differ. Also fires in a training that has removed less than half of the
+    chance-level error after 150 steps and 40 % of the run, or at its end, when, over as many rows,
 
-    - all inputs are zero, or all rows of each batch are equal while their labels differ;
+    - all rows are equal, such as all zero;
     - more than ``constant`` of the features never change (with eight features or more);
     - the position of a row in its batch explains more than ``order`` of the variance of the rows'
       means or standard deviations (`RowPositions`), in batches of rows not seen before. For
@@ -73,6 +74,8 @@ class CorruptInputs(OnceRule):
             return None
         self._last = (step, next(iter(self.batches.inputs)))
         self._take(values)
+        if found := self._equal_rows():
+            return found
         if step.step < max(_PATIENCE, _SHARE * (self.expected_steps or 0)):
             return None
         return self._finding()
@@ -127,6 +130,17 @@ class CorruptInputs(OnceRule):
         told = wrong.told(reason, looks=self._batch_count, rows=self._rows)
         return self.found(step, since=0, **told)
 
+    def _equal_rows(self) -> Finding | None:
+        """Return the finding of rows that are equal though their labels differ: it is certain."""
+        if not self._alike or self._batch_count < _BATCHES or self._rows < _ROWS:
+            return None
+        assert self._last is not None, "there was a batch"
+        step, name = self._last
+        wrong = self._nothing(name)
+        assert wrong is not None, "all rows are alike"
+        told = wrong.told("", looks=self._batch_count, rows=self._rows)
+        return self.found(step, since=0, **told)
+
     def _learns(self) -> bool:
         """Return whether the training succeeds anyway."""
         gains = [series.gain() for series in self.outcome.fit.of("train").values()]
@@ -138,9 +152,10 @@ class CorruptInputs(OnceRule):
     def _nothing(self, name: str) -> Symptom | None:
         """Return the problem if no row differs from another."""
         zero = not self._lows.any() and not self._highs.any()
-        if not zero and not self._alike:
+        same = bool((self._lows == self._highs).all())
+        if not same and not self._alike:
             return None
-        what = "zero" if zero else "the same for all rows of a batch"
+        what = "zero" if zero else "all the same" if same else "the same for all rows of a batch"
         return Symptom(
             name,
             "std",

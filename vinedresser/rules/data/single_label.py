@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ _FEWEST_CLASSES = 3
 _GOOD = 0.5
 # A single label is learned at once; otherwise the model learns something else.
 _RIGHT = 0.99
+# Relative difference between two computations of one loss.
+_SAME = 1e-3
 
 
 @dataclass
@@ -58,7 +61,8 @@ class SingleLabel(OnceRule):
     model predicts them. Any other label then has a share of less than 3/``rows`` (95 %; rule of
     three). A constant label that is never learned is no fault of the data: contrastive losses
     number the right candidate that way; adversaries (several models, each with an optimizer) label
-    what is real and what is not.
+    what is real and what is not. Neither is that of a part of a loss: another call of the same loss
+    may have the other labels, as with negative samples.
 
     *Sorted*: with c the mean probability over 20 batches that two rows of one batch have the same
     class, and a the same probability for any two rows, (c - a)/(1 - a) is above ``order``. This is
@@ -84,6 +88,8 @@ class SingleLabel(OnceRule):
         self._labels: dict[str, _Labels] = {}
         self._last: Step | None = None
         self._adversaries = False
+        # Whether there is a loss that is not one of those whose labels are known.
+        self._others = False
 
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
@@ -94,6 +100,7 @@ class SingleLabel(OnceRule):
         if not self.batches.compared:
             return None
         self._last = step
+        self._others |= _has_others(step, self.batches.compared)
         for compared in self.batches.compared:
             _count(self._labels.setdefault(compared.loss, _Labels()), compared)
         return self._single(step, self.rows) or self._sorted(step)
@@ -103,7 +110,8 @@ class SingleLabel(OnceRule):
         return self._single(self._last, min(self.rows, _ROWS)) if self._last else None
 
     def _single(self, step: Step, rows: int) -> Finding | None:
-        seen = [] if self._adversaries else list(self._labels.values())
+        several = self._adversaries or self._others
+        seen = [] if several else list(self._labels.values())
         # One of several losses may have a constant target.
         if any(not one.value or one.rows < rows or not one.learned for one in seen):
             return None
@@ -165,6 +173,18 @@ class SingleLabel(OnceRule):
             threshold=threshold,
             **words,
         )
+
+
+def _has_others(step: Step, compared: list[Compared]) -> bool:
+    """Return whether a loss of a train step is another than those with labels, such as a sum."""
+    losses = step.scalars_of("losses") if step.mode == "train" else {}
+    known = [losses.get(f"losses/{one.loss}") for one in compared]
+    labelled = {f"losses/{one.loss}" for one in compared}
+    return any(
+        not any(one is not None and math.isclose(value, one, rel_tol=_SAME) for one in known)
+        for name, value in losses.items()
+        if name not in labelled
+    )
 
 
 def _count(seen: _Labels, compared: Compared) -> None:

@@ -51,10 +51,10 @@ class ConstantPredictions(SymptomRule):
     Classification: the most frequent prediction covers ``share`` of the rows, and no class is the
     label of 95 % of them. Regression and binary outputs: the standard deviation of the predictions
     over the rows is less than ``spread`` times that of the labels. Must hold over the last 8
-    checks, in a training with a poor outcome (`Outcome`). Where the outcome is open, as with a loss
-    of unknown formula, warns in the second half of the run of predictions that have been of one
-    class for a quarter of it and for 100 steps (at its end if its length is unknown); not for
-    tokens, or with several optimizers, whose labels may be their own.
+    checks, in a training with a poor outcome (`Outcome`) that is not on a plateau. Where the
+    outcome is open, as with a loss of unknown formula, warns in the second half of the run of
+    predictions that have been of one class for a quarter of it and for 100 steps (at its end if its
+    length is unknown); not for tokens, or with several optimizers, whose labels may be their own.
 
     Args:
         share: share of rows with the same predicted class.
@@ -116,7 +116,9 @@ class ConstantPredictions(SymptomRule):
         verdict = self.outcome.verdict()
         expected = self.expected_steps
         lasts = expected is not None and self._lasts(step.step, expected, verdict)
-        return found if verdict.kind == "poor" or lasts else None
+        # On a plateau before learning, a model predicts the mean.
+        poor = verdict.kind == "poor" and not verdict.plateau
+        return found if poor or lasts else None
 
     def _lasts(self, now: int, steps: int, verdict: Verdict) -> bool:
         """Return whether to warn that all predictions have been of one class for long.

@@ -35,8 +35,8 @@ class LossNotDecreasing(OnceRule):
     is no finding, nor is a run with an improving metric. The condition must hold for 20 steps, so
     that rules that know the cause can fire first. A flat loss with arriving gradients and moving
     weights may be on a plateau before learning (Barak et al., "Hidden progress in deep learning",
-    NeurIPS 2022), which cannot be distinguished from a hopeless task: the rule waits for half of a
-    run of known length.
+    NeurIPS 2022), which cannot be distinguished from a hopeless task: the rule waits for half of
+    the run, or for its end if its length is unknown.
 
     Args:
         patience: steps without progress; must be longer than a warm-up.
@@ -79,7 +79,7 @@ class LossNotDecreasing(OnceRule):
 
     def _may_be_a_plateau(self, step: Step, trajectory: LossTrajectory) -> bool:
         stands = trajectory.kind == "standing" and self._diagnosis.trains
-        return stands and step.step < PLATEAU * (self.expected_steps or 0)
+        return stands and step.step < PLATEAU * (self.expected_steps or math.inf)
 
     def _finding(self, step: Step, trajectory: LossTrajectory) -> Finding:
         start, stretch, progress = trajectory.start, trajectory.stretch, trajectory.progress

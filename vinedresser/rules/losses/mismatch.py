@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentity
 
-__all__ = ["REGRESSION", "Given", "Mismatch", "OutputForm", "output_form"]
+__all__ = [
+    "REGRESSION",
+    "Given",
+    "Mismatch",
+    "OutputForm",
+    "output_form",
+    "softmax_over_batch",
+]
 
 # Tolerance for the sum of a row of float32 probabilities.
 _ROUNDING = 1e-3
@@ -102,11 +109,18 @@ class Given(NamedTuple):
     @property
     def over_batch(self) -> bool:
         """Whether exponentials of predictions [rows, classes] sum to 1 over the rows."""
-        predictions = self.compared.predictions
-        if predictions.ndim != 2 or len(predictions) < 2:
+        return self._over_rows(np.exp(np.minimum(self.compared.predictions, 1)))
+
+    @property
+    def shares_over_batch(self) -> bool:
+        """Whether predictions [rows, classes] sum to 1 over the rows, and not over the classes."""
+        several = self.form.width > 1 and self.form.lowest >= 0 and not self.form.shares
+        return several and self._over_rows(self.compared.predictions)
+
+    def _over_rows(self, values: NDArray[np.float64]) -> bool:
+        if values.ndim != 2 or len(values) < 2:
             return False
-        sums = np.exp(np.minimum(predictions, 1)).sum(0)
-        return bool((abs(sums - 1) < _ROUNDING).all())
+        return bool((abs(values.sum(0) - 1) < _ROUNDING).all())
 
 
 class Mismatch(NamedTuple):
@@ -134,3 +148,19 @@ class Mismatch(NamedTuple):
     cause: str
     remedy: str
     hopeless: bool = False
+
+
+def softmax_over_batch() -> Mismatch:
+    """Return the mismatch of a softmax over the batch instead of the classes."""
+    return Mismatch(
+        "softmax_over_batch",
+        sure=True,
+        statistic="sum",
+        value=1.0,
+        threshold=1.0,
+        seen="the probabilities of each class sum to 1 over the rows of the batch, and those of a "
+        "row do not",
+        cause="softmax or log_softmax is taken over the batch (dim=0) instead of the classes, so "
+        "that rows compete with each other",
+        remedy="use dim=-1, or CrossEntropyLoss on the raw outputs of the last layer",
+    )

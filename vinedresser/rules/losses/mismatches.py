@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.losses.mismatch import REGRESSION, Given, Mismatch, OutputForm
+from vinedresser.rules.losses.mismatch import (
+    REGRESSION,
+    Given,
+    Mismatch,
+    OutputForm,
+    softmax_over_batch,
+)
+from vinedresser.rules.losses.value_checks import wrong_formula
 from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
 
 # Maximum share of rows without a class.
@@ -28,6 +35,9 @@ _SOFT = 0.5
 _OUT_OF_REACH = 0.1
 # Share of entries on the border of a range; a linear layer does not produce such entries.
 _PINNED = 0.1
+# Minimum number of classes, and largest share among all rows, to recognise a softmax by a second
+# one; and the rounding of float32.
+_SEVERAL, _LIVELY_SHARE, _ROUNDED = 4, 0.5, 1e-4
 
 
 def _broadcast(given: Given) -> Mismatch | None:
@@ -165,7 +175,7 @@ def _double_activation(given: Given) -> Mismatch | None:
         return _on_logits(
             "sigmoid", "what looks like sigmoid", math.log(2) / 2, sure=False, form=form
         )
-    if form.lowest >= 0 and form.zeros >= _PINNED:
+    if form.lowest >= 0 and form.zeros >= _PINNED and form.highest > 0:
         return _on_logits("relu", "relu", 0.0, sure=given.activation == "relu", form=form)
     return None
 
@@ -218,8 +228,6 @@ def _no_logarithms(given: Given) -> Mismatch | None:
     form = given.form
     if given.identity.takes != "logarithms" or form.logarithms or form.width < 2:
         return None
-    if given.over_batch:
-        return _softmax_over_batch()
     return Mismatch(
         "no_logarithms",
         sure=True,
@@ -237,19 +245,28 @@ def _no_logarithms(given: Given) -> Mismatch | None:
     )
 
 
-def _softmax_over_batch() -> Mismatch:
-    return Mismatch(
-        "softmax_over_batch",
-        sure=True,
-        statistic="sum",
-        value=1.0,
-        threshold=1.0,
-        seen="the probabilities of each class sum to 1 over the rows of the batch, and those of a "
-        "row do not",
-        cause="softmax or log_softmax is taken over the batch (dim=0) instead of the classes, so "
-        "that rows compete with each other",
-        remedy="use dim=-1, or CrossEntropyLoss on the raw outputs of the last layer",
-    )
+def _logarithms_of_shares(given: Given) -> Mismatch | None:
+    """Return the mismatch of a log_softmax whose inputs are probabilities, by its outputs.
+
+    They are the inputs less a constant per row, which follows from the sum of a row's inputs, 1.
+    """
+    if given.identity.loss != "cross_entropy" or not given.form.logarithms:
+        return None
+    logarithms = given.compared.predictions
+    shares = logarithms + (1 - logarithms.sum(-1, keepdims=True)) / given.form.width
+    # Few classes, or rows of almost equal numbers, look like that by chance.
+    if given.form.width < _SEVERAL or shares.max() < _LIVELY_SHARE or shares.min() < -_ROUNDED:
+        return None
+    floor = math.log1p((given.form.width - 1) / math.e)
+    form = given.form._replace(lowest=float(shares.min()), highest=float(shares.max()), shares=True)
+    return _on_logits("double_softmax", "softmax", floor, sure=True, form=form)
+
+
+def _over_batch(given: Given) -> Mismatch | None:
+    """Return the mismatch of probabilities that sum to 1 over the rows of the batch."""
+    logarithms = given.identity.takes == "logarithms" and not given.form.logarithms
+    over_rows = given.over_batch if logarithms else given.shares_over_batch
+    return softmax_over_batch() if over_rows else None
 
 
 def _targets_out_of_reach(given: Given) -> Mismatch | None:
@@ -288,7 +305,7 @@ def _limits(given: Given) -> tuple[tuple[float, float] | None, bool]:
     if limits and _inside(form, limits):
         return limits, True
     predictions = given.compared.predictions
-    if form.lowest >= 0 and form.zeros >= _PINNED:
+    if form.lowest >= 0 and form.zeros >= _PINNED and form.highest > 0:
         return (0.0, math.inf), False
     for low, high in ((0.0, 1.0), (-1.0, 1.0)):
         border = np.minimum(abs(predictions - low), abs(predictions - high)) < 1e-3
@@ -344,9 +361,12 @@ CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
     _one_unit_softmax,
     _broadcast,
     _labels_out_of_range,
+    _over_batch,
+    _logarithms_of_shares,
     _no_logarithms,
     _double_activation,
     _no_probabilities,
     _targets_out_of_reach,
     _error_of_shares,
+    wrong_formula,
 )

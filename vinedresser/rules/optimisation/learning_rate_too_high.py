@@ -10,6 +10,7 @@ from vinedresser.rules.losses.loss_diagnosis import too_long_steps
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
+from vinedresser.rules.signals.parameters.rate_jump import LostByJump, RateJump
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
@@ -25,6 +26,8 @@ class LearningRateTooHigh(SymptomRule):
     can move the weights to where the gradient vanishes. Also fires, regardless of captured weights,
     when the loss rose far above its start, or decreased and rose again, without recovery
     (`NoProgress`); below ten times its start only as a warning if its targets are not captured.
+    Warns of a jump of the optimizer's learning rate to a new maximum after which the loss lost half
+    of what it had gained (`RateJump`).
 
     Args:
         ratio: ratio of updates to weights above which a step is too large; the first step may be
@@ -47,11 +50,15 @@ class LearningRateTooHigh(SymptomRule):
         self.predicted = PredictedFall()
         self.progress = NoProgress(200, 0.1, 1.0)
         self.rate = LearningRateSignal()
+        self.jump = RateJump()
         self.needs = self.updates.needs
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        return super().watch(step) or self._of_trajectory(step, self.progress.trajectory())
+        found = super().watch(step) or self._of_trajectory(step, self.progress.trajectory())
+        if found is None and self._warning is None and (lost := self.jump.lost()):
+            found = self._warning = self._of_jump(step, lost)
+        return found
 
     def at_end(self) -> Finding | None:
         """See `OnceRule.at_end`."""
@@ -98,6 +105,27 @@ class LearningRateTooHigh(SymptomRule):
                 "learning_rates": self.rate.captured,
             },
             correction=self.rate.corrected(factor),
+        )
+
+    def _of_jump(self, step: Step, lost: LostByJump) -> Finding:
+        """Return the warning of a jump of the learning rate; the training may recover from it."""
+        return self.found(
+            step,
+            since=lost.last,
+            tensor=lost.name,
+            statistic="loss",
+            value=lost.now,
+            threshold=(lost.start + lost.level) / 2,
+            confidence=0.95,
+            severity=self.without_stop,
+            seen=f"{lost.name} had fallen from {lost.start:.4g} to {lost.level:.4g}; the learning "
+            f"rate jumped from {lost.before:.3g} to {lost.after:.3g} between steps {lost.last} and "
+            f"{lost.first}, and at step {step.step} the loss is {lost.now:.4g}",
+            cause=f"the learning rate became {lost.after / lost.before:.3g} times as high as "
+            "before: a wrong factor or milestone of a schedule, or one that starts anew",
+            remedy=f"keep the learning rate at or below {lost.before:.3g}, and go on from a "
+            f"checkpoint before step {lost.first}",
+            evidence={"before": lost.before, "after": lost.after},
         )
 
     def _of_trajectory(self, step: Step, trajectory: LossTrajectory | None) -> Finding | None:

@@ -16,13 +16,22 @@ __all__ = ["Growth", "RecentPast"]
 _LOSS_GROWTH = 10.0
 _GRADIENT_GROWTH = 100.0
 _KEPT = 50
+# Number of first losses that give the start.
+_START = 5
 
 
 class Growth(NamedTuple):
-    """A quantity that grew, and the ratio to its usual size."""
+    """A quantity that grew.
+
+    Attributes:
+        what: name of a loss, or "the gradient norm".
+        factor: ratio to its usual size.
+        since: first step at which it was that large; None if unknown.
+    """
 
     what: str
     factor: float
+    since: int | None = None
 
     @property
     def of_loss(self) -> bool:
@@ -40,6 +49,9 @@ class RecentPast:
     def __init__(self) -> None:
         self.gradients = GradientNorms()
         self._losses: dict[tuple[str, str], deque[float]] = {}
+        # Of training losses: the first values, and the step since which all are far above them.
+        self._start: dict[str, list[float]] = {}
+        self._risen: dict[str, int] = {}
 
     def add(self, step: Step) -> None:
         """Process a step; ignore values that are not finite."""
@@ -47,6 +59,8 @@ class RecentPast:
             if math.isfinite(value):
                 key = (step.mode, name)
                 self._losses.setdefault(key, deque(maxlen=_KEPT)).append(value)
+                if step.mode == "train":
+                    self._compare(name, step.step, value)
         if step.mode == "train":
             self.gradients.add(step)
 
@@ -55,15 +69,35 @@ class RecentPast:
         return {name: list(values) for (one, name), values in self._losses.items() if one == mode}
 
     def growth(self) -> Growth | None:
-        """Return the training quantity with the greatest growth; None if none grew."""
+        """Return the loss with the greatest growth, or else that of the gradient; None without.
+
+        A loss has grown relative to its recent values, or to its start. Gradients grow with it.
+        """
         grown = [
-            Growth(name, factor)
+            Growth(name, factor, self._risen.get(name))
             for name, values in self.losses("train").items()
-            if (factor := _loss_growth(values)) >= _LOSS_GROWTH
+            if (factor := max(_loss_growth(values), self._rise(name))) >= _LOSS_GROWTH
         ]
-        if (factor := self.gradients.growth()) >= _GRADIENT_GROWTH:
-            grown.append(Growth("the gradient norm", factor))
+        if not grown and (factor := self.gradients.growth()) >= _GRADIENT_GROWTH:
+            return Growth("the gradient norm", factor)
         return max(grown, key=lambda one: one.factor, default=None)
+
+    def _compare(self, name: str, step: int, value: float) -> None:
+        """Compare a training loss with its start."""
+        start = self._start.setdefault(name, [])
+        if len(start) < _START:
+            start.append(abs(value))
+        elif abs(value) < _LOSS_GROWTH * statistics.median(start):
+            self._risen.pop(name, None)
+        else:
+            self._risen.setdefault(name, step)
+
+    def _rise(self, name: str) -> float:
+        """Return the ratio of the last training loss to its start, if it is that of a growth."""
+        usual = statistics.median(self._start.get(name, [0.0]))
+        if name not in self._risen or not usual:
+            return 1.0
+        return abs(self._losses["train", name][-1]) / usual
 
     def in_words(self, mode: str) -> str:
         """Return text such as "before it: losses/x 2.3, 40, 1e+09; gradient norm 3 at step 20"."""

@@ -67,7 +67,7 @@ class Nonfinite(Rule):
         advice = self._advice(step, bad, growth, first=first)
         return self.found(
             step,
-            since=step.step,
+            since=step.step if growth is None or growth.since is None else growth.since,
             tensor=bad.tensor,
             statistic="nonfinite",
             value=bad.number,
@@ -98,9 +98,10 @@ class Nonfinite(Rule):
         if growth:
             rate = self._rate
             smaller = rate.smaller(growth.factor) if rate else "divide the learning rate by 10"
+            began = "" if growth.since is None else f" since step {growth.since}"
             return Advice(
                 cause="the learning rate is too high for these gradients: overflow after growth "
-                f"({growth.what} rose {growth.factor:.2g}-fold)",
+                f"({growth.what} rose {growth.factor:.2g}-fold{began})",
                 remedy=f"{smaller}; clip the gradient norm, warm up the learning rate",
             )
         if first:

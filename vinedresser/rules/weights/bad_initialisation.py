@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.parameters.model_names import ModelNames
 from vinedresser.rules.signals.parameters.weight_scale import WeightScale, weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.collections.modules import module_of
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -18,6 +21,10 @@ from vinedresser.store.records import RunRecord
 _NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
 # Scale of He initialisation (ICCV 2015), which preserves the variance after relu.
 _HE = math.sqrt(2)
+# Checks at which weights are zero that stay so, and factors of the bounds of scales beyond which
+# they do harm whatever the outcome.
+_STILL_ZERO = 3
+_FAR_BELOW, _FAR_ABOVE = 0.1, 3.0
 
 
 class BadInitialisation(SymptomRule):
@@ -29,10 +36,13 @@ class BadInitialisation(SymptomRule):
     PyTorch. Fires when, at the first check,
 
     - at least two weight tensors are all zero (a single one is common in a last layer), or
-    - the median scale of the weights is below ``small`` or above ``large``, in a model with at
-      least two layers and without normalisation,
+    - the median scale of the weights of a model is below ``small`` or above ``large``, if it has at
+      least two layers and no normalisation,
 
-    and the training learns less than it should. Embeddings and norm layers are ignored.
+    and the training learns less than it should. Warns whatever the outcome of weights that are
+    still zero at the third check (those of adapters are zero at first only), and of a median scale
+    below a tenth of ``small`` or above three times ``large``. Embeddings, norm layers and weights
+    that are not trained are ignored.
 
     Args:
         small: minimum median scale; at 0.2, ten layers leave less than 1e-7 of a signal.
@@ -52,12 +62,18 @@ class BadInitialisation(SymptomRule):
         self.every = every
         self.needs = optional_statistics(every, weights=("l2", "std", "mean"))
         self._modules: dict[str, Sequence[str]] = {}
+        self._models = ModelNames()
+        self._untrained: frozenset[str] = frozenset()
         self._checked = False
+        # Checks at which the weights that began as zero still are.
+        self._zeros = 0
         self._symptom: Symptom | None = None
 
     def begin(self, info: RunRecord) -> None:
         """Read the modules and whether the initial weights are captured."""
         self._modules = dict(info.modules)
+        self._models = ModelNames(info)
+        self._untrained = frozenset((*info.frozen, *info.unoptimized))
         # These report weights only after the first step, which may have changed them arbitrarily.
         self._checked = info.framework in ("sklearn", "xgboost")
 
@@ -67,14 +83,38 @@ class BadInitialisation(SymptomRule):
             self._checked = True
             # Weights of a later step are not the initial ones.
             if step.step < self.every:
-                self._symptom = self._at_first(weight_scales(step, self._modules))
+                self._symptom = self._at_first(self._scales(step))
+        if self._symptom is not None and (zero := self._symptom.evidence.get("zero")):
+            scales = self._scales(step)
+            self._zeros += all(name in scales and scales[name].rms == 0 for name in zero)
         return self._symptom
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (always)
+        """See `SymptomRule.certain`: no or hardly any signal passes, or far too large a one."""
+        if "zero" in symptom.evidence:
+            return self._zeros >= _STILL_ZERO
+        # Tensors without a module may be no matrices that multiply a signal.
+        known = all(module_of(name) in self._modules for name in symptom.evidence["scales"])
+        return known and not self.small * _FAR_BELOW <= symptom.value <= self.large * _FAR_ABOVE
+
+    def _scales(self, step: Step) -> dict[str, WeightScale]:
+        """Return the scales of the trained weights."""
+        scales = weight_scales(step, self._modules)
+        return {name: one for name, one in scales.items() if name not in self._untrained}
 
     def _at_first(self, scales: dict[str, WeightScale]) -> Symptom | None:
         zero = [name for name, one in scales.items() if one.rms == 0]
         if len(zero) >= 2:
             return self._of_zeros(zero)
-        if len(scales) < 2 or self._normalised():
+        if self._normalised():
+            return None
+        models = self._models.grouped(scales)
+        found = (self._of_model({name: scales[name] for name in names}) for names in models)
+        return next((one for one in found if one is not None), None)
+
+    def _of_model(self, scales: dict[str, WeightScale]) -> Symptom | None:
+        """Return the symptom of the scales of one model."""
+        if len(scales) < 2:
             return None
         sizes = [one.scale for one in scales.values()]
         # With an even number of layers, use the more usual of the two middle ones.

@@ -5,19 +5,21 @@ from __future__ import annotations
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 
 class IdenticalUnits(SymptomRule):
-    """The units of a layer are and remain copies of each other, and the run learns little.
+    """The units of a layer are and remain copies of each other.
 
     Units that start equal receive the same gradient and stay equal: the layer has the capacity of
     one unit (Goodfellow et al., "Deep Learning", 8.4). Fires when the ``unit_similarity`` of a
     weight tensor, the median over units of the largest absolute cosine with any other unit, is at
-    least ``similarity`` at all checks from the first on, at least ``patience`` of them, in a
-    training that learns less than it should. Units that become equal later were moved there by too
-    large steps.
+    least ``similarity`` at all checks from the first on, at least ``patience`` of them: a warning,
+    and a stop in a training that learns less than it should. Frozen weights and those that no
+    optimizer has do not count. Units that become equal later were moved there by too large steps.
 
     Args:
         similarity: minimum similarity; copies have 1 up to rounding. Healthy wide layers are below
@@ -35,6 +37,15 @@ class IdenticalUnits(SymptomRule):
         self.every = every
         self.needs = optional_statistics(every, weights=("unit_similarity",))
         self._alike: frozenset[str] | None = None
+        self._untrained: frozenset[str] = frozenset()
+
+    def begin(self, info: RunRecord) -> None:
+        """Read which weights are not trained."""
+        self._untrained = frozenset((*info.frozen, *info.unoptimized))
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (always)
+        """See `SymptomRule.certain`: such a layer has the capacity of one unit."""
+        return True
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
@@ -42,7 +53,9 @@ class IdenticalUnits(SymptomRule):
         alike = {
             name: value
             for name, value in values.items()
-            if value >= self.similarity and (self._alike is None or name in self._alike)
+            if value >= self.similarity
+            and name not in self._untrained
+            and (self._alike is None or name in self._alike)
         }
         self._alike = frozenset(alike)
         if not alike:

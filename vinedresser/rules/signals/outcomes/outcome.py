@@ -41,8 +41,9 @@ _FEWEST_WINDOWS = 3
 _PATIENCE = 150
 _PATIENCE_UNKNOWN = 400
 _SHARE = 0.4
-# Share of a run of known length in which the loss may stand on a plateau before learning (Barak et
-# al., "Hidden progress in deep learning", NeurIPS 2022); with sparse parities it stood until 0.46.
+# Share of a run in which the loss may stand on a plateau before learning (Barak et al., "Hidden
+# progress in deep learning", NeurIPS 2022); with sparse parities it stood until 0.46. In a run of
+# unknown length, only the end is sure to be behind it.
 PLATEAU = 0.5
 # Assumed ratio of total to past steps in a run of unknown length.
 HORIZON = 4.0
@@ -55,7 +56,7 @@ class Verdict(NamedTuple):
         kind: "good", "poor" (it does not learn, or less than it should), or "open".
         reason: explanation with numbers, such as "accuracy 0.11 where guessing gives 0.10".
         plateau: the verdict is poor because the loss stands still, but it may leave its plateau:
-            the first half of the run is not over.
+            the first half of the run is not over, as far as is known.
     """
 
     kind: Literal["good", "poor", "open"]
@@ -164,7 +165,7 @@ class Outcome(Signal):
             level = now.level if now else one.first
             # A loss that was thrown up is not on a plateau.
             stands = not any(loss.thrown_up() for loss in progress.losses.values())
-            early = not ended and self._step < PLATEAU * (self._total or 0)
+            early = not ended and self._before_half()
             reason = f"{name} {level:.4g} from {one.start()[0]:.4g}"
             return Verdict("poor", reason, stands and early)
         return Verdict("open")
@@ -200,8 +201,12 @@ class Outcome(Signal):
             return None
         if not ended and not self._without_hope(windows, _LEAST_GAIN):
             return None
-        early = not ended and self._step < PLATEAU * (self._total or HORIZON * self._step)
+        early = not ended and self._before_half()
         return Verdict("poor", _words(series, gain, None), early)
+
+    def _before_half(self) -> bool:
+        """Return whether the first half of the run may not be over."""
+        return self._step < PLATEAU * (self._total or math.inf)
 
     def _at_chance(self, loss: str) -> bool:
         """Return whether a loss is certainly no better than that of guessing."""

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.parameters.model_names import ModelNames
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -67,7 +68,7 @@ class ParameterStates(Signal):
         self.sizes: dict[str, float] = {}
         self._frozen: frozenset[str] = frozenset()
         self._places: dict[str, int] = {}
-        self._prefixes: tuple[str, ...] = ()
+        self._models = ModelNames()
         self._last: dict[str, tuple[float, ...]] = {}
         self._moved: set[str] = set()
         # Whether a gradient has reached a parameter, and number of looks before.
@@ -78,12 +79,7 @@ class ParameterStates(Signal):
         """Read the frozen parameters and the order of the modules."""
         self._frozen = frozenset(info.frozen)
         self._places = {path: place for place, path in enumerate(info.modules)}
-        roots = [path for path, words in info.modules.items() if words[2:]]
-        named = (f"{root}." for root in roots)
-        # The paths of a model without a name have no prefix.
-        self._prefixes = tuple(
-            one for one in named if any(path.startswith(one) for path in info.modules)
-        )
+        self._models = ModelNames(info)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -94,7 +90,7 @@ class ParameterStates(Signal):
         norms = step.reduction_of("weights", "l2")
         updates = step.reduction_of("updates", "l2")
         gradients = step.reduction_of("gradients", "l2")
-        moving = {self._model(name) for name, norm in updates.items() if norm != 0}
+        moving = {self._models.of(name) for name, norm in updates.items() if norm != 0}
         if not norms or not moving or not gradients:
             self.looked = bool(self._idle and norms)
             return
@@ -112,7 +108,7 @@ class ParameterStates(Signal):
             _, _, path = name.partition("/")
             trouble = _trouble(updates.get(f"updates/{path}"), gradients.get(f"gradients/{path}"))
             # The first look has no previous values.
-            if trouble is None or not still or self._model(name) not in moving:
+            if trouble is None or not still or self._models.of(name) not in moving:
                 self.states.pop(name, None)
                 continue
             known = self.states.get(name)
@@ -159,11 +155,6 @@ class ParameterStates(Signal):
     def _place(self, name: str) -> int:
         path = name.partition("/")[2].rpartition(".")[0]
         return self._places.get(path, len(self._places))
-
-    def _model(self, name: str) -> str:
-        """Return the prefix of a tensor's model; "" for a model without a name."""
-        path = name.partition("/")[2]
-        return next((one for one in self._prefixes if path.startswith(one)), "")
 
 
 def _trouble(update: float | None, gradient: float | None) -> Trouble | None:

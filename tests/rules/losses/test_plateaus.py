@@ -1,0 +1,53 @@
+"""A loss on a plateau before learning: nothing is said while it may leave it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from vinedresser.capture import Hook, open_run
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.registry import RULES
+from vinedresser.store.finding import Finding
+
+
+def xor(directory: Path, *, learns: bool) -> tuple[float, list[Finding]]:
+    """Learn XOR by a 2-4-1 network as tutorials do, in a run whose length is not told.
+
+    Returns:
+        The last loss, and the findings.
+    """
+    torch.manual_seed(0 if learns else 1)
+    torch.set_num_threads(1)
+    rows = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = torch.tensor([[0.0], [1.0], [1.0], [0.0]])
+    model = nn.Sequential(nn.Linear(2, 4), nn.Sigmoid(), nn.Linear(4, 1), nn.Sigmoid())
+    optimizer, loss = torch.optim.SGD(model.parameters(), lr=0.5), nn.MSELoss()
+    rules = [kind() for kind in RULES.values()]
+    with Hook(directory, collections=capture_for(rules).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for _ in range(1800 if learns else 600):
+            optimizer.zero_grad()
+            value = loss(model(rows), y)
+            value.backward()
+            optimizer.step()
+    return value.item(), judge(open_run(directory), rules)
+
+
+@pytest.mark.thorough
+def test_a_plateau_that_is_left_is_no_fault(tmp_path: Path) -> None:
+    last, findings = xor(tmp_path / "run", learns=True)
+    assert last < 0.06
+    assert [one.rule for one in findings if one.severity != "info"] == []
+
+
+def test_the_end_of_a_run_on_a_plateau_is_reported(tmp_path: Path) -> None:
+    last, findings = xor(tmp_path / "run", learns=False)
+    assert last > 0.2
+    alarms = [one for one in findings if one.severity == "stop"]
+    assert "loss_not_decreasing" in {one.rule for one in alarms}
+    assert {one.step for one in alarms} == {599}

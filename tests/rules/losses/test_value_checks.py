@@ -1,0 +1,95 @@
+"""Losses written by hand: wrong formulas are recognised by the value of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.rules.losses.trainings import Case, judged, regression_case
+from tests.rules.trainings import digits
+from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
+
+
+def over_rows(output: Tensor, y: Tensor) -> Tensor:
+    return functional.nll_loss(functional.log_softmax(output, dim=0), y)
+
+
+def of_probabilities(output: Tensor, y: Tensor) -> Tensor:
+    return functional.nll_loss(functional.softmax(output, dim=1), y)
+
+
+def right(output: Tensor, y: Tensor) -> Tensor:
+    return functional.nll_loss(functional.log_softmax(output, dim=1), y)
+
+
+def kinds(case: Case, directory: Path) -> list[tuple[str, str]]:
+    """Return the severities and kinds of the mismatches."""
+    found = judged(case, directory / "run", LossOutputMismatch())
+    return [(one.severity, one.evidence["kind"]) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind"),
+    [(over_rows, "softmax_over_batch"), (of_probabilities, "no_logarithms"), (right, None)],
+)
+def test_a_loss_of_classes_by_hand(
+    loss: Callable[[Tensor, Tensor], Tensor], kind: str | None, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    data = digits()
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    case = Case(data.x, data.y, model, loss, steps=60)
+    assert kinds(case, tmp_path) == ([("warning", kind)] if kind else [])
+
+
+def test_a_second_softmax_is_seen_in_the_logarithms_of_the_first(tmp_path: Path) -> None:
+    class Logarithms(nn.Module):
+        """Ends in the log_softmax of a softmax."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.inner(x).softmax(1).log_softmax(1)
+            return out
+
+    torch.manual_seed(0)
+    data = digits()
+    case = Case(data.x, data.y, Logarithms(), nn.NLLLoss(), lr=1e-2, steps=150)
+    assert kinds(case, tmp_path) == [("warning", "double_softmax")]
+
+
+def test_confident_logarithms_are_no_second_softmax(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data = digits()
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10), nn.LogSoftmax(1))
+    case = Case(data.x, data.y, model, nn.NLLLoss(), lr=1e-2, steps=150)
+    assert kinds(case, tmp_path) == []
+
+
+def test_errors_of_both_signs_that_cancel_out(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
+    case = regression_case(model, loss=lambda output, y: (output - y).mean(), steps=60)
+    assert kinds(case, tmp_path) == [("stop", "signed_error")]
+
+
+class Nothing(nn.Module):
+    """Multiplies by zero, as weights of zero do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.0 * x
+
+
+def test_outputs_that_are_all_zero_do_not_end_in_relu(tmp_path: Path) -> None:
+    data = digits()
+    model = nn.Sequential(nn.Linear(64, 10), Nothing())
+    y = functional.one_hot(data.y, 10).float()
+    case = Case(data.x, y, model, nn.BCEWithLogitsLoss(), steps=300)
+    assert kinds(case, tmp_path) == []

@@ -1,0 +1,41 @@
+"""The models of a run, by the names of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vinedresser.store.records import RunRecord
+
+__all__ = ["ModelNames"]
+
+
+class ModelNames:
+    """The models of a run: their names are the prefixes of the paths of their tensors.
+
+    Args:
+        info: record of the run; None: no model has a name.
+    """
+
+    def __init__(self, info: RunRecord | None = None) -> None:
+        modules = info.modules if info else {}
+        named = (f"{path}." for path, words in modules.items() if words[2:])
+        # The paths of a model without a name have no prefix.
+        self._prefixes = tuple(
+            one for one in named if any(path.startswith(one) for path in modules)
+        )
+
+    def of(self, name: str) -> str:
+        """Return the prefix of a tensor's model; "" for a model without a name.
+
+        Args:
+            name: full name of a tensor, such as ``weights/critic.0.weight``.
+        """
+        path = name.partition("/")[2]
+        return next((one for one in self._prefixes if path.startswith(one)), "")
+
+    def grouped(self, names: Iterable[str]) -> list[list[str]]:
+        """Return full names of tensors by model, in order."""
+        groups: dict[str, list[str]] = {}
+        for name in names:
+            groups.setdefault(self.of(name), []).append(name)
+        return list(groups.values())
