@@ -14,6 +14,7 @@ Nothing that is read makes Python import, call or build anything but the types l
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -24,7 +25,7 @@ from vinedresser.masking import masked_value
 from vinedresser.store.json_values import shown
 from vinedresser.store.storage.base import Buffer
 
-__all__ = ["Codec", "Fields", "HostArray", "LeftOut", "Packed", "Packer", "unpack"]
+__all__ = ["Codec", "Fields", "HostArray", "LeftOut", "Packed", "Packer", "array_digest", "unpack"]
 
 # Deeper values are left out: no batch is as deep, and JSON readers have a limit.
 _DEEPEST = 40
@@ -42,6 +43,13 @@ class HostArray(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     data: Buffer
+
+
+def array_digest(array: HostArray) -> str:
+    """Return the SHA-256 of an array's dtype, shape and elements, 64 hexadecimal digits."""
+    found = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
+    found.update(array.data)
+    return found.hexdigest()
 
 
 @dataclass(frozen=True)

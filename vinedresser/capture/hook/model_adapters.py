@@ -40,8 +40,6 @@ def make_adapter(
     if is_a(model, "keras", "Model") and not _of_torch(optimizer):
         with needed("a Keras model", "tensorflow"):
             from vinedresser.capture.keras_.adapter import KerasAdapter
-        if session.snapshots is not None:
-            session.shield.report("there are no guard and no snapshots for a Keras model")
         return KerasAdapter(session, introduce, model, loss, optimizer, name=name)
     if is_a(model, "torch", "nn.Module"):
         with needed("a torch model", "torch"):

@@ -16,7 +16,7 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
 from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
 from vinedresser.capture.keras_.observation.interception import current_observer, unwatch, watch
-from vinedresser.capture.keras_.observation.observers import Original
+from vinedresser.capture.keras_.observation.observers import Original, UpdateGuard
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.setup import training_setup
 from vinedresser.capture.keras_.step_runner import Execution, StepRunner
@@ -73,6 +73,7 @@ class KerasAdapter(Adapter):
             on_new_layers=partial(introduce, self),
         )
         self._backend = watched.backend
+        self.guard = watched.guard = guard_of(watched)
         self.versions = {"keras": keras.__version__, **self._backend.versions}
         self._names = watched.names
         self._loop = CustomLoop(watched)
@@ -115,6 +116,8 @@ class KerasAdapter(Adapter):
     def detach(self) -> None:
         """See `Adapter.detach`."""
         unwatch(self)
+        if self.guard is not None:
+            self.guard.remove()
         self._execution.unwatch()
         self._builtin_loops.remove()
 
@@ -173,6 +176,20 @@ def _execution_of(watched: WatchedModel) -> Execution:
     # Calls inside code compiled by torch.compile cannot be observed.
     uncompiled = partial(torch.compiler.set_stance, "force_eager")
     return Execution(StepRunner(watched, uncompiled))
+
+
+def guard_of(watched: WatchedModel) -> UpdateGuard | None:
+    """Return the guard of a model; None if nobody wants snapshots."""
+    taker = watched.session.snapshots
+    if taker is None:
+        return None
+    if keras.backend.backend() == "tensorflow":
+        from vinedresser.capture.keras_.guard.tensorflow_guard import TensorFlowGuard
+
+        return TensorFlowGuard(watched, taker)
+    from vinedresser.capture.keras_.guard.keras_guard import KerasGuard
+
+    return KerasGuard(watched, taker)
 
 
 def _check(loss: object, optimizers: list[Any]) -> None:

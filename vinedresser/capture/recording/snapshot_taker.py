@@ -135,6 +135,24 @@ class SnapshotTaker:
         Raises:
             TrainingStopped: the settings say so.
         """
+        finding = self.record(tensors, losses)
+        if self._settings.stop:
+            self.stop(finding)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the settings ask to stop before an update with non-finite gradients."""
+        return self._settings.stop
+
+    def record(
+        self, tensors: Sequence[tuple[str, int]], losses: Sequence[tuple[str, float]]
+    ) -> Finding:
+        """Take a snapshot of non-finite gradients, and record and return a finding.
+
+        Args:
+            tensors: full name and number of non-finite entries of each affected gradient.
+            losses: name and value of each loss of the step.
+        """
         record = self._take("nonfinite") if self._folder.has_room(self.step) else None
         finding = self._finding(tensors, losses, record)
         first, self._alarmed = not self._alarmed, True
@@ -145,8 +163,7 @@ class SnapshotTaker:
             with suppress(StoreError):
                 text = "".join(f"{line}\n" for line in self._found)
                 self._storage.put(findings_key(_GROUP), [text.encode()])
-        if self._settings.stop:
-            self._stop(finding)
+        return finding
 
     def _take(self, reason: Reason) -> SnapshotRecord | None:
         """Take a snapshot; report why and return None if that fails."""
@@ -221,7 +238,7 @@ class SnapshotTaker:
             fault="nonfinite",
         )
 
-    def _stop(self, finding: Finding) -> None:
+    def stop(self, finding: Finding) -> None:
         """End the training before its update.
 
         Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -29,6 +30,7 @@ class GraphRunner(StepRunner):
         self._model = watched.model
         self._introduce_layers = watched.introduce_layers
         self._shield = watched.session.shield
+        self._making = watched.making
         self._variants: dict[str, Variants[TracedStep]] = {}
         # Methods whose trace failed.
         self._failed: set[str] = set()
@@ -110,7 +112,8 @@ class GraphRunner(StepRunner):
         if variants is None:
 
             def make(is_due: DueFilter) -> TracedStep:
-                return TracedStep(self._model, method, is_due, self._collector)
+                making = self._making if method == "train_step" else nullcontext
+                return TracedStep(self._model, method, is_due, self._collector, making)
 
             variants = self._variants[method] = Variants(method, make)
         if recording is None:

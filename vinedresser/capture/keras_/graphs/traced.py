@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +16,7 @@ from vinedresser.capture.keras_.observation.interception import observing
 from vinedresser.capture.keras_.observation.observers import CombinedObserver
 from vinedresser.errors import ConfigError
 
-__all__ = ["Traced", "TracedFunction", "TracedStep", "converted"]
+__all__ = ["Traced", "TracedFunction", "TracedStep", "converted", "stateful_random"]
 
 # Operations with an internal random state, separate in each function. keras.random and
 # tf.random.Generator keep the state in variables, which functions share.
@@ -39,15 +40,20 @@ _SEPARATOR = "\n"
 _MakeCollector = Callable[[DueFilter, Emit], Collector]
 
 
+def stateful_random(graph: Any) -> list[str]:
+    """Return the operations of a traced graph that draw from an internal random state, sorted."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    return sorted({node.op for node in nodes} & _STATEFUL)
+
+
 def _stateful_random_error(graph: Any) -> str:
     """Return why a second function would draw different random numbers; "" if it would not.
 
     Args:
         graph: graph of the traced function.
     """
-    definition = graph.as_graph_def()
-    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
-    found = sorted({node.op for node in nodes} & _STATEFUL)
+    found = stateful_random(graph)
     if not found:
         return ""
     return (
@@ -188,20 +194,27 @@ class TracedStep(Traced):
         method: the model's method: "train_step", "test_step" or "predict_step".
         is_due: returns whether the tensor of a full name is to be returned.
         make_collector: returns the observer of the trace.
+        making: makes the context in which the model's step is looked up.
     """
 
     def __init__(
-        self, model: Any, method: str, is_due: DueFilter, make_collector: _MakeCollector
+        self,
+        model: Any,
+        method: str,
+        is_due: DueFilter,
+        make_collector: _MakeCollector,
+        making: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         super().__init__(is_due)
         self._make_collector = make_collector
         self._model = model
-        self._method = method
         # Structured as in Keras: a function of a batch inside a function of an iterator.
         step = tf.autograph.experimental.do_not_convert(self._step)
         self._compiled = self.compiled(step, reduce_retracing=True, jit_compile=model.jit_compile)
-        # As in Keras: missing elements of a batch are passed as None.
-        self._on_data = model._autoconvert_optionals(self._compiled)
+        with making():
+            self._model_step = getattr(model, method)
+            # As in Keras: missing elements of a batch are passed as None.
+            self._on_data = model._autoconvert_optionals(self._compiled)
         self._on_iterator = self.compiled(
             lambda iterator: self._on_data(iterator.get_next()), reduce_retracing=True
         )
@@ -247,8 +260,7 @@ class TracedStep(Traced):
         def body(table: _GraphTable) -> Any:
             collector = self._make_collector(self.request, table.add)
             with observing(collector):
-                step = getattr(self._model, self._method)
-                outputs = self._model.distribute_strategy.run(step, args=(data,))
+                outputs = self._model.distribute_strategy.run(self._model_step, args=(data,))
                 collector.on_data(data)
             return outputs
 

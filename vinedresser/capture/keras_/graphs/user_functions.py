@@ -91,8 +91,14 @@ class UserFunctions:
         if not known.relevant:
             return original(function, *args, **kwargs)
         self._local.outermost = known
+        call = functools.partial(
+            known.call, functools.partial(original, function), function, args, kwargs
+        )
+        for one in known.watched:
+            if one.guard is not None:
+                call = functools.partial(one.guard.around, call, _cannot_run_again)
         try:
-            return known.call(functools.partial(original, function), function, args, kwargs)
+            return call()
         finally:
             self._local.outermost = None
 
@@ -120,12 +126,13 @@ class _UserFunction:
 
     Attributes:
         calls_model: whether it calls a watched model.
+        watched: see above.
     """
 
     def __init__(self, watched: list[WatchedModel]) -> None:
         self.calls_model = False
         self._first_call = True
-        self._watched = watched
+        self.watched = watched
         self._session = watched[0].session
         self._recorder = self._session.recorder
         # The model, its leading optimizer, and the steps the optimizer had made when found.
@@ -186,16 +193,16 @@ class _UserFunction:
 
     def _trace_only(self, function: Any, args: Any, kwargs: Any) -> None:
         """Trace a new function, without running it, to find its model calls and updates."""
-        models = [one.model for one in self._watched]
+        models = [one.model for one in self.watched]
         recording = self._recorder.recording(self._recorder.explicit_mode or "train")
         if recording is not None and _references(function.python_function, models):
             traced = self._choose(function, recording)
             traced.prepare_for(args, kwargs)
-            for watched in self._watched:
+            for watched in self.watched:
                 watched.introduce_layers()
             self.calls_model |= any(name.startswith("outputs/") for name in traced.available)
             for optimizer, variables in traced.updates:
-                for watched in self._watched:
+                for watched in self.watched:
                     if watched.is_updated_by(optimizer, variables):
                         self.register_update(watched, optimizer)
 
@@ -216,7 +223,7 @@ class _UserFunction:
         if self._variants is None:
 
             def make(is_due: DueFilter) -> TracedFunction:
-                return TracedFunction(function, is_due, [one.collector for one in self._watched])
+                return TracedFunction(function, is_due, [one.collector for one in self.watched])
 
             self._variants = Variants("train_step", make)
         # This holds whether or not the current forward has been counted.
@@ -238,7 +245,7 @@ class _UserFunction:
         return attempt
 
     def _write_tensors(self, recording: Recording, tensors: dict[str, Any], steps: int) -> None:
-        write = self._watched[0].writer.write
+        write = self.watched[0].writer.write
         for name, value in tensors.items():
             if steps or not name.startswith(UPDATE_TENSORS):
                 write(recording, name, value, recording.weight())
@@ -265,6 +272,10 @@ class _UserFunction:
         if steps > 0 and self._lead is not None and self._lead[0].leads():
             for _ in range(steps):
                 self._end_step()
+
+
+def _cannot_run_again(_: Any) -> Any:
+    raise AssertionError("only steps of Keras are run again")
 
 
 def _references(function: Any, objects: Iterable[Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from vinedresser.capture.keras_.loops.evaluation import Evaluation
@@ -29,6 +30,9 @@ class BuiltinLoops:
         self._find_layers = watched.session.shield.guard(
             "looking for new layers", self._register_layers
         )
+        if watched.guard is not None:
+            # Functions that were made before are not guarded.
+            watched.model.train_function = None
         self._wrappers = _FunctionWrappers(watched.model)
         test = Evaluation(watched, "eval", runner)
         predict = Evaluation(watched, "predict", runner)
@@ -64,7 +68,10 @@ class BuiltinLoops:
                 self._watched.counter.forget()
                 self._watched.session.newly_set_up = True
 
-        self._wrappers.wrap_made(f"make_{kind}_function", f"{kind}_function", inner, on_make)
+        making = self._watched.making if kind == "train" else nullcontext
+        self._wrappers.wrap_made(
+            f"make_{kind}_function", f"{kind}_function", inner, on_make, making
+        )
 
 
 class _FunctionWrappers:
@@ -84,7 +91,12 @@ class _FunctionWrappers:
         self._made: dict[str, tuple[Any, Any]] = {}
 
     def wrap_made(
-        self, maker: str, attribute: str, replacement: _Replacement, on_make: Callable[[], None]
+        self,
+        maker: str,
+        attribute: str,
+        replacement: _Replacement,
+        on_make: Callable[[], None],
+        making: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Wrap a function that the model makes on demand.
 
@@ -93,6 +105,7 @@ class _FunctionWrappers:
             attribute: attribute in which it is stored, such as "train_function".
             replacement: called instead of it.
             on_make: called whenever a new function was made.
+            making: makes the context in which the model makes it.
         """
         make = getattr(self._model, maker)
 
@@ -108,7 +121,8 @@ class _FunctionWrappers:
 
         @functools.wraps(make)
         def made(*args: Any, **kwargs: Any) -> Any:
-            result = make(*args, **kwargs)
+            with making():
+                result = make(*args, **kwargs)
             wrap()
             return result if result is None else getattr(self._model, attribute)
 

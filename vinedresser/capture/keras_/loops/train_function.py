@@ -29,6 +29,7 @@ class TrainFunction:
         self._skipped = 0
         self._skipped_name = f"state/{watched.names.prefix}skipped_steps"
         self._runner = runner
+        self._guard = watched.guard
         guard = watched.session.shield.guard
         self._before = guard("counting steps", watched.counter.before)
         self._after = guard("counting steps", watched.counter.after)
@@ -57,10 +58,16 @@ class TrainFunction:
         """
         recording = None if self._recorder.quiet else self._begin()
         before = self._before()
-        if recording is None and not single:
-            result = StepResult(original(iterator))
+
+        def execute() -> StepResult:
+            if recording is None and not single:
+                return StepResult(original(iterator))
+            return self._runner.run("train_step", original, iterator, recording)
+
+        if self._guard is None:
+            result = execute()
         else:
-            result = self._runner.run("train_step", original, iterator, recording)
+            result = self._guard.around(execute, lambda data: StepResult(original(iter((data,)))))
         steps = self._after(before)
         if steps == 0 and self._counter.skips:
             # The step consists of the next batch alone.

@@ -85,12 +85,19 @@ def _replace(owner: type, name: str, make: Callable[[Original], Original]) -> No
 def _layer_call(original: Original) -> Original:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         step_observer = _LOCAL.step_observer
-        if step_observer is not None:
-            return step_observer.call_layer(original, self, args, kwargs)
         observer = _observers.get(id(self))
         if observer is None:
+            if step_observer is not None:
+                return step_observer.call_layer(original, self, args, kwargs)
             return original(self, *args, **kwargs)
-        return observer.call_model(original, args, kwargs)
+        notes = None if observer.guard is None else observer.guard.call(args, kwargs)
+        if step_observer is not None:
+            output = step_observer.call_layer(original, self, args, kwargs)
+        else:
+            output = observer.call_model(original, args, kwargs)
+        if notes is not None:
+            notes.add_output(output)
+        return output
 
     return call
 
@@ -106,8 +113,14 @@ def _apply(original: Original) -> Original:
         for observer in watching:
             observer.before_update(self, grads, trainable_variables)
         _LOCAL.applying = True
+        update = functools.partial(original, self, grads, trainable_variables)
+        for observer in watching:
+            if observer.guard is not None:
+                update = functools.partial(
+                    observer.guard.updating, self, grads, trainable_variables, update
+                )
         try:
-            result = original(self, grads, trainable_variables)
+            result = update()
         finally:
             _LOCAL.applying = False
         if _LOCAL.step_observer is not None:
@@ -133,7 +146,11 @@ def _compute_loss(original: Original) -> Original:
         if _LOCAL.step_observer is not None:
             given = dict(zip(("x", "y", "y_pred"), args, strict=False)) | kwargs
             _LOCAL.step_observer.on_loss_inputs(self, given.get("y"), given.get("y_pred"))
-        return original(self, *args, **kwargs)
+        loss = original(self, *args, **kwargs)
+        observer = _observers.get(id(self))
+        if observer is not None and observer.guard is not None:
+            observer.guard.took_loss("loss", loss, (), total=True)
+        return loss
 
     return compute_loss
 
@@ -153,6 +170,9 @@ def _loss(original: Original) -> Original:
         observer = _losses.get(id(self))
         if observer is not None:
             observer.on_loss(value, (y_true, y_pred))
+        for one in _observers.values():
+            if one.guard is not None:
+                one.guard.took_loss(self.name, value, (y_true, y_pred, *args), total=False)
         return value
 
     return call

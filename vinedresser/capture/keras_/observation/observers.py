@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-__all__ = ["CombinedObserver", "ModelObserver", "Original", "PatchPoint", "StepObserver"]
+__all__ = [
+    "CombinedObserver",
+    "ModelObserver",
+    "Original",
+    "PatchPoint",
+    "StepObserver",
+    "UpdateGuard",
+]
 
 Original = Callable[..., Any]
 # A class, the name of one of its methods, and a function that returns the method's replacement.
@@ -52,6 +60,43 @@ class StepObserver(Protocol):
         """
 
 
+class UpdateGuard(Protocol):
+    """Looks at the gradients of a model before each update, whether it runs or is traced."""
+
+    @property
+    def took_loss(self) -> Callable[..., object]:
+        """Function that notes a loss: name, value, arguments, and ``total`` for compute_loss."""
+
+    def making(self) -> AbstractContextManager[None]:
+        """Let Keras make the train function from a guarded ``train_step`` in this context."""
+
+    def around(self, execute: Callable[[], Any], again: Callable[[Any], Any]) -> Any:
+        """Run one execution of Keras's train function, or a function of the user.
+
+        Args:
+            execute: runs it.
+            again: runs it again on a batch; only for functions compiled by XLA.
+        """
+
+    def call(self, args: Any, kwargs: Any) -> Any:
+        """Note a call of the model; return notes with ``add_output``, or None."""
+
+    def updating(
+        self, optimizer: Any, gradients: Any, variables: Any, update: Callable[[], Any]
+    ) -> Any:
+        """Look at gradients and make the optimizer's update.
+
+        Args:
+            optimizer: the optimizer.
+            gradients: the gradients passed to ``apply``.
+            variables: their variables; None for all that the optimizer was built with.
+            update: makes the update; its result is returned.
+        """
+
+    def remove(self) -> None:
+        """Release the training's tensors."""
+
+
 class ModelObserver(Protocol):
     """Observes a watched model outside of steps that a `StepObserver` observes.
 
@@ -59,10 +104,12 @@ class ModelObserver(Protocol):
         model: the watched model.
         loss: the watched loss object, or None.
         patch_points: methods of the backend to intercept in addition to those of Keras.
+        guard: see `WatchedModel`.
     """
 
     model: Any
     loss: Any
+    guard: UpdateGuard | None
     patch_points: tuple[PatchPoint, ...]
 
     def call_model(self, original: Original, args: Any, kwargs: Any) -> Any:

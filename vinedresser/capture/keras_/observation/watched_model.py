@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.collector import Collector
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
+from vinedresser.capture.keras_.observation.observers import UpdateGuard
 from vinedresser.capture.keras_.observation.optimizer_update import StepCounter
 from vinedresser.capture.keras_.observation.recording_writer import RecordingWriter
 from vinedresser.capture.recording.session import Session
@@ -33,6 +35,7 @@ class WatchedModel:
         writer: writes captured tensors into recordings.
         counter: counts optimizer steps.
         busy: whether a loop of Keras is running the model, which captures by itself.
+        guard: looks at its gradients, and takes snapshots of its steps; None: nobody wants any.
 
     Raises:
         ConfigError: The backend is not supported.
@@ -56,6 +59,7 @@ class WatchedModel:
         self.writer = RecordingWriter(session, self.names, self.backend)
         self.counter = StepCounter(model, optimizer)
         self.busy = False
+        self.guard: UpdateGuard | None = None
         self._adapter = adapter
         guard = session.shield.guard
         self._on_new_layers = guard("taking in layers that were built late", on_new_layers)
@@ -88,6 +92,10 @@ class WatchedModel:
         if pending:
             self._on_new_layers()
         return pending
+
+    def making(self) -> AbstractContextManager[None]:
+        """Return a context in which Keras makes the train function from a guarded step."""
+        return nullcontext() if self.guard is None else self.guard.making()
 
     def leads(self) -> bool:
         """Return whether this model defines the run's steps; it does if none did before."""

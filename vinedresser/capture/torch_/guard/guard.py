@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from typing import Any
 
@@ -32,7 +31,7 @@ from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.optimizers.optimizer_state import schedulers_of
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
-from vinedresser.snapshots.trees import Codec
+from vinedresser.snapshots.trees import Codec, array_digest
 
 __all__ = ["TorchGuard", "digest", "guard_of"]
 
@@ -277,7 +276,4 @@ def digest(tensor: Tensor) -> str:
     """
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
-    array = host_array(tensor.detach().to_dense() if tensor.is_sparse else tensor)
-    found = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
-    found.update(array.data)
-    return found.hexdigest()
+    return array_digest(host_array(tensor.detach().to_dense() if tensor.is_sparse else tensor))

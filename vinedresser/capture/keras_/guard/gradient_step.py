@@ -1,0 +1,105 @@
+"""A train step of a model that returns its loss and gradients instead of updating."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.trainers.trainer import Trainer
+
+from vinedresser.capture.keras_.guard.model_state import variable_paths
+from vinedresser.capture.keras_.model.names import Names
+
+__all__ = ["GradientStep", "without_updates"]
+
+# Receives the optimizer, the gradients and their variables.
+_TakeUpdate = Callable[[Any, Any, Any], None]
+
+
+@contextmanager
+def without_updates(
+    take: _TakeUpdate, take_loss: Callable[[Any], None] = lambda _: None
+) -> Iterator[None]:
+    """Let optimizers pass on their gradients instead of updating, in this context.
+
+    Args:
+        take: receives the arguments of each optimizer's ``apply``, and the optimizer.
+        take_loss: receives the loss of each model's own ``compute_loss``.
+    """
+
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
+        take(self, grads, trainable_variables)
+
+    compute = vars(Trainer)["_compute_loss"]
+
+    @functools.wraps(compute)
+    def compute_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = compute(self, *args, **kwargs)
+        take_loss(loss)
+        return loss
+
+    owners = (BaseOptimizer, keras.optimizers.LossScaleOptimizer)
+    originals = [(owner, vars(owner)["apply"]) for owner in owners]
+    try:
+        for owner in owners:
+            owner.apply = apply
+        Trainer._compute_loss = compute_loss
+        yield
+    finally:
+        for owner, original in originals:
+            owner.apply = original
+        Trainer._compute_loss = compute
+
+
+class GradientStep:
+    """Runs a model's ``train_step`` as ``fit`` does, but without its update.
+
+    Args:
+        model: a compiled model.
+        names: its names.
+        eager: run it eagerly even if the model runs as a graph.
+    """
+
+    def __init__(self, model: Any, names: Names, *, eager: bool = False) -> None:
+        self._model = model
+        self._names = names
+        function: Callable[[Any], Any] = self._step
+        if keras.backend.backend() == "tensorflow" and not (eager or model.run_eagerly):
+            import tensorflow as tf
+
+            # Structured as in Keras: a function of a batch inside a function of an iterator.
+            inner = tf.function(self._step, autograph=False, jit_compile=model.jit_compile)
+            function = tf.function(inner, autograph=False)
+        self._function = function
+
+    def run(self, data: Any) -> tuple[Any, dict[str, Any]]:
+        """Run the step on a batch.
+
+        Args:
+            data: a batch as ``train_step`` takes it.
+
+        Returns:
+            The loss of ``compute_loss``, None if that is not called, and the gradients by path.
+        """
+        loss, gradients = self._function(data)
+        return loss[0] if loss else None, dict(gradients)
+
+    def _step(self, data: Any) -> tuple[list[Any], dict[str, Any]]:
+        losses: list[Any] = []
+        gradients: dict[str, Any] = {}
+
+        def take(optimizer: Any, given: Any, variables: Any) -> None:
+            paths = variable_paths(self._names)
+            owners = optimizer._trainable_variables if variables is None else variables
+            for owner, gradient in zip(owners, given, strict=False):
+                path = paths.get(id(owner)) or paths.get(id(getattr(owner, "_value", None)))
+                if path is not None and gradient is not None:
+                    gradients[path] = keras.ops.convert_to_tensor(gradient)
+
+        with without_updates(take, losses.append):
+            self._model.train_step(data)
+        return losses[:1], gradients
