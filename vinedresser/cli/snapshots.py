@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -61,18 +62,36 @@ def replay(
     from vinedresser.snapshots.reading import open_snapshot
 
     opened = open_snapshot(snapshot)
+    from vinedresser.cli.views.replay import print_bisection, print_located, print_replayed
+
+    stepping = _stepping(opened.record.framework, snapshot, factory)
+    replayed = stepping.replay(opened, factory)
+    outcome = replayed.outcome
+    print_replayed(opened.record, replayed.comparison, outcome.losses, outcome.nonfinite)
+    if locate:
+        print_located(*stepping.locate(replayed), broken=outcome.broken)
+    if bisect:
+        print_bisection(stepping.bisect(replayed), partial(stepping.sample, replayed))
+    if not replayed.comparison.exact:
+        raise typer.Exit(_DIFFERS)
+
+
+def _stepping(framework: str, snapshot: str, factory: str | None) -> Any:
+    """Return the module that replays steps of a framework.
+
+    Raises:
+        ConfigError: the factory is missing.
+    """
+    if framework == "keras":
+        from vinedresser.replay.keras_ import stepping as keras_stepping
+        from vinedresser.replay.keras_.factory import NEEDED as KERAS_NEEDED
+
+        if factory is None:
+            raise ConfigError(f"{snapshot}: {KERAS_NEEDED}")
+        return keras_stepping
+    from vinedresser.replay import stepping
     from vinedresser.replay.factory import NEEDED
 
     if factory is None:
         raise ConfigError(f"{snapshot}: {NEEDED}")
-    from vinedresser.cli.views.replay import print_bisection, print_located, print_replayed
-    from vinedresser.replay import stepping
-
-    replayed = stepping.replay(opened, factory)
-    print_replayed(opened.record, replayed)
-    if locate:
-        print_located(*stepping.locate(replayed), broken=replayed.outcome.broken)
-    if bisect:
-        print_bisection(replayed, stepping.bisect(replayed))
-    if not replayed.comparison.exact:
-        raise typer.Exit(_DIFFERS)
+    return stepping

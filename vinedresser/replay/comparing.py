@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from vinedresser.capture.run.environment import versions
 from vinedresser.capture.torch_.guard.environment import environment
 from vinedresser.capture.torch_.guard.guard import digest
 from vinedresser.replay.recorded import RecordedStep
+from vinedresser.replay.results import Comparison
 from vinedresser.replay.running import Outcome
 from vinedresser.snapshots.record import SnapshotRecord
 
-__all__ = ["Comparison", "adopt_environment", "compare"]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How a replay compares with the recorded step.
-
-    Attributes:
-        losses: whether all losses are equal bit for bit; None if none can be compared.
-        gradients: number of recorded gradients.
-        different: paths of the gradients that differ, or that only one of them has.
-        environment: name, recorded and present value of what differs in the environment.
-    """
-
-    losses: bool | None
-    gradients: int
-    different: list[str]
-    environment: dict[str, tuple[str, str]]
-
-    @property
-    def exact(self) -> bool:
-        """Whether everything that can be compared is equal bit for bit."""
-        return self.losses is not False and not self.different
+__all__ = ["adopt_environment", "compare"]
 
 
 def adopt_environment(record: SnapshotRecord) -> None:

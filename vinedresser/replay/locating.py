@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
+from vinedresser.replay.results import Located, Place
 
-__all__ = ["Located", "Place", "locate_in", "nonfinite_inputs"]
+__all__ = ["locate_in", "nonfinite_inputs"]
 
 # Operations whose results nobody reads before they are written.
 _UNSET = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
@@ -30,46 +30,6 @@ _HERE = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
 # Inputs whose values are shown, and elements of each.
 _MOST_INPUTS = 3
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the program called an operation.
-
-    Attributes:
-        module: path of the module in whose forward it was, "" outside of the model.
-        file: source file, "" if unknown.
-        line: line number.
-        text: the line.
-    """
-
-    module: str
-    file: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Located:
-    """The first operation with a non-finite result from finite inputs.
-
-    Attributes:
-        operation: its name, such as "aten.sqrt".
-        phase: "forward" or "backward".
-        node: name of the node of the backward pass, such as "SqrtBackward0"; "" in the forward.
-        place: where the program called it, or the operation whose derivative it computes.
-        result: the first non-finite element and its index.
-        inputs: values of the inputs at that index, or their range.
-        number: number of the operation, from 0.
-    """
-
-    operation: str
-    phase: str
-    node: str
-    place: Place
-    result: str
-    inputs: list[str]
-    number: int
 
 
 class _Scan(TorchDispatchMode):

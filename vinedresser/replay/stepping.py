@@ -8,15 +8,19 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from vinedresser.replay.bisecting import Smallest, smallest
-from vinedresser.replay.comparing import Comparison, adopt_environment, compare
+from vinedresser.capture.torch_.guard.guard import digest
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.replay.batch import selected
+from vinedresser.replay.bisecting import smallest
+from vinedresser.replay.comparing import adopt_environment, compare
 from vinedresser.replay.factory import build
-from vinedresser.replay.locating import Located, locate_in, nonfinite_inputs
+from vinedresser.replay.locating import locate_in, nonfinite_inputs
 from vinedresser.replay.recorded import recorded_step
+from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.running import Outcome, Replay
 from vinedresser.snapshots.reading import Snapshot
 
-__all__ = ["Bisection", "Replayed", "bisect", "locate", "replay"]
+__all__ = ["Replayed", "bisect", "locate", "replay", "sample"]
 
 
 @dataclass(frozen=True)
@@ -32,23 +36,6 @@ class Replayed:
     replay: Replay
     outcome: Outcome
     comparison: Comparison
-
-
-@dataclass(frozen=True)
-class Bisection:
-    """The samples that break a step.
-
-    Attributes:
-        found: the smallest set of them that was found.
-        total: number of samples of the step.
-        inexact: why a part of a batch computes something else than the whole, in words.
-        refused: message of the error with which the step failed for some of the samples, or "".
-    """
-
-    found: Smallest
-    total: int
-    inexact: list[str]
-    refused: str
 
 
 def replay(snapshot: Snapshot, factory: str) -> Replayed:
@@ -91,7 +78,8 @@ def bisect(replayed: Replayed) -> Bisection | None:
             return False
 
     found = smallest(samples, breaks)
-    return Bisection(found, len(samples), _inexact(again), refused[0] if refused else "")
+    batches = len(again.step.batches)
+    return Bisection(found, len(samples), batches, _inexact(again), refused[0] if refused else "")
 
 
 def locate(replayed: Replayed) -> tuple[Located | None, list[str]]:
@@ -123,6 +111,28 @@ def locate(replayed: Replayed) -> tuple[Located | None, list[str]]:
     again.run(within=scanned)
     known = [one for one in found if one is not None]
     return min(known, key=lambda one: one.number, default=None), bad
+
+
+def sample(replayed: Replayed, number: int, row: int) -> list[SampleTensor]:
+    """Return the tensors of one sample.
+
+    Args:
+        replayed: the step.
+        number: number of its batch.
+        row: index of the sample in it.
+    """
+    one = selected(replayed.replay.step.batches[number], [row])
+    given = {"input": (one.args, one.kwargs), "loss": one.loss_args, "loaded": one.loaded}
+    return [
+        SampleTensor(
+            name,
+            f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}",
+            digest(tensor),
+            tensor.detach().cpu().double().numpy().squeeze(),
+        )
+        for word, value in given.items()
+        for name, tensor in leaves(value, word)
+    ]
 
 
 def _inexact(again: Replay) -> list[str]:

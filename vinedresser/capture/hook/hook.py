@@ -70,7 +70,7 @@ class Hook(SteeredTraining):
             they become rarer. 1: no limit; None: that of the launched run, else 0.02. Captures that
             you ask for are never left out.
         guard: "nonfinite": look for gradients that are not finite before each update, and take a
-            snapshot of the step (torch); "off"; None: that of the launched run, else "off".
+            snapshot of the step (torch, Keras); "off"; None: that of the launched run, else "off".
         snapshots: when snapshots are taken, and how many are kept.
         live: whether the training may be steered; None: those of the launched run, else the
             defaults.

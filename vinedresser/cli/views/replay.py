@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.torch_.guard.guard import digest
-from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.cli.views.console import console, say
-from vinedresser.replay.batch import Batch, selected
-from vinedresser.replay.locating import Located
-from vinedresser.replay.stepping import Bisection, Replayed
+from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.snapshots.record import SnapshotRecord
 
 __all__ = ["print_bisection", "print_located", "print_replayed"]
@@ -25,12 +22,23 @@ _WIDEST = 64
 _SHADES = " .:-=+*#%@"
 
 
-def print_replayed(record: SnapshotRecord, replayed: Replayed) -> None:
-    """Print how a replay compares with the recorded step."""
-    found = replayed.comparison
+def print_replayed(
+    record: SnapshotRecord,
+    found: Comparison,
+    losses_now: Sequence[Any],
+    nonfinite: Iterable[tuple[str, str]],
+) -> None:
+    """Print how a replay compares with the recorded step.
+
+    Args:
+        record: record of the snapshot.
+        found: how it compares.
+        losses_now: values of the losses, scalars.
+        nonfinite: model and path of each gradient that is not finite.
+    """
     losses = {True: "the same", False: "different", None: "not recorded"}[found.losses]
     same = found.gradients - len(found.different)
-    value = "".join(f" {float(one):.6g}" for one in replayed.outcome.losses[:1])
+    value = "".join(f" {float(one):.6g}" for one in losses_now[:1])
     of = f"{same} of {found.gradients}"
     say(f"step {record.step}   loss{value}: {losses}   gradients: {of} the same")
     for name in found.different[:_MOST_SAMPLES]:
@@ -40,7 +48,7 @@ def print_replayed(record: SnapshotRecord, replayed: Replayed) -> None:
     if not found.exact:
         for one in record.inexact:
             say(f"  inexact: {one}")
-    bad = [f"{model}.{path}".lstrip(".") for model, path in replayed.outcome.nonfinite]
+    bad = [f"{model}.{path}".lstrip(".") for model, path in nonfinite]
     if bad:
         others = f" and {len(bad) - 1} other gradients" if len(bad) > 1 else ""
         say(f"  not finite: {bad[-1]}{others}")
@@ -67,13 +75,19 @@ def print_located(found: Located | None, inputs: list[str], *, broken: bool) -> 
         say(f"    {place.text}")
 
 
-def print_bisection(replayed: Replayed, bisection: Bisection | None) -> None:
-    """Print the samples that break a step."""
+def print_bisection(
+    bisection: Bisection | None, sample: Callable[[int, int], list[SampleTensor]]
+) -> None:
+    """Print the samples that break a step.
+
+    Args:
+        bisection: what was found.
+        sample: returns the tensors of a sample, by number of the batch and row.
+    """
     if bisection is None:
         say("samples: the step does not break, or its samples cannot be told apart")
         return
-    found, again = bisection.found, replayed.replay
-    several = len(again.step.batches) > 1
+    found, several = bisection.found, bisection.batches > 1
     words = [f"{row} of batch {number}" if several else str(row) for number, row in found.samples]
     shown = ", ".join(words[:_MOST_SAMPLES]) + (", …" if len(words) > _MOST_SAMPLES else "")
     whole = len(words) == bisection.total > 1
@@ -86,27 +100,16 @@ def print_bisection(replayed: Replayed, bisection: Bisection | None) -> None:
     if bisection.refused:
         say(f"  with some of the samples the step fails: {bisection.refused.splitlines()[0]}")
     for number, row in () if whole else found.samples[:_MOST_SAMPLES]:
-        _print_sample(selected(again.step.batches[number], [row]))
+        seen: set[str] = set()
+        for tensor in sample(number, row):
+            if tensor.digest not in seen:
+                seen.add(tensor.digest)
+                _print_tensor(tensor)
 
 
-def _print_sample(sample: Batch) -> None:
-    """Print the tensors of a sample, each once."""
-    given = {
-        "input": (sample.args, sample.kwargs),
-        "loss": sample.loss_args,
-        "loaded": sample.loaded,
-    }
-    seen: set[str] = set()
-    for word, value in given.items():
-        for name, tensor in leaves(value, word):
-            if digest(tensor) not in seen:
-                seen.add(digest(tensor))
-                _print_tensor(name, tensor.detach().cpu())
-
-
-def _print_tensor(name: str, tensor: Any) -> None:
-    values: NDArray[np.float64] = tensor.double().numpy().squeeze()
-    say(f"  {name}   {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}")
+def _print_tensor(tensor: SampleTensor) -> None:
+    values = tensor.values
+    say(f"  {tensor.name}   {tensor.kind}")
     finite = values[np.isfinite(values)]
     if values.size <= _MOST_VALUES:
         say(f"    {np.array2string(values, precision=4, max_line_width=96)}")

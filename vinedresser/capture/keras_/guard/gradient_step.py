@@ -14,7 +14,7 @@ from keras.src.trainers.trainer import Trainer
 from vinedresser.capture.keras_.guard.model_state import variable_paths
 from vinedresser.capture.keras_.model.names import Names
 
-__all__ = ["GradientStep", "without_updates"]
+__all__ = ["GradientStep", "gradients_by_path", "without_updates"]
 
 # Receives the optimizer, the gradients and their variables.
 _TakeUpdate = Callable[[Any, Any, Any], None]
@@ -55,6 +55,27 @@ def without_updates(
         Trainer._compute_loss = compute
 
 
+def gradients_by_path(
+    names: Names, optimizer: Any, gradients: Any, variables: Any
+) -> dict[str, Any]:
+    """Return the gradients of a model's parameters by path; sparse ones are made dense.
+
+    Args:
+        names: names of the model.
+        optimizer: the optimizer that they were passed to.
+        gradients: the gradients.
+        variables: their variables; None for all that the optimizer was built with.
+    """
+    paths = variable_paths(names)
+    owners = optimizer._trainable_variables if variables is None else variables
+    found: dict[str, Any] = {}
+    for owner, gradient in zip(owners, gradients, strict=False):
+        path = paths.get(id(owner)) or paths.get(id(getattr(owner, "_value", None)))
+        if path is not None and gradient is not None:
+            found[path] = keras.ops.convert_to_tensor(gradient)
+    return found
+
+
 class GradientStep:
     """Runs a model's ``train_step`` as ``fit`` does, but without its update.
 
@@ -72,8 +93,12 @@ class GradientStep:
             import tensorflow as tf
 
             # Structured as in Keras: a function of a batch inside a function of an iterator.
-            inner = tf.function(self._step, autograph=False, jit_compile=model.jit_compile)
-            function = tf.function(inner, autograph=False)
+            inner: Any = tf.function(self._step, autograph=False, jit_compile=model.jit_compile)
+            outer: Any = tf.function(inner, autograph=False)
+            # A part of a batch has another shape.
+            for one in (inner, outer):
+                one._omit_frequent_tracing_warning = True
+            function = outer
         self._function = function
 
     def run(self, data: Any) -> tuple[Any, dict[str, Any]]:
@@ -93,12 +118,7 @@ class GradientStep:
         gradients: dict[str, Any] = {}
 
         def take(optimizer: Any, given: Any, variables: Any) -> None:
-            paths = variable_paths(self._names)
-            owners = optimizer._trainable_variables if variables is None else variables
-            for owner, gradient in zip(owners, given, strict=False):
-                path = paths.get(id(owner)) or paths.get(id(getattr(owner, "_value", None)))
-                if path is not None and gradient is not None:
-                    gradients[path] = keras.ops.convert_to_tensor(gradient)
+            gradients.update(gradients_by_path(self._names, optimizer, given, variables))
 
         with without_updates(take, losses.append):
             self._model.train_step(data)

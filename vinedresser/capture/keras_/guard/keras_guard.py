@@ -13,13 +13,13 @@ import keras
 import numpy as np
 
 from vinedresser.capture.keras_.guard.codec import KerasCodec, digest, host_value
+from vinedresser.capture.keras_.guard.gradient_step import gradients_by_path
 from vinedresser.capture.keras_.guard.model_state import (
     changing_variables,
     environment,
     host_values,
     optimizer_variables,
     parameters,
-    variable_paths,
 )
 from vinedresser.capture.keras_.guard.notes import NO_DATA, StepNotes
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
@@ -56,6 +56,7 @@ class KerasGuard:
         self._gradients: _Gradients = []
         self._stepping: Any = None
         self._extra: list[str] = []
+        self._in_graph = False
         # With non-finite weights there is nothing more to be learned.
         self._spent = False
         guard = watched.session.shield.guard
@@ -152,6 +153,7 @@ class KerasGuard:
             "parameters": host_values(parameters(self._names)),
             "buffers": changing,
             "own_step": own,
+            "graph": self._in_graph,
             "data": notes.data if notes is not None and own else None,
             "loss": None if notes is None else notes.loss,
             "calls": [
@@ -296,21 +298,14 @@ class KerasGuard:
             return None
         finally:
             self._noted, self._gradients, self._stepping, self._extra = None, [], None, []
+            self._in_graph = False
 
     def _weights_finite(self) -> bool:
         return all(nonfinite_entries(one) == 0 for one in parameters(self._names).values())
 
     def _named(self, optimizer: Any, gradients: Any, variables: Any) -> _Gradients:
         """Return the gradients of the model's parameters by path."""
-        paths = variable_paths(self._names)
-        given = optimizer._trainable_variables if variables is None else variables
-        pairs = zip(given, gradients, strict=False)
-        named = [
-            (paths.get(id(variable)) or paths.get(id(getattr(variable, "_value", None))), gradient)
-            for variable, gradient in pairs
-            if gradient is not None
-        ]
-        return [(path, self._backend.dense(one)) for path, one in named if path is not None]
+        return list(gradients_by_path(self._names, optimizer, gradients, variables).items())
 
 
 def nonfinite_entries(value: Any) -> int:

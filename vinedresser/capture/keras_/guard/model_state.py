@@ -28,7 +28,9 @@ __all__ = [
 
 def parameters(names: Names) -> dict[str, Any]:
     """Return the parameters of a model by path, frozen ones too."""
-    return {_inner(names, one.path): one.value for one in names.variables() if one.kind != "buffers"}
+    return {
+        _inner(names, one.path): one.value for one in names.variables() if one.kind != "buffers"
+    }
 
 
 def changing_variables(names: Names) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class TensorFlowGuard(KerasGuard):
         with tf.init_scope(), tf.device("CPU"):
             self._wanted = tf.Variable(self._value, dtype=tf.int32, trainable=False)
             # Whether XLA has skipped an update.
-            self._skipped = tf.Variable(False, trainable=False)  # noqa: FBT003
+            self._skipped = tf.Variable(False, trainable=False)
         self._stop: Finding | None = None
         # Batch and state of an interrupted step that XLA compiled.
         self._interrupted: StepNotes | None = None
@@ -82,9 +82,9 @@ class TensorFlowGuard(KerasGuard):
         try:
             return execute()
         except tf.errors.OpError:
-            if self._stop is not None:
-                finding, self._stop = self._stop, None
-                self._taker.stop(finding)
+            stop, self._stop = self._stop, None
+            if stop is not None:
+                self._taker.stop(stop)
             notes, self._interrupted = self._interrupted, None
             if notes is None:
                 raise
@@ -205,7 +205,11 @@ class TensorFlowGuard(KerasGuard):
         values = [one for _, one in named]
         frame = notes.mapped(place)
         called = functools.partial(
-            self._call_python, frame, paths, optimizer, weakref.ref(tf.compat.v1.get_default_graph())
+            self._call_python,
+            frame,
+            paths,
+            optimizer,
+            weakref.ref(tf.compat.v1.get_default_graph()),
         )
         wanted = self._wanted.read_value()
         alarm = tf.equal(wanted, _TAKE)
@@ -215,7 +219,7 @@ class TensorFlowGuard(KerasGuard):
         return tf.cond(
             alarm,
             lambda: tf.py_function(called, [*values, *inputs], tf.bool),
-            lambda: tf.constant(True),  # noqa: FBT003
+            lambda: tf.constant(True),
         )
 
     def _call_python(
@@ -237,6 +241,7 @@ class TensorFlowGuard(KerasGuard):
     def _from_graph(
         self, notes: StepNotes, named: list[tuple[str, Any]], optimizer: Any, graph: Any
     ) -> Finding | None:
+        self._in_graph = True
         drawn = [] if graph is None else stateful_random(graph)
         if drawn:
             self._extra.append(f"random numbers of {', '.join(drawn)} cannot be drawn again")
@@ -264,9 +269,9 @@ class TensorFlowGuard(KerasGuard):
 
         def updated() -> Any:
             update()
-            return tf.constant(True)  # noqa: FBT003
+            return tf.constant(True)
 
-        tf.cond(skip, lambda: tf.constant(False), updated)  # noqa: FBT003
+        tf.cond(skip, lambda: tf.constant(False), updated)
         return None
 
     def _around_xla(self, convert: Callable[[Any], Any], step: Callable[[Any], Any]) -> Any:
@@ -294,7 +299,7 @@ class TensorFlowGuard(KerasGuard):
             tf.cond(
                 self._skipped.read_value(),
                 lambda: tf.py_function(called, inputs, tf.bool),
-                lambda: tf.constant(True),  # noqa: FBT003
+                lambda: tf.constant(True),
             )
             return result
 
@@ -323,6 +328,7 @@ class TensorFlowGuard(KerasGuard):
 
     def _run_again(self, notes: StepNotes) -> Finding | None:
         """Take a snapshot of an interrupted step from a second run of it."""
+        self._in_graph = True
         self._restore(notes)
         model = self._watched.model
         loss, gradients = GradientStep(model, self._names).run(notes.data)

@@ -1,0 +1,1 @@
+"""Running the step of a snapshot of a Keras model again."""

@@ -1,0 +1,205 @@
+"""Running a recorded step of a Keras model once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+
+from vinedresser.capture.keras_.guard.codec import Computed, digest, is_tensor
+from vinedresser.capture.keras_.guard.gradient_step import (
+    GradientStep,
+    gradients_by_path,
+    without_updates,
+)
+from vinedresser.capture.keras_.guard.keras_guard import nonfinite_entries
+from vinedresser.capture.keras_.guard.notes import mapped
+from vinedresser.capture.keras_.model.names import Names
+from vinedresser.errors import ConfigError
+from vinedresser.replay.keras_.batch import KerasBatch, batch_size, selected
+from vinedresser.replay.keras_.factory import NEEDED, KerasParts
+from vinedresser.replay.keras_.recorded import RecordedKerasStep
+from vinedresser.replay.keras_.restoring import restore
+
+__all__ = ["KerasOutcome", "KerasReplay"]
+
+
+@dataclass(frozen=True)
+class KerasOutcome:
+    """What a step computed.
+
+    Attributes:
+        losses: value of the loss of each batch; those of a step without a return value are missing.
+        gradients: SHA-256 of each gradient by model and path.
+        nonfinite: number of non-finite entries of each affected gradient, by model and path.
+        values: the gradients by path.
+    """
+
+    losses: list[Any]
+    gradients: dict[tuple[str, str], str]
+    nonfinite: dict[tuple[str, str], int]
+    values: dict[str, Any]
+
+    @property
+    def broken(self) -> bool:
+        """Whether a gradient is not finite."""
+        return bool(self.nonfinite)
+
+
+@dataclass
+class KerasReplay:
+    """Runs a recorded step, each time from its recorded state.
+
+    Attributes:
+        parts: result of the factory.
+        step: the recorded step.
+        whose: name of the factory, for messages.
+        runs: number of runs so far.
+
+    Raises:
+        ConfigError: the factory builds something else.
+    """
+
+    parts: KerasParts
+    step: RecordedKerasStep
+    whose: str
+    runs: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Check the models, and build those that have no variables yet."""
+        if self.parts.models.keys() != self.step.models.keys():
+            raise ConfigError(
+                f"{self.whose}: builds the models {sorted(self.parts.models)}; the snapshot has "
+                f"{sorted(self.step.models)}; return a dictionary of them by name"
+            )
+        self.model = self.parts.models[self.step.trained]
+        self._names = Names(self.model)
+        if self.step.own and not self.model.compiled:
+            if self.parts.loss is None or not self.parts.optimizers:
+                raise ConfigError(f"{self.whose}: the model is not compiled; {NEEDED}")
+            self.model.compile(self.parts.optimizers[0], self.parts.loss)
+        if not all(one.built for one in self.parts.models.values()):
+            self._run(self.step.batches[0], eager=True)
+        self._graph = self._function(eager=False)
+
+    @property
+    def samples(self) -> list[tuple[int, int]]:
+        """Number of the batch and row of each sample; [] if they cannot be told apart."""
+        sizes = [batch_size(one) for one in self.step.batches]
+        if not all(sizes):
+            return []
+        return [(number, row) for number, size in enumerate(sizes) for row in range(size)]
+
+    def run(
+        self,
+        samples: Sequence[tuple[int, int]] | None = None,
+        within: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        eager: bool = False,
+    ) -> KerasOutcome:
+        """Run the step.
+
+        Args:
+            samples: the samples to run it with, some of `samples`; None: all, as recorded.
+            within: makes the context for the computations.
+            eager: run it eagerly even if it was a graph.
+
+        Raises:
+            ConfigError: the factory builds something else, or the step computes no gradient.
+        """
+        self.runs += 1
+        restore(self.parts, self.step, self.whose)
+        batches = self.step.batches
+        if samples is not None:
+            chosen: dict[int, list[int]] = {}
+            for number, row in samples:
+                chosen.setdefault(number, []).append(row)
+            batches = [selected(batches[number], rows) for number, rows in chosen.items()]
+        losses: list[Any] = []
+        gradients: dict[str, Any] = {}
+        with within():
+            for batch in batches:
+                loss, found = self._run(batch, eager=eager)
+                losses += [] if loss is None else [loss]
+                gradients |= found
+        if not gradients:
+            raise ConfigError(f"{self.whose}: the step computed no gradient; {NEEDED}")
+        name = self.step.trained
+        counts = {(name, path): nonfinite_entries(one) for path, one in gradients.items()}
+        return KerasOutcome(
+            losses,
+            {(name, path): digest(one) for path, one in gradients.items()},
+            {key: number for key, number in counts.items() if number},
+            gradients,
+        )
+
+    def _run(self, batch: KerasBatch, *, eager: bool) -> tuple[Any, dict[str, Any]]:
+        function = self._function(eager=True) if eager else self._graph
+        if self.step.own:
+            return function(mapped(batch.data, keras.ops.convert_to_tensor))
+        content = mapped((batch.args, batch.kwargs, batch.loss_args), _tensor)
+        losses, gradients = function(content)
+        return losses[0] if losses else None, dict(gradients)
+
+    def _function(self, *, eager: bool) -> Callable[[Any], tuple[Any, dict[str, Any]]]:
+        """Return the function that runs the step on a batch, as a graph if the recorded one was."""
+        if self.step.own:
+            return GradientStep(self.model, self._names, eager=eager).run
+        if eager or not self.step.graph:
+            return self._loop_step
+        import tensorflow as tf
+
+        function = tf.function(self._loop_step, autograph=False)
+        # A part of a batch has another shape.
+        function._omit_frequent_tracing_warning = True
+        return function  # type: ignore[no-any-return]
+
+    def _loop_step(self, content: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Run a step of a custom loop; return its loss, if it has one, and the gradients."""
+        batch = KerasBatch(*content)
+        gradients: dict[str, Any] = {}
+
+        def take(optimizer: Any, given: Any, variables: Any) -> None:
+            gradients.update(gradients_by_path(self._names, optimizer, given, variables))
+
+        with without_updates(take):
+            if self.parts.step is not None:
+                loss = self.parts.step(batch)
+            else:
+                loss = self._plain_step(batch, take)
+        return [loss] if is_tensor(loss) else [], gradients
+
+    def _plain_step(self, batch: KerasBatch, take: Callable[[Any, Any, Any], None]) -> Any:
+        """Run the model and the loss, and take the gradients."""
+        variables = self.model.trainable_variables
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            with tf.GradientTape() as tape:
+                loss = self._loss(batch)
+            take(None, tape.gradient(loss, [one.value for one in variables]), variables)
+            return loss
+        self.model.zero_grad()
+        loss = self._loss(batch)
+        loss.backward()
+        take(None, [one.value.grad for one in variables], variables)
+        return loss.detach()
+
+    def _loss(self, batch: KerasBatch) -> Any:
+        computed = [one for one in batch.loss_args if isinstance(one, Computed)]
+        if self.parts.loss is None or len(computed) != 1:
+            raise ConfigError(
+                f"{self.whose}: what the loss compared is not known: return a step function"
+                if self.parts.loss is not None
+                else f"{self.whose}: it returned neither a loss nor a step function; {NEEDED}"
+            )
+        output = self.model(*batch.args, **(batch.kwargs or {}))
+        given = [output if isinstance(one, Computed) else one for one in batch.loss_args]
+        return keras.ops.mean(self.parts.loss(*given))
+
+
+def _tensor(value: Any) -> Any:
+    return keras.ops.convert_to_tensor(value)

@@ -1,0 +1,221 @@
+"""Replaying a snapshot of a Keras model: the step, its samples, and its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from vinedresser.capture.keras_.guard.codec import digest
+from vinedresser.capture.keras_.guard.model_state import environment
+from vinedresser.capture.keras_.guard.notes import mapped
+from vinedresser.capture.run.environment import versions
+from vinedresser.replay.bisecting import smallest
+from vinedresser.replay.keras_.batch import arrays, selected
+from vinedresser.replay.keras_.factory import build
+from vinedresser.replay.keras_.recorded import recorded_step
+from vinedresser.replay.keras_.running import KerasOutcome, KerasReplay
+from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
+from vinedresser.snapshots.reading import Snapshot
+from vinedresser.snapshots.record import SnapshotRecord
+
+__all__ = ["ReplayedKeras", "bisect", "locate", "replay", "sample"]
+
+
+@dataclass(frozen=True)
+class ReplayedKeras:
+    """A snapshot of a Keras model that was run again.
+
+    Attributes:
+        replay: runs it again.
+        outcome: what it computed.
+        comparison: how that compares with what was recorded.
+    """
+
+    replay: KerasReplay
+    outcome: KerasOutcome
+    comparison: Comparison
+
+
+def replay(snapshot: Snapshot, factory: str) -> ReplayedKeras:
+    """Run the step of a snapshot again.
+
+    Args:
+        snapshot: the snapshot.
+        factory: ``module:function``; see `vinedresser.replay.keras_.factory`.
+
+    Raises:
+        ConfigError: the snapshot lacks something, or the factory builds something else.
+        CorruptData: the snapshot is damaged.
+        StoreError: the storage refused.
+    """
+    parts = build(factory)
+    step = recorded_step(snapshot)
+    again = KerasReplay(parts, step, f"--factory {factory}")
+    outcome = again.run()
+    return ReplayedKeras(again, outcome, _compared(snapshot.record, again, outcome))
+
+
+def bisect(replayed: ReplayedKeras) -> Bisection | None:
+    """Find the samples that make a gradient non-finite; None if the samples are not known.
+
+    Raises:
+        ConfigError: the factory builds something else.
+    """
+    again = replayed.replay
+    samples = again.samples
+    if not samples or not replayed.outcome.broken:
+        return None
+    refused: list[str] = []
+
+    def breaks(some: Sequence[tuple[int, int]]) -> bool:
+        try:
+            return again.run(some).broken
+        except (ValueError, RuntimeError, IndexError) as error:
+            # Such as a fixed batch size in a reshape.
+            refused.append(str(error))
+            return False
+
+    found = smallest(samples, breaks)
+    batches = len(again.step.batches)
+    return Bisection(found, len(samples), batches, _inexact(again), refused[0] if refused else "")
+
+
+def locate(replayed: ReplayedKeras) -> tuple[Located | None, list[str]]:
+    """Find the operation that makes the loss or a gradient non-finite, in an eager run.
+
+    Returns:
+        The operation, None if there is none; and the inputs and variables that are not finite
+        already.
+
+    Raises:
+        ConfigError: the factory builds something else.
+    """
+    again = replayed.replay
+    bad = _nonfinite_inputs(again)
+    found: list[Located | None] = []
+    scans: list[Any] = []
+
+    @contextmanager
+    def scanned() -> Iterator[None]:
+        with _scan(again) as scan:
+            scans.append(scan)
+            yield
+
+    outcome = again.run(within=scanned, eager=True)
+    found = [scans[0].origin(one) for one in outcome.values.values()]
+    known = [one for one in found if one is not None]
+    return min(known, key=lambda one: one.number, default=None), bad
+
+
+def sample(replayed: ReplayedKeras, number: int, row: int) -> list[SampleTensor]:
+    """Return the tensors of one sample that hold numbers.
+
+    Args:
+        replayed: the step.
+        number: number of its batch.
+        row: index of the sample in it.
+    """
+    return [
+        SampleTensor(
+            name,
+            f"{one.dtype.name} {list(one.shape)}",
+            digest(one),
+            one.astype(np.float64).squeeze(),
+        )
+        for name, one in arrays(selected(replayed.replay.step.batches[number], [row]))
+        if one.dtype != object
+    ]
+
+
+def _scan(again: KerasReplay) -> Any:
+    if keras.backend.backend() == "torch":
+        from vinedresser.replay.factory import Parts
+        from vinedresser.replay.locating import locate_in
+
+        return locate_in(Parts(again.parts.models))
+    from vinedresser.replay.keras_.locating import locate_in as locate_in_tensorflow
+
+    return locate_in_tensorflow(again.parts.models)
+
+
+def _nonfinite_inputs(again: KerasReplay) -> list[str]:
+    found = [
+        f"batch {number}, {name}"
+        for number, batch in enumerate(again.step.batches)
+        for name, one in arrays(batch)
+        if one.dtype.kind in "fcV" and not np.isfinite(one).all()
+    ]
+    for model in again.step.models.values():
+        found += [
+            f"variable {path}"
+            for path, one in model.variables.items()
+            if one.dtype.kind in "fcV" and not np.isfinite(one).all()
+        ]
+    return found
+
+
+def _compared(record: SnapshotRecord, again: KerasReplay, outcome: KerasOutcome) -> Comparison:
+    recorded = {
+        (name, path): str(one.get("sha256"))
+        for name, model in again.step.models.items()
+        for path, one in model.gradients.items()
+    }
+    different = [
+        f"{name}.{path}".lstrip(".")
+        for name, path in recorded.keys() | outcome.gradients.keys()
+        if recorded.get((name, path)) != outcome.gradients.get((name, path))
+    ]
+    return Comparison(
+        _same_losses(again, outcome), len(recorded), sorted(different), _differing(record, again)
+    )
+
+
+def _same_losses(again: KerasReplay, outcome: KerasOutcome) -> bool | None:
+    """Compare each loss with the recorded ones of the same call: a step may return any of them."""
+    known = [[digest(one) for one in values if one.size == 1] for values in again.step.losses]
+    if len(outcome.losses) != len(known) or not all(known):
+        return None
+    pairs = zip(outcome.losses, known, strict=True)
+    return all(digest(mapped(one, _detached)) in values for one, values in pairs)
+
+
+def _detached(value: Any) -> Any:
+    return keras.ops.convert_to_numpy(value)
+
+
+def _differing(record: SnapshotRecord, again: KerasReplay) -> dict[str, tuple[str, str]]:
+    backend = keras.backend.backend()
+    here = versions(keras=keras.__version__, **{backend: _backend_version(backend)})
+    now = here | {key: str(one) for key, one in environment(again.model).items()}
+    then = {**record.versions, **{key: str(one) for key, one in record.environment.items()}}
+    return {
+        name: (then[name], now[name])
+        for name in then
+        if name in now and then[name] != now[name] and name != "vinedresser"
+    }
+
+
+def _backend_version(backend: str) -> str:
+    if backend == "torch":
+        import torch
+
+        return str(torch.__version__)
+    import tensorflow as tf
+
+    return str(tf.__version__)
+
+
+def _inexact(again: KerasReplay) -> list[str]:
+    layers = [one for model in again.parts.models.values() for one in model._flatten_layers()]
+    names = {type(one).__name__ for one in layers}
+    found = []
+    if any("BatchNormalization" in name for name in names):
+        found.append("batch normalization computes other statistics")
+    if any("Dropout" in name for name in names):
+        found.append("dropout draws other masks")
+    return found

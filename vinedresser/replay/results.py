@@ -1,0 +1,110 @@
+"""Results of replays, whatever the framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.replay.bisecting import Smallest
+
+__all__ = ["Bisection", "Comparison", "Located", "Place", "SampleTensor"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a replay compares with the recorded step.
+
+    Attributes:
+        losses: whether all losses are equal bit for bit; None if none can be compared.
+        gradients: number of recorded gradients.
+        different: paths of the gradients that differ, or that only one of them has.
+        environment: name, recorded and present value of what differs in the environment.
+    """
+
+    losses: bool | None
+    gradients: int
+    different: list[str]
+    environment: dict[str, tuple[str, str]]
+
+    @property
+    def exact(self) -> bool:
+        """Whether everything that can be compared is equal bit for bit."""
+        return self.losses is not False and not self.different
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The samples that break a step.
+
+    Attributes:
+        found: the smallest set of them that was found.
+        total: number of samples of the step.
+        batches: number of batches of the step.
+        inexact: why a part of a batch computes something else than the whole, in words.
+        refused: message of the error with which the step failed for some of the samples, or "".
+    """
+
+    found: Smallest
+    total: int
+    batches: int
+    inexact: list[str]
+    refused: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the program called an operation.
+
+    Attributes:
+        module: path of the module in whose forward it was, "" outside of the model.
+        file: source file, "" if unknown.
+        line: line number.
+        text: the line.
+    """
+
+    module: str
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Located:
+    """The first operation with a non-finite result from finite inputs.
+
+    Attributes:
+        operation: its name, such as "aten.sqrt".
+        phase: "forward" or "backward".
+        node: name of the node of the backward pass, such as "SqrtBackward0"; "" in the forward.
+        place: where the program called it, or the operation whose derivative it computes.
+        result: the first non-finite element and its index.
+        inputs: values of the inputs at that index, or their range.
+        number: number of the operation, from 0.
+    """
+
+    operation: str
+    phase: str
+    node: str
+    place: Place
+    result: str
+    inputs: list[str]
+    number: int
+
+
+@dataclass(frozen=True)
+class SampleTensor:
+    """A tensor of one sample.
+
+    Attributes:
+        name: its place in the batch.
+        kind: dtype and shape, such as "float32 [1, 64]".
+        digest: digest of its elements: equal tensors are shown once.
+        values: its elements, without dimensions of size 1.
+    """
+
+    name: str
+    kind: str
+    digest: str
+    values: NDArray[np.float64]
