@@ -179,9 +179,15 @@ def _caller(module: str) -> Place:
     """Return the innermost line of the program that is neither torch's nor this package's."""
     for frame, line in traceback.walk_stack(sys._getframe(2)):
         file = frame.f_code.co_filename
-        if not file.startswith((_TORCH, _HERE, "<")):
+        if not file.startswith((_TORCH, *_keras(), _HERE, "<")):
             return Place(module, file, line, linecache.getline(file, line).strip())
     return Place(module, "", 0, "")
+
+
+def _keras() -> list[str]:
+    """Return the folder of Keras, whose backend torch may be, if it is loaded."""
+    file = getattr(sys.modules.get("keras"), "__file__", None)
+    return [str(Path(file).parent)] if file else []
 
 
 def _is_real(tensor: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -29,13 +30,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 _FACTORIES = "tests.capture.keras_.guard.trainings"
 
 
-def again(run: Path, factory: str, *options: str) -> str:
+def again(run: Path, factory: str, *options: str, backend: str = "tensorflow") -> str:
     """Run the bad step in another process; return what the command prints."""
     place = run / "snapshots" / f"step-{BAD_STEP}"
     command = [sys.executable, "-m", "vinedresser", "replay", str(place), *options]
     done = execute(
         [*command, "--factory", f"{_FACTORIES}:{factory}"],
         cwd=ROOT,
+        env=os.environ | {"KERAS_BACKEND": backend},
         capture_output=True,
         text=True,
         check=False,
@@ -71,6 +73,26 @@ def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     assert re.search(rf"samples: {BAD_ROW} of {BATCH} break the step \(\d runs\)", told)
     assert rf"operation: Exp in the forward: float16 [{BATCH}, 3] is inf at [{BAD_ROW}, 0]" in told
     assert line_of("keras.ops.exp(") in told
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("story", "operation", "line"),
+    [
+        ("distances", "SqrtBackward0", "ops.sum((found * weights)"),
+        ("halves", "aten.exp in the forward", "keras.ops.exp("),
+    ],
+)
+def test_both_stories_on_torch(story: str, operation: str, line: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "tests.replay.keras_.torch_story", str(run), story]
+    done = execute(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = again(run, story, "--locate", "--bisect", backend="torch")
+    assert "the same   gradients: 6 of 6 the same" in told
+    assert f"samples: {BAD_ROW} of {BATCH} break the step" in told
+    assert operation in told
+    assert line_of(line) in told
 
 
 @pytest.mark.thorough

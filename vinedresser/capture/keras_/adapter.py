@@ -73,7 +73,7 @@ class KerasAdapter(Adapter):
             on_new_layers=partial(introduce, self),
         )
         self._backend = watched.backend
-        self.guard = watched.guard = guard_of(watched)
+        self.guard = watched.guard = _guard_of(watched)
         self.versions = {"keras": keras.__version__, **self._backend.versions}
         self._names = watched.names
         self._loop = CustomLoop(watched)
@@ -178,7 +178,7 @@ def _execution_of(watched: WatchedModel) -> Execution:
     return Execution(StepRunner(watched, uncompiled))
 
 
-def guard_of(watched: WatchedModel) -> UpdateGuard | None:
+def _guard_of(watched: WatchedModel) -> UpdateGuard | None:
     """Return the guard of a model; None if nobody wants snapshots."""
     taker = watched.session.snapshots
     if taker is None:

@@ -123,7 +123,7 @@ class KerasReplay:
         with within():
             for batch in batches:
                 loss, found = self._run(batch, eager=eager)
-                losses += [] if loss is None else [loss]
+                losses += [] if loss is None else [keras.ops.convert_to_numpy(loss)]
                 gradients |= found
         if not gradients:
             raise ConfigError(f"{self.whose}: the step computed no gradient; {NEEDED}")

@@ -12,7 +12,6 @@ import numpy as np
 
 from vinedresser.capture.keras_.guard.codec import digest
 from vinedresser.capture.keras_.guard.model_state import environment
-from vinedresser.capture.keras_.guard.notes import mapped
 from vinedresser.capture.run.environment import versions
 from vinedresser.replay.bisecting import smallest
 from vinedresser.replay.keras_.batch import arrays, selected
@@ -181,11 +180,7 @@ def _same_losses(again: KerasReplay, outcome: KerasOutcome) -> bool | None:
     if len(outcome.losses) != len(known) or not all(known):
         return None
     pairs = zip(outcome.losses, known, strict=True)
-    return all(digest(mapped(one, _detached)) in values for one, values in pairs)
-
-
-def _detached(value: Any) -> Any:
-    return keras.ops.convert_to_numpy(value)
+    return all(digest(one) in values for one, values in pairs)
 
 
 def _differing(record: SnapshotRecord, again: KerasReplay) -> dict[str, tuple[str, str]]:
