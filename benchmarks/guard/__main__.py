@@ -1,10 +1,11 @@
-"""Cost of the guard and of snapshots: ``python -m benchmarks.guard --model mlp|cnn|resnet``.
+"""Cost of the guard and of snapshots: ``python -m benchmarks.guard --model mlp cnn keras-cnn``.
 
 The arms train in one process, step block by step block in turn. A ratio is the median over the
 rounds of a block's CPU time (one thread) to that of the plain arm in the same round; "plain again"
 shows the random error of such a ratio. All arms but the plain ones have a hook that captures
 nothing; "guard" also looks at the gradients before each update, and keeps buffers and random states
 before each forward. A training that goes wrong is not timed: its snapshot is, with its size.
+TensorFlow has its own threads: for Keras, the CPU time is that of the process.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,7 +33,9 @@ __all__ = ["main"]
 _NEVER = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
 _ARMS = ("plain", "plain again", "hook", "guard")
 # Maximum ratio of the guard's arm to the plain one.
-_BUDGETS = {"mlp": 1.05, "cnn": 1.03, "resnet": 1.03}
+_BUDGETS = {"mlp": 1.05, "keras-mlp": 1.05}
+_BUDGET = 1.03
+_KERAS = ("keras-mlp", "keras-cnn", "keras-cnn-jit")
 
 
 def _cnn() -> nn.Module:
@@ -75,14 +79,27 @@ class _Training:
             self.step()
         return (time.thread_time() - began) / steps
 
+    def break_(self) -> None:
+        """Take a step whose gradients are not finite."""
+        self.step(float("nan"))
 
-def _snapshot(training: _Training, folder: Path) -> tuple[int, float]:
+
+def _make(name: str, arm: str, folder: Path, steps: int) -> Any:
+    """Return the training of an arm."""
+    if name not in _KERAS:
+        return _Training(_TASKS[name], arm, folder)
+    from benchmarks.guard.keras_training import KerasTraining
+
+    return KerasTraining(name, arm, folder, steps)
+
+
+def _snapshot(training: Any, folder: Path) -> tuple[int, float]:
     """Break a training; return the size of its snapshot in bytes, and the seconds it took."""
     began = time.perf_counter()
-    training.step()
+    training.block(1)
     usual = time.perf_counter() - began
     began = time.perf_counter()
-    training.step(float("nan"))
+    training.break_()
     seconds = time.perf_counter() - began - usual
     (record,) = list_snapshots(LocalStorage(folder), [])
     return record.bytes, seconds
@@ -91,7 +108,7 @@ def _snapshot(training: _Training, folder: Path) -> tuple[int, float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=sorted(_TASKS), nargs="*", default=["mlp", "cnn"])
+    parser.add_argument("--model", choices=[*_TASKS, *_KERAS], nargs="*", default=["mlp", "cnn"])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--steps", type=int, default=20, help="steps of a block")
     parser.add_argument("--folder", type=Path, default=None)
@@ -100,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows, sizes = [], []
     for name in given.model:
         folder = Path(tempfile.mkdtemp(dir=given.folder))
-        trainings = {arm: _Training(_TASKS[name], arm, folder / arm) for arm in _ARMS}
+        trainings = {arm: _make(name, arm, folder / arm, given.steps) for arm in _ARMS}
         seconds = interleave(
             {arm: lambda one=one: one.block(given.steps) for arm, one in trainings.items()},  # type: ignore[misc]
             given.rounds,
@@ -108,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for arm in _ARMS:
             pairs = zip(seconds[arm], seconds["plain"], strict=True)
             ratio = median(one / plain for one, plain in pairs)
-            budget = f"{_BUDGETS[name]:.2f}" if arm == "guard" else ""
+            budget = f"{_BUDGETS.get(name, _BUDGET):.2f}" if arm == "guard" else ""
             rows.append((name, arm, f"{median(seconds[arm]) * 1e3:.2f}", f"{ratio:.3f}", budget))
         size, took = _snapshot(trainings["guard"], folder / "guard")
         sizes.append((name, f"{size / 2**20:.1f}", f"{took * 1e3:.0f}"))
