@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,20 +185,48 @@ def test_two_models_with_two_optimizers(tmp_path: Path) -> None:
         assert torch.isfinite(parameters["weight"]).all()
 
 
-def test_an_optimizer_with_a_closure_is_named(tmp_path: Path) -> None:
-    hook, model = _linear(tmp_path / "run")
-    optimizer = torch.optim.LBFGS(model.parameters())
-    hook.watch(model, optimizer=optimizer)
+@pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.Adam])
+@pytest.mark.parametrize("keyword", [False, True])
+def test_gradients_that_a_closure_computes(
+    kind: Any,
+    keyword: bool,
+    tmp_path: Path,
+) -> None:
+    bits = []
+    for guard in ("off", "nonfinite"):
+        hook, model = _linear(tmp_path / guard)
+        if guard == "off":
+            hook.close()
+            hook = Hook(tmp_path / "plain", guard="off")
+        optimizer = kind(model.parameters(), lr=0.1)
+        hook.watch(model, optimizer=optimizer)
+        for step in range(4):
+            data = torch.ones(3, 4) * (step + 1)
+            lengths = torch.ones(3, 2)
+            lengths[1] = float(step != 2)
 
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss: torch.Tensor = model(torch.ones(3, 4)).square().sum()
-        loss.backward()
-        return loss
+            def closure(data: torch.Tensor = data, lengths: torch.Tensor = lengths) -> torch.Tensor:
+                optimizer.zero_grad()  # noqa: B023
+                found = (model(data) * lengths).square().sum(1)  # noqa: B023
+                loss: torch.Tensor = found.sqrt().sum()
+                loss.backward()
+                return loss
 
-    optimizer.step(closure)
-    hook.close()
-    assert any("computes with a closure" in one for one in hook.problems)
+            optimizer.step(closure=closure) if keyword else optimizer.step(closure)
+        hook.close()
+        assert hook.problems == []
+        bits.append([one.detach().numpy().tobytes() for one in model.parameters()])
+    assert bits[0] == bits[1]
+    assert taken(tmp_path / "nonfinite") == [(2, "nonfinite")]
+    snapshot = open_snapshot(tmp_path / "nonfinite" / "snapshots" / "step-2")
+    found = model_of(snapshot)
+    # One evaluation of the closure, with the weights that it had.
+    calls = found["calls"]
+    assert isinstance(calls, list)
+    assert [one["args"][0].tolist() for one in calls] == [[[3.0] * 4] * 3]
+    parameters = found["parameters"]
+    assert isinstance(parameters, dict)
+    assert all(torch.isfinite(one).all() for one in parameters.values())
 
 
 def test_inputs_that_cannot_be_stored_are_named(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,8 +42,8 @@ class TorchGuard:
     """Looks at the gradients of a model before each update, and provides snapshots of its steps.
 
     Until then it keeps the arguments of the model by reference, and copies its buffers and the
-    random states at the first forward. An optimizer that is given a closure computes its gradients
-    later and is not guarded.
+    random states at the first forward. The gradients that an optimizer computes with a closure are
+    looked at after each call of the closure.
 
     Args:
         shield: guards all callbacks.
@@ -65,6 +67,8 @@ class TorchGuard:
         self._stepping: weakref.ref[Optimizer] | None = None
         # A parameter that has a gradient in every step: if it has none, a new step begins.
         self._trained: weakref.ref[Tensor] | None = None
+        # A closure has computed gradients with the latest calls.
+        self._evaluated = False
         # The model was in eval mode at its latest update.
         self._in_eval = False
         guard = shield.guard
@@ -74,6 +78,7 @@ class TorchGuard:
         before = guard("the guard, before an update", self._before_update, skip=skip, metered=False)
         after = guard("the guard, after an update", self._after_update, skip=skip, metered=False)
         self._hooks = before, after
+        self._look_shielded = guard("the guard, before an update", self._look, metered=False)
         self._take_loss = guard("the guard, at a loss", self._calls.add_loss, skip=skip)
         self._handles: list[Removable] = [before_calls(root, called, lambda: None)]
         self._source = names.prefix.rstrip(".")
@@ -188,8 +193,9 @@ class TorchGuard:
             return
         if is_elsewhere() or torch._C._get_tracing_state() is not None:
             return
-        if self._calls.calls and self._is_new_step():
+        if self._calls.calls and (self._evaluated or self._is_new_step()):
             self._calls.clear()
+        self._evaluated = False
         if not self._calls.calls:
             self._buffers.take()
             self._random.take()
@@ -201,13 +207,34 @@ class TorchGuard:
         trained = None if self._trained is None else self._trained()
         return trained is not None and trained.grad is None
 
-    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if has_closure(args, kwargs):
-            self._shield.report(
-                f"the guard does not see the gradients that {type(optimizer).__name__} computes "
-                "with a closure"
-            )
-            return
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        """Look at the gradients; return arguments of the step with a closure that does so."""
+        if not has_closure(args, kwargs):
+            self._look(optimizer)
+            return None
+        if kwargs.get("closure") is not None:
+            return args, kwargs | {"closure": self._looking(kwargs["closure"], optimizer)}
+        return (args[0], self._looking(args[1], optimizer), *args[2:]), kwargs
+
+    def _looking(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
+        """Return a closure after which the gradients that it has computed are looked at."""
+
+        @functools.wraps(closure)
+        def computed() -> Any:
+            loss = closure()
+            self._look_shielded(optimizer)
+            # An optimizer may compute gradients several times in a step.
+            self._evaluated = True
+            return loss
+
+        return computed
+
+    def _look(self, optimizer: Optimizer) -> None:
+        """Take the snapshots that are due before an update.
+
+        Raises:
+            TrainingStopped: the gradients are not finite, and the settings say so.
+        """
         self._in_eval = not self._model.training
         self._random.update_begins()
         due = self._taker.due()
