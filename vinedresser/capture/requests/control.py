@@ -164,8 +164,9 @@ class CaptureControl:
             if self._session.recorder.adopted is not config:
                 return
             self._pending = None
-            self._answer(number, self._session.recorder.adopted_at, config=config)
+            # First the record: whoever has read the answer finds the new collections in it.
             self.describe()
+            self._answer(number, self._session.recorder.adopted_at, config=config)
         storage, number = self._run.storage, self._next_request
         try:
             request = read_record(storage, CaptureRequest, key=capture_request_key(number))
