@@ -12,20 +12,34 @@ if TYPE_CHECKING:
     from vinedresser.explain.comparison.comparing import compare as compare
     from vinedresser.explain.live_display import live as live
     from vinedresser.explain.plotting import plot as plot
+    from vinedresser.queries.asking import ask as ask
+    from vinedresser.queries.stored.streams import streams as streams
     from vinedresser.store.reading.reader import open_run as open_run
     from vinedresser.store.reading.run_store import open_store as open_store
 
-__all__ = ["Hook", "__version__", "compare", "live", "open_run", "open_store", "plot"]
+__all__ = [
+    "Hook",
+    "__version__",
+    "ask",
+    "compare",
+    "live",
+    "open_run",
+    "open_store",
+    "plot",
+    "streams",
+]
 
 # The module of each name, imported on first use: the supervisor and `vinedresser --help` must not
 # load numpy.
 _HOMES = {
     "Hook": "capture.hook.hook",
+    "ask": "queries.asking",
     "compare": "explain.comparison.comparing",
     "live": "explain.live_display",
     "open_run": "store.reading.reader",
     "open_store": "store.reading.run_store",
     "plot": "explain.plotting",
+    "streams": "queries.stored.streams",
 }
 
 

@@ -17,6 +17,7 @@
     │   ├── CorruptData (ValueError)            a checksum or a length does not match
     │   ├── StillRunning (RuntimeError)     the run has not ended
     │   ├── UnknownRun (KeyError)           the store has no run of this name
+    │   ├── UnknownStream (KeyError)        the run has no stored stream of this name
     │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── PruningError (ValueError)           a model or plan does not allow a pruning
@@ -62,6 +63,7 @@ __all__ = [
     "TrackingError",
     "UnknownRun",
     "UnknownStep",
+    "UnknownStream",
     "UnknownTensor",
     "UntrustedTracking",
     "UploadFailed",
@@ -139,6 +141,14 @@ class StillRunning(RunError, RuntimeError):
 
 class UnknownRun(RunError, KeyError):
     """The store has no run of this name."""
+
+    def __str__(self) -> str:
+        # KeyError would quote its message.
+        return str(self.args[0])
+
+
+class UnknownStream(RunError, KeyError):
+    """The run has no stored stream of this name."""
 
     def __str__(self) -> str:
         # KeyError would quote its message.

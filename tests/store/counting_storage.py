@@ -17,16 +17,20 @@ class CountingStorage(LocalStorage):
     Attributes:
         asked: how often each was asked for.
         journeys: how often several objects were asked for at once.
+        octets: bytes of the contents.
     """
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.asked: Counter[str] = Counter()
         self.journeys = 0
+        self.octets = 0
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         self.asked[key.partition("/")[0]] += 1
-        return super().get(key, start, length)
+        content = super().get(key, start, length)
+        self.octets += len(content)
+        return content
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         self.journeys += 1

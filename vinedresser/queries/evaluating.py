@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import QueryError
-from vinedresser.queries.language.budget import Budget
+from vinedresser.errors import CorruptData, QueryError
+from vinedresser.queries.language.budget import OF_A_TRAINING, Budget, Limits
 from vinedresser.queries.language.compiling import Program, compile_expression
 from vinedresser.queries.language.context import MOST_LABELS, Context
 from vinedresser.queries.language.values import ByLabel, Pending, Share, Tensors
@@ -30,10 +30,13 @@ class Evaluator:
 
     Args:
         query: the query.
+        limits: what it may cost at an event.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, limits: Limits = OF_A_TRAINING) -> None:
         self._query = query
+        self._limits = limits
+        self._spent = 0.0
         self._program = Program(query.expression, samples=query.reduce is not None)
         self._where = None if query.where is None else compile_expression(query.where)
         self._names: tuple[str, ...] = ()
@@ -55,9 +58,10 @@ class Evaluator:
 
         Raises:
             QueryError: it cannot be evaluated, or costs too much.
+            CorruptData: a stored tensor is damaged.
         """
         assert self._resolved is not None
-        budget = Budget()
+        budget = Budget(self._limits)
         context = Context(observables, self._resolved, self._query.by, budget)
         kept: frozenset[str] | None = None
         try:
@@ -73,18 +77,32 @@ class Evaluator:
                     context.mask = _mask(context, condition)
             pending = self._program.begin(context)
             budget.check()
+        except CorruptData:
+            raise
         except _FAULTS as error:
             raise _explained(error) from error
+        self._spent = budget.spent
         if kept is None:
             return pending
         return Pending(lambda values: _filtered(pending.finish(values), kept), pending.arrays)
 
-    def finish(self, pending: Pending, values: Sequence[NDArray[np.float64]]) -> Any:
-        """Return the result, given its arrays as float64.
+    def finish(
+        self,
+        pending: Pending,
+        values: Sequence[NDArray[np.float64]],
+        receive: Callable[[Any], object],
+    ) -> None:
+        """Compute the result of `begin`, given its arrays as float64, and hand it on.
+
+        Args:
+            pending: returned by the last call of `begin`.
+            values: its arrays.
+            receive: receives the result; its time counts as part of the evaluation.
 
         Raises:
-            QueryError: it cannot be computed from them, or has too many labels.
+            QueryError: it cannot be computed from them, has too many labels, or took too long.
         """
+        budget = Budget(self._limits, self._spent)
         try:
             result = pending.finish(values)
         except _FAULTS as error:
@@ -92,7 +110,8 @@ class Evaluator:
         entries = result.entries if isinstance(result, ByLabel) else result
         if isinstance(entries, dict) and len(entries) > MOST_LABELS:
             raise QueryError(f"{len(entries):,} labels, and at most {MOST_LABELS:,} are allowed")
-        return result
+        receive(result)
+        budget.check()
 
 
 def _explained(error: BaseException) -> QueryError:

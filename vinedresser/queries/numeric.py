@@ -70,6 +70,14 @@ class Numeric(Protocol):
             rows: [rows, elements].
         """
 
+    def statistic_of_each(self, name: str, tensors: Sequence[Any]) -> Any:
+        """Return a statistic of each tensor as a whole; float64 [tensors].
+
+        Args:
+            name: see `statistic`.
+            tensors: at least one, of any shapes, none of which needs to be converted (`widening`).
+        """
+
     def sample(self, rows: Any) -> Any:
         """Return at most 65,536 elements of the rows, the same for each; [rows, sampled].
 

@@ -96,6 +96,10 @@ class NumpyNumeric:
         """See `Numeric.statistic`."""
         return elementwise_statistics(rows, (name,))[name]
 
+    def statistic_of_each(self, name: str, tensors: Sequence[_Array]) -> NDArray[np.float64]:
+        """See `Numeric.statistic_of_each`."""
+        return np.concatenate([self.statistic(name, one.reshape(1, -1)) for one in tensors])
+
     def sample(self, rows: _Array) -> _Array:
         """See `Numeric.sample`."""
         return sample_rows(rows)

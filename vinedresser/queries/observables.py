@@ -77,6 +77,23 @@ class Observables:
             self._names = tuple(self._values)
         return self._names
 
+    def surely_tensor(self, name: str) -> bool:  # noqa: ARG002 (subclasses)
+        """Return whether a name is known to be a tensor without reading it."""
+        return False
+
+    def known(self, name: str, reduction: str) -> float | None:  # noqa: ARG002 (subclasses)
+        """Return a statistic of a tensor that is known without reading it; None if it is not.
+
+        Args:
+            name: name of the tensor.
+            reduction: as named in `vinedresser.store.reductions`.
+        """
+        return None
+
+    def size(self, name: str) -> int | None:  # noqa: ARG002 (subclasses)
+        """Return the number of elements of a tensor if it is known without reading it."""
+        return None
+
     def read(self, name: str) -> Any:
         """Return the value of a name; the same object every time.
 

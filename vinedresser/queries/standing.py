@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import QueryError, UnknownTensor
+from vinedresser.errors import CorruptData, QueryError, UnknownTensor
 from vinedresser.queries.answer import LARGEST_ANSWER, Answer, Kind
 from vinedresser.queries.evaluating import Evaluator
 from vinedresser.queries.folds.window import WindowFold
+from vinedresser.queries.language.budget import OF_A_TRAINING, Limits
 from vinedresser.queries.language.values import Pending
 from vinedresser.queries.naming import check_names
 from vinedresser.queries.observables import Observables
@@ -60,11 +61,14 @@ class StandingQuery:
         stream: name of the stream.
         ended: why the query was disabled, or None. It then costs nothing and answers nothing.
         answerable: an event has offered everything that it reads.
+        damage: why the last event could not be read from the store, so that it did not count; None
+            if it could.
 
     Args:
         query: the query.
         stream: name of the stream; "" for the query's normalised text.
         rate: maximum number of windows per second; None: no limit.
+        limits: what an evaluation may cost.
         clock: time in seconds for the rate.
     """
 
@@ -74,12 +78,13 @@ class StandingQuery:
         *,
         stream: str = "",
         rate: float | None = DEFAULT_RATE,
+        limits: Limits = OF_A_TRAINING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.query = query
         self.stream = stream or query.normalised
         self.ended: str | None = None
-        self._evaluator = Evaluator(query)
+        self._evaluator = Evaluator(query, limits)
         self._fold = WindowFold(query.reduce)
         self._gap = 1 / rate if rate else 0.0
         self._clock = clock
@@ -87,6 +92,7 @@ class StandingQuery:
         self._window = _Window()
         self._dropped = 0
         self.answerable = False
+        self.damage: str | None = None
 
     @property
     def needs(self) -> frozenset[str]:
@@ -117,8 +123,11 @@ class StandingQuery:
         answers = self._close_earlier(observables)
         if not self._counts(observables):
             return answers + self._close_after(observables), None
+        self.damage = pending = None
         try:
             pending = self._evaluator.begin(observables)
+        except CorruptData as error:
+            self.damage = str(error)
         except QueryError as error:
             return [*answers, self._end(observables, str(error))], None
         if pending is None:
@@ -129,8 +138,9 @@ class StandingQuery:
         self, observables: Observables, pending: Pending, values: Sequence[NDArray[np.float64]]
     ) -> list[Answer]:
         """Return the answers after an event, given the arrays that waited, as float64."""
+        step = observables.step
         try:
-            self._fold.add(self._evaluator.finish(pending, values), observables.step)
+            self._evaluator.finish(pending, values, lambda result: self._fold.add(result, step))
         except QueryError as error:
             return [self._end(observables, str(error))]
         self._note(observables)

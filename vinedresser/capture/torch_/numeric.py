@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "and": lambda left, right: (left != 0) & (right != 0),
     "or": lambda left, right: (left != 0) | (right != 0),
 }
+
+# Elements up to which a norm in float32 is as exact as that of `host_statistics`.
+_FEW = 1 << 17
+# Squares of the elements of tensors with smaller norms may be denormal in float32.
+_SMALLEST_NORM = 1e-12
 
 
 class TorchNumeric:
@@ -105,6 +111,26 @@ class TorchNumeric:
             return np.array([host_statistics(tensor.reshape(-1), (name,))[name]])
         return elementwise_statistics(host_view(tensor), (name,))[name]
 
+    def statistic_of_each(self, name: str, tensors: Sequence[Any]) -> Any:
+        """See `Numeric.statistic_of_each`."""
+        given = [_tensor(one) for one in tensors]
+        if any(one.device.type not in ("cpu", "mps") for one in given):
+            home = given[0].device
+            parts = [_on_device(name, group) for group in _by_device(given)]
+            return torch.cat([part.to(home) for part in parts])
+        if name != "l2":
+            return np.concatenate([self.statistic(name, one.reshape(1, -1)) for one in given])
+        found = np.empty(len(given))
+        together = [place for place, one in enumerate(given) if _is_small(one)]
+        if together:
+            norms = torch._foreach_norm([given[place] for place in together])
+            found[together] = torch.stack(norms).double().numpy()
+        for place, one in enumerate(given):
+            # Beyond the range of float32, and large ones more exactly.
+            if place not in together or not _SMALLEST_NORM < found[place] < np.inf:
+                found[place] = self.statistic("l2", one.reshape(1, -1))[0]
+        return found
+
     def sample(self, rows: Any) -> Tensor:
         """See `Numeric.sample`."""
         return sampled_rows(_tensor(rows))
@@ -147,6 +173,22 @@ def _tensor(x: Any) -> Tensor:
     if isinstance(x, np.ndarray):
         return torch.from_numpy(x if x.flags.writeable else x.copy())
     return plain_tensor(x)
+
+
+def _is_small(x: Tensor) -> bool:
+    return 0 < x.numel() <= _FEW and x.dtype == torch.float32 and x.device.type == "cpu"
+
+
+def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Return consecutive tensors of the same device together."""
+    return [list(group) for _, group in groupby(tensors, key=lambda one: one.device)]
+
+
+def _on_device(name: str, tensors: list[Tensor]) -> Tensor:
+    """Return a statistic of each tensor, float64 [tensors], on their device."""
+    if name == "l2" and all(one.is_floating_point() and one.numel() for one in tensors):
+        return torch.stack(torch._foreach_norm(tensors, 2, torch.float64))
+    return torch.cat([device_statistics(one.reshape(1, -1), (name,))[0] for one in tensors])
 
 
 def _wide_type(x: Tensor) -> torch.dtype:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -70,6 +71,11 @@ class Samples(NamedTuple):
 
 class Fold(ABC):
     """Reduces numbers, one at a time."""
+
+    @property
+    def kept(self) -> int:
+        """Number of numbers that it keeps, if these grow with the window."""
+        return 0
 
     @abstractmethod
     def add(self, entry: Entry) -> None:
@@ -224,10 +230,15 @@ class Quantile(Fold):
     def __init__(self, share: float, exact: int = EXACT) -> None:
         self._share = share
         self._exact = exact
-        self._kept: list[float] = []
+        self._kept = array("d")
         self._seen = 0
         # A generator of its own: the training's is not touched.
         self._random = random.Random(0)  # noqa: S311 (no secret)
+
+    @property
+    def kept(self) -> int:
+        """See `Fold.kept`."""
+        return len(self._kept)
 
     def add(self, entry: Entry) -> None:
         """See `Fold.add`."""
@@ -239,6 +250,13 @@ class Quantile(Fold):
             place = self._random.randrange(self._seen)
             if place < self._exact:
                 self._kept[place] = entry.value
+
+    def extend(self, samples: Samples) -> None:
+        """See `Fold.extend`."""
+        room = max(self._exact - len(self._kept), 0)
+        self._kept.frombytes(samples.values[:room].tobytes())
+        self._seen += len(samples.values[:room])
+        super().extend(Samples(samples.values[room:], samples.step))
 
     def result(self) -> float:
         """See `Fold.result`."""

@@ -11,6 +11,7 @@ import numpy as np
 from vinedresser.errors import QueryError
 from vinedresser.queries.answer import Kind
 from vinedresser.queries.folds.numbers import Entry, Fold, Mean, Samples, fold_maker
+from vinedresser.queries.language.context import MOST_LABELS
 from vinedresser.queries.language.reducing import largest
 from vinedresser.queries.language.syntax import Call
 from vinedresser.queries.language.values import (
@@ -21,7 +22,11 @@ from vinedresser.queries.language.values import (
     Top,
 )
 
-__all__ = ["WindowFold"]
+__all__ = ["MOST_KEPT", "WindowFold"]
+
+# Numbers that the folds of all labels keep together.
+MOST_KEPT = 1 << 20
+_TOO_MANY = f"more than {MOST_LABELS:,} labels within a window: close windows more often"
 
 
 class WindowFold:
@@ -64,6 +69,7 @@ class WindowFold:
             _add(self._state, result, "", step)
         elif isinstance(result, ByLabel):
             self._add_labels(result, step)
+            self._check_size()
         elif isinstance(result, np.ndarray) and self._given is not None:
             self._state = self._state or self._make()
             self._state.extend(Samples(result.reshape(-1), step))
@@ -71,6 +77,8 @@ class WindowFold:
             raise QueryError(f"reduce {self._given}: the result is not a number")
         else:
             self._state = result if self._given else _joined(self._state, result, step)
+            if isinstance(self._state, dict) and len(self._state) > MOST_LABELS:
+                raise QueryError(_TOO_MANY)
 
     def _add_labels(self, result: ByLabel, step: int) -> None:
         if self._given is not None and self._given.function == "top":
@@ -84,6 +92,20 @@ class WindowFold:
             if label not in self._state:
                 self._state[label] = self._make()
             _add(self._state[label], value, label, step)
+
+    def _check_size(self) -> None:
+        """Check that the window needs bounded memory, however many labels it has."""
+        if not isinstance(self._state, dict):
+            return
+        if len(self._state) > MOST_LABELS:
+            raise QueryError(_TOO_MANY)
+        kept = sum(fold.kept for fold in self._state.values())
+        if kept > MOST_KEPT:
+            raise QueryError(
+                f"reduce {self._given} keeps {kept:,} numbers of {len(self._state):,} labels, and "
+                f"at most {MOST_KEPT:,} are allowed: close windows more often, or ask for fewer "
+                "labels"
+            )
 
     def answer(self) -> tuple[Kind, Any]:
         """Return the kind and value of the answer; ("none", None) without results."""

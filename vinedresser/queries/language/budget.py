@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from vinedresser.errors import QueryError
 
-__all__ = ["MOST_BYTES", "MOST_SECONDS", "Budget"]
+__all__ = ["OF_A_STORE", "OF_A_TRAINING", "Budget", "Limits"]
 
-MOST_SECONDS = 0.05
-MOST_BYTES = 64 << 20
+
+class Limits(NamedTuple):
+    """What one evaluation may cost.
+
+    Attributes:
+        seconds: computing time.
+        octets: memory that is allocated at once, in bytes.
+    """
+
+    seconds: float
+    octets: int
+
+
+# In a training, which waits for the evaluation; and of a stored run, for which nobody waits.
+OF_A_TRAINING = Limits(0.05, 64 << 20)
+OF_A_STORE = Limits(10.0, 1 << 30)
 
 
 class Budget:
@@ -21,13 +36,26 @@ class Budget:
     that the thread computes, since other programs may delay it.
 
     Args:
+        limits: the limits.
+        spent: seconds that an earlier part of the evaluation took.
         clock: time of the thread in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+    def __init__(
+        self,
+        limits: Limits = OF_A_TRAINING,
+        spent: float = 0.0,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._limits = limits
         self._clock = clock
-        self._start = clock()
+        self._start = clock() - spent
         self._bytes = 0
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the evaluation has taken so far."""
+        return self._clock() - self._start
 
     def charge(self, octets: int) -> None:
         """Count memory that is about to be allocated.
@@ -36,16 +64,21 @@ class Budget:
             QueryError: the evaluation would exceed its memory or has exceeded its time.
         """
         self._bytes += octets
-        if self._bytes > MOST_BYTES:
+        if self._bytes > self._limits.octets:
             raise QueryError(
                 f"would allocate {self._bytes / 2**20:,.0f} MiB at once, and at most "
-                f"{MOST_BYTES >> 20} MiB are allowed: ask for fewer or smaller tensors"
+                f"{self._limits.octets >> 20} MiB are allowed: ask for fewer or smaller tensors"
             )
         self.check()
 
-    def release(self) -> None:
-        """Note that what was charged has been freed."""
-        self._bytes = 0
+    @property
+    def held(self) -> int:
+        """Bytes that have been charged and not been released."""
+        return self._bytes
+
+    def release(self, held: int) -> None:
+        """Note that what was charged since `held` had this value has been freed."""
+        self._bytes = held
 
     def check(self) -> None:
         """Check the time.
@@ -53,9 +86,9 @@ class Budget:
         Raises:
             QueryError: the evaluation has exceeded it.
         """
-        spent = self._clock() - self._start
-        if spent > MOST_SECONDS:
+        spent = self.spent
+        if spent > self._limits.seconds:
             raise QueryError(
-                f"took {spent * 1000:,.0f} ms, and at most {MOST_SECONDS * 1000:.0f} ms are "
-                "allowed: ask for fewer or smaller tensors"
+                f"took {spent * 1000:,.0f} ms, and at most {self._limits.seconds * 1000:,.0f} ms "
+                "are allowed: ask for fewer or smaller tensors"
             )

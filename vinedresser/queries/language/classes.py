@@ -36,8 +36,7 @@ def argmax(context: Context, operand: Any) -> Tensors:
         shape = context.numeric.shape(value)
         if not shape or not shape[-1]:
             raise QueryError(f"argmax: {name} has the shape {list(shape)}")
-        context.budget.charge(8 * prod(shape[:-1]))
-        return context.numeric.argmax(value, len(shape) - 1)
+        return context.argmax(value, len(shape) - 1)
 
     return Tensors(operand.names, read)
 
@@ -117,14 +116,14 @@ def _class_numbers(context: Context, labels: Tensors, predictions: Tensors) -> t
         shapes[0] = shapes[0][:1]
     if shapes[1] == shapes[0]:
         if len(shapes[0]) == 2 and numeric.is_float(guess):
-            return numeric.argmax(truth, 1), numeric.argmax(guess, 1)
+            return context.argmax(truth, 1), context.argmax(guess, 1)
         if not numeric.is_float(guess):
             return truth, guess
     elif len(shapes[1]) == len(shapes[0]) + 1:
         if [shapes[1][0], *shapes[1][2:]] == shapes[0] and shapes[1][1] > 1:
-            return truth, numeric.argmax(guess, 1)
+            return truth, context.argmax(guess, 1)
         if shapes[1][:-1] == shapes[0] and shapes[1][-1] > 1:
-            return truth, numeric.argmax(guess, len(shapes[1]) - 1)
+            return truth, context.argmax(guess, len(shapes[1]) - 1)
     raise QueryError(
         f"predictions of the shape {shapes[1]} are neither class numbers nor one score per class "
         f"for labels of the shape {shapes[0]}; with one score for two classes, compare it, as in "

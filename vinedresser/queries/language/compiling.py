@@ -119,7 +119,7 @@ class Program:
         """Return how a part of the expression follows from the results of reducing functions."""
         if isinstance(node, Number):
             return lambda _: node.value
-        if (isinstance(node, Call) and _is_operator(node)) or _calls(node, _ELEMENTWISE):
+        if (isinstance(node, Call) and node.is_operator) or _calls(node, _ELEMENTWISE):
             assert isinstance(node, Call)
             _check_elementwise(node)
             parts = [self._result(operand) for operand in node.operands]
@@ -187,10 +187,6 @@ def compile_expression(node: Node) -> _Now:
     )
 
 
-def _is_operator(node: Call) -> bool:
-    return not node.function[0].isalpha() or node.function in ("and", "or", "not")
-
-
 def _calls(node: Node, functions: dict[str, Any]) -> bool:
     return isinstance(node, Call) and node.function in functions
 
@@ -224,7 +220,7 @@ def constant(node: Node, usage: str) -> float:
 
 
 def _check_elementwise(node: Call) -> None:
-    if _is_operator(node):
+    if node.is_operator:
         return
     if node.function not in _ELEMENTWISE:
         hint = did_you_mean(node.function, FUNCTIONS) or f"; there are {', '.join(FUNCTIONS)}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import prod
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +17,51 @@ from vinedresser.queries.naming import label_of, path_of
 from vinedresser.queries.observables import Observables
 from vinedresser.store.reductions import channel_axis
 
-__all__ = ["MOST_LABELS", "Context", "Piece"]
+__all__ = ["MOST_LABELS", "OF_THE_MODEL", "Context", "KnownPiece", "Piece"]
 
 MOST_LABELS = 1_000
 # Tensors of the model, which have no axis of samples.
-_OF_THE_MODEL = ("weights/", "biases/", "gradients/", "updates/", "optimizer_state/", "buffers/",
+OF_THE_MODEL = ("weights/", "biases/", "gradients/", "updates/", "optimizer_state/", "buffers/",
                  "weight_taylor/")  # fmt: skip
 
 
-class Piece:
+# Groupings that follow from the name of a tensor.
+_BY_NAME = (None, "layer", "tensor")
+# Elements that are converted at once for a statistic, such as those of half precision to float32.
+_SLICE = 1 << 22
+
+
+class Piece(NamedTuple):
     """Rows of one tensor that belong to some labels.
 
     Attributes:
         labels: a label for each row; (None,) without grouping.
         rows: [labels, elements].
         size: number of elements of a row.
-        name: name of the tensor.
+        lent: the tensor, if it is the training's own and a single row; else None.
     """
 
-    def __init__(self, labels: tuple[str | None, ...], rows: Array, size: int, name: str) -> None:
-        self.labels = labels
-        self.rows = rows
-        self.size = size
-        self.name = name
+    labels: tuple[str | None, ...]
+    rows: Array
+    size: int
+    lent: Array = None
+
+
+class KnownPiece(NamedTuple):
+    """Statistics of one tensor that are known without its elements.
+
+    Attributes:
+        label: label of the tensor.
+        size: number of its elements; None if it is unknown.
+        values: the statistics.
+    """
+
+    label: str | None
+    size: int | None
+    values: tuple[float, ...]
+
+
+_Part = TypeVar("_Part", Piece, Piece | KnownPiece)
 
 
 class Context:
@@ -72,20 +95,28 @@ class Context:
         A text is only allowed alone; numbers of a collection are results by label.
         """
         names = self._resolved[name]
-        first = self._observables.read(names[0])
-        if isinstance(first, str):
-            return first
-        if isinstance(first, bool | int | float):
-            if len(names) == 1:
-                return float(first)
-            return ByLabel({path_of(one): float(self._observables.read(one)) for one in names})
-        return Tensors(names, self._read)
+        if not self._observables.surely_tensor(names[0]):
+            first = self._observables.read(names[0])
+            if isinstance(first, str):
+                return first
+            if isinstance(first, bool | int | float):
+                if len(names) == 1:
+                    return float(first)
+                return ByLabel({path_of(one): float(self._observables.read(one)) for one in names})
+        return Tensors(names, self._read, self._known, lent=True)
+
+    def _known(self, name: str, reduction: str) -> float | None:
+        """Return a statistic of a tensor that is known without reading it."""
+        return None if self._masked(name) else self._observables.known(name, reduction)
+
+    def _masked(self, name: str) -> bool:
+        return self.mask is not None and not name.startswith(OF_THE_MODEL)
 
     def _read(self, name: str) -> Array:
         value = self._observables.read(name)
         if isinstance(value, bool | int | float | str):
             raise QueryError(f"{name} is not a tensor, but others of the same query are")
-        if self.mask is None or name.startswith(_OF_THE_MODEL) or not self.numeric.shape(value):
+        if self.mask is None or not self._masked(name) or not self.numeric.shape(value):
             return value
         return self.select(name, value, self.mask)
 
@@ -111,9 +142,13 @@ class Context:
     def classes(self) -> list[tuple[str, Array]]:
         """Each class of the labels and a mask of its samples; bool [samples]."""
         labels = self.class_numbers
+        samples = self.numeric.shape(labels)[0]
+        # In host memory, and sorted.
+        self.budget.charge(16 * samples)
         values = np.unique(self.fetch(labels))
         if len(values) > MOST_LABELS:
             raise QueryError(f"{len(values):,} classes: at most {MOST_LABELS:,} labels")
+        self.budget.charge(samples * (len(values) + 8))
         return [(f"{value:g}", self.numeric.binary("==", labels, float(value))) for value in values]
 
     @cached_property
@@ -125,12 +160,23 @@ class Context:
         labels = found.read(found.names[0])
         shape = self.numeric.shape(labels)
         if len(shape) == 2 and shape[1] > 1:
-            labels = self.numeric.argmax(labels, 1)
+            labels = self.argmax(labels, 1)
         elif len(shape) == 2:
             labels = self.numeric.rows(labels, 0)[:, 0]
         elif len(shape) != 1:
             raise QueryError(f"labels have the shape {list(shape)}: by class needs one per sample")
         return labels
+
+    def argmax(self, array: Array, axis: int) -> Array:
+        """Return the places of the largest elements along an axis; see `Numeric.argmax`.
+
+        Raises:
+            QueryError: the evaluation exceeds its budget.
+        """
+        shape = self.numeric.shape(array)
+        octets, converts = self.numeric.widening(array)
+        self.budget.charge(octets * converts * prod(shape) + 8 * prod(shape) // shape[axis])
+        return self.numeric.argmax(array, axis)
 
     def fetch(self, array: Array) -> NDArray[np.float64]:
         """Return an array in host memory at once."""
@@ -142,22 +188,85 @@ class Context:
         Raises:
             QueryError: there are too many labels, or the grouping does not fit the tensors.
         """
-        count = 0
-        for name in tensors.names:
+        several = len(tensors.names) > 1
+        yield from self._each(
+            tensors, lambda name: self._grouped(name, tensors.read(name), several)
+        )
+
+    def parts(self, tensors: Tensors, needs: tuple[str, ...]) -> Iterator[Piece | KnownPiece]:
+        """Yield the rows of which statistics are computed and joined by label; see `pieces`.
+
+        Tensors are not read if their statistics are known, and yielded in slices if they have to be
+        converted.
+
+        Args:
+            tensors: the tensors.
+            needs: names of the statistics.
+
+        Raises:
+            QueryError: there are too many labels, or the grouping does not fit the tensors.
+        """
+        if self.by not in _BY_NAME:
+            yield from self.pieces(tensors)
+            return
+
+        def of(name: str) -> Iterator[Piece | KnownPiece]:
+            label = self._label(name)
+            known = self._known_part(tensors, name, label, needs)
+            if known is not None:
+                yield known
+                return
             value = tensors.read(name)
-            for piece in self._grouped(name, value, len(tensors.names) > 1):
-                count += len(piece.labels)
-                if count > MOST_LABELS and self.by is not None:
+            lent = tensors.lent and value is self._observables.read(name)
+            yield from self._slices(label, value, lent)
+
+        yield from self._each(tensors, of)
+
+    def _each(self, tensors: Tensors, of: Callable[[str], Iterator[_Part]]) -> Iterator[_Part]:
+        """Yield the pieces of each tensor, release its memory, and count the labels."""
+        found: set[str | None] = set()
+        if self.by == "class":
+            # They are kept.
+            _ = self.classes
+        for name in tensors.names:
+            held = self.budget.held
+            for piece in of(name):
+                found.update(piece.labels if isinstance(piece, Piece) else (piece.label,))
+                if len(found) > MOST_LABELS and self.by is not None:
                     raise QueryError(f"by {self.by}: more than {MOST_LABELS:,} labels")
                 yield piece
-            self.budget.release()
+            self.budget.release(held)
+
+    def _known_part(
+        self, tensors: Tensors, name: str, label: str | None, needs: tuple[str, ...]
+    ) -> KnownPiece | None:
+        size = self._observables.size(name)
+        found = [value for need in needs if (value := tensors.known(name, need)) is not None]
+        if len(found) < len(needs):
+            return None
+        if not needs and (size is None or not tensors.lent or self._masked(name)):
+            return None
+        return KnownPiece(label, size, tuple(found))
+
+    def _slices(self, label: str | None, value: Array, lent: bool) -> Iterator[Piece]:
+        size = prod(self.numeric.shape(value))
+        octets, converts = self.numeric.widening(value)
+        rows = self.numeric.rows(value, None)
+        if not converts:
+            yield Piece((label,), rows, size, value if lent else None)
+            return
+        for start in range(0, max(size, 1), _SLICE):
+            end, held = min(start + _SLICE, size), self.budget.held
+            self.budget.charge(octets * (end - start))
+            yield Piece((label,), rows[:, start:end], end - start)
+            self.budget.release(held)
 
     def _grouped(self, name: str, value: Array, several: bool) -> Iterator[Piece]:
         shape = self.numeric.shape(value)
         if self.by == "class":
             for label, mask in self.classes:
                 chosen = self.select(name, value, mask)
-                yield self._whole(label, chosen, name)
+                yield self._whole(label, chosen)
         elif self.by in ("unit", "channel"):
             axis = channel_axis(name, len(shape), last=self.numeric.channels_last)
             count = 1 if axis is None else shape[axis]
@@ -165,16 +274,18 @@ class Context:
                 self.budget.charge(prod(shape) * self.numeric.widening(value)[0])
             units = self._unit_labels(name, count, several)
             size = prod(shape) // count if count else 0
-            yield Piece(units, self.numeric.rows(value, axis), size, name)
+            yield Piece(units, self.numeric.rows(value, axis), size)
         else:
-            whole = None if self.by is None else label_of(name, self.by)
-            yield self._whole(whole, value, name)
+            yield self._whole(self._label(name), value)
 
-    def _whole(self, label: str | None, value: Array, name: str) -> Piece:
+    def _label(self, name: str) -> str | None:
+        return None if self.by is None else label_of(name, self.by)
+
+    def _whole(self, label: str | None, value: Array) -> Piece:
         size = prod(self.numeric.shape(value))
         octets, converts = self.numeric.widening(value)
         self.budget.charge(octets * converts * size)
-        return Piece((label,), self.numeric.rows(value, None), size, name)
+        return Piece((label,), self.numeric.rows(value, None), size)
 
     def _unit_labels(self, name: str, count: int, several: bool) -> tuple[str, ...]:
         if count > MOST_LABELS:

@@ -13,7 +13,7 @@ from vinedresser.queries.language.context import Context
 from vinedresser.queries.language.values import Array, ByLabel, Share, Tensors, number_of
 from vinedresser.queries.naming import label_of, path_of
 
-__all__ = ["BINARY", "UNARY", "combine_results", "combine_tensors"]
+__all__ = ["BINARY", "OF_MAGNITUDES", "UNARY", "combine_results", "combine_tensors"]
 
 UNARY = ("abs", "log", "exp", "sqrt", "sign", "isnan", "isfinite")
 BINARY = ("+", "-", "*", "/", "//", "%", "**", "<", "<=", ">", ">=", "==", "!=", "and", "or")
@@ -43,6 +43,18 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "and": np.logical_and,
     "or": np.logical_or,
     "where": np.where,
+}
+
+# Statistics of the magnitudes as statistics of the elements.
+OF_MAGNITUDES = {
+    "l2": "l2",
+    "sum": "l1",
+    "mean": "abs_mean",
+    "min": "abs_min",
+    "max": "abs_max",
+    "variance": "abs_variance",
+    "zero_share": "zero_share",
+    "nonfinite": "nonfinite",
 }
 
 
@@ -118,7 +130,11 @@ def combine_tensors(context: Context, operation: str, operands: Sequence[Any]) -
         values = [other(name) for other in others]
         return _elementwise(context, operation, values)
 
-    return Tensors(base.names, read)
+    def known(name: str, reduction: str) -> float | None:
+        of_it = OF_MAGNITUDES.get(reduction)
+        return None if of_it is None else base.known(name, of_it)
+
+    return Tensors(base.names, read, known) if operation == "abs" else Tensors(base.names, read)
 
 
 def _partners(

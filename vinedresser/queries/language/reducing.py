@@ -140,11 +140,13 @@ def top(context: Context, operand: Any, count: float) -> Pending:
         value = operand.read(name)
         shape = context.numeric.shape(value)
         size = prod(shape)
-        context.budget.charge(8 * size)
+        octets, converts = context.numeric.widening(value)
+        held = context.budget.held
+        context.budget.charge((8 + octets * converts) * size)
         if size:
             arrays.append(context.numeric.top(value, min(most, size)))
             places.append((path_of(name) if len(operand.names) > 1 else "", shape))
-        context.budget.release()
+        context.budget.release(held)
 
     def finish(values: Sequence[NDArray[np.float64]]) -> Top:
         pairs = [

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import QueryError
-from vinedresser.queries.language.context import Context
+from vinedresser.queries.language.context import Context, KnownPiece, Piece
 from vinedresser.queries.language.values import Array, ByLabel, Pending, Share, Tensors
 
 __all__ = ["STATISTICS", "over_labels", "statistic"]
@@ -20,11 +20,11 @@ class _Part(NamedTuple):
     """Statistics of the elements of one tensor for one label.
 
     Attributes:
-        size: number of elements.
+        size: number of elements; None if it is unknown.
         values: the statistics, in the order of `_Statistic.needs`.
     """
 
-    size: int
+    size: int | None
     values: tuple[float, ...]
 
 
@@ -50,41 +50,52 @@ def _sum(parts: Sequence[_Part]) -> float:
     return float(np.sum([part.values[0] for part in parts]))
 
 
+def _filled(parts: Sequence[_Part]) -> list[tuple[int, tuple[float, ...]]]:
+    """Return size and values of the parts that have elements."""
+    found = [(part.size, part.values) for part in parts if part.size is not None]
+    if len(found) < len(parts):
+        raise QueryError(
+            "the sizes of these tensors are unknown, since only their statistics were stored: ask "
+            "by tensor, or for norm, sum, min or max"
+        )
+    return [(size, values) for size, values in found if size]
+
+
 def _mean(parts: Sequence[_Part]) -> float:
     if len(parts) == 1:
         return parts[0].values[0]
-    filled = [part for part in parts if part.size]
-    total = sum(part.size for part in filled)
-    return sum(part.values[0] * part.size for part in filled) / total if total else math.nan
+    filled = _filled(parts)
+    total = sum(size for size, _ in filled)
+    return sum(values[0] * size for size, values in filled) / total if total else math.nan
 
 
 def _least(parts: Sequence[_Part]) -> float:
-    return float(np.min([part.values[0] for part in parts if part.size] or [math.nan]))
+    return float(np.min([part.values[0] for part in parts if part.size != 0] or [math.nan]))
 
 
 def _greatest(parts: Sequence[_Part]) -> float:
-    return float(np.max([part.values[0] for part in parts if part.size] or [math.nan]))
+    return float(np.max([part.values[0] for part in parts if part.size != 0] or [math.nan]))
 
 
 def _variance(parts: Sequence[_Part]) -> float:
     """Return the population variance, joined as by Chan et al. (1979)."""
     if len(parts) == 1:
         return parts[0].values[1]
-    filled = [part for part in parts if part.size]
-    total = sum(part.size for part in filled)
+    filled = _filled(parts)
+    total = sum(size for size, _ in filled)
     if not total:
         return math.nan
     mean = _mean(parts)
-    squares = sum(part.size * (part.values[1] + (part.values[0] - mean) ** 2) for part in filled)
+    squares = sum(size * (values[1] + (values[0] - mean) ** 2) for size, values in filled)
     return squares / total
 
 
-def _zeros(parts: Sequence[_Part]) -> float:
-    return _mean(parts)
-
-
 def _count(parts: Sequence[_Part]) -> float:
-    return float(sum(round(part.size * (1 - part.values[0])) for part in parts if part.size))
+    return float(sum(round(size * (1 - values[0])) for size, values in _filled(parts)))
+
+
+def _size(parts: Sequence[_Part]) -> float:
+    return float(sum(size for size, _ in _filled(parts)))
 
 
 STATISTICS: dict[str, _Statistic] = {
@@ -97,15 +108,15 @@ STATISTICS: dict[str, _Statistic] = {
     "std": _Statistic(
         ("mean", "variance"), lambda parts: math.sqrt(_variance(parts)), lambda x: float(np.std(x))
     ),
-    "zero_share": _Statistic(("zero_share",), _zeros, lambda x: float(np.mean(x == 0))),
+    "zero_share": _Statistic(("zero_share",), _mean, lambda x: float(np.mean(x == 0))),
     "share": _Statistic(
-        ("zero_share",), lambda parts: 1 - _zeros(parts), lambda x: float(np.mean(x != 0))
+        ("zero_share",), lambda parts: 1 - _mean(parts), lambda x: float(np.mean(x != 0))
     ),
     "count": _Statistic(("zero_share",), _count, lambda x: float(np.count_nonzero(x))),
     "nonfinite": _Statistic(
         ("nonfinite",), _sum, lambda x: float(np.count_nonzero(~np.isfinite(x)))
     ),
-    "size": _Statistic((), lambda parts: float(sum(part.size for part in parts)), len),
+    "size": _Statistic((), _size, len),
 }
 
 
@@ -139,24 +150,71 @@ def statistic(context: Context, name: str, operand: Any) -> Pending:
     if not isinstance(operand, Tensors):
         found = over_labels(formula.of, operand)
         return Pending(lambda _: found)
-    arrays: list[Array] = []
-    places: list[tuple[tuple[str | None, ...], int]] = []
-    for piece in context.pieces(operand):
-        arrays += [context.numeric.statistic(need, piece.rows) for need in formula.needs]
-        places.append((piece.labels, piece.size))
+    gathered = _Gathered(context, formula)
+    for piece in context.parts(operand, formula.needs):
+        gathered.add(piece)
         context.budget.check()
+    return gathered.pending()
 
-    def finish(values: Sequence[NDArray[np.float64]]) -> ByLabel | float:
+
+class _Place(NamedTuple):
+    """Where the statistics of a piece are.
+
+    Attributes:
+        labels: a label for each row.
+        size: number of elements of a row; None if it is unknown.
+        first: number of its first array; of a tensor that was lent, its row in the last arrays.
+        lent: it was lent.
+        known: the statistics, if they are known.
+    """
+
+    labels: tuple[str | None, ...]
+    size: int | None
+    first: int = 0
+    lent: bool = False
+    known: tuple[float, ...] | None = None
+
+
+class _Gathered:
+    """The pieces of a statistic; those of tensors that were lent are computed together."""
+
+    def __init__(self, context: Context, formula: _Statistic) -> None:
+        self._context = context
+        self._formula = formula
+        self._arrays: list[Array] = []
+        self._lent: list[Array] = []
+        self._places: list[_Place] = []
+
+    def add(self, piece: Piece | KnownPiece) -> None:
+        needs = self._formula.needs
+        if isinstance(piece, KnownPiece):
+            self._places.append(_Place((piece.label,), piece.size, known=piece.values))
+        elif piece.lent is not None and needs:
+            self._places.append(_Place(piece.labels, piece.size, len(self._lent), lent=True))
+            self._lent.append(piece.lent)
+        else:
+            self._places.append(_Place(piece.labels, piece.size, len(self._arrays)))
+            self._arrays += [self._context.numeric.statistic(need, piece.rows) for need in needs]
+
+    def pending(self) -> Pending:
+        lent, numeric = self._lent, self._context.numeric
+        together = [numeric.statistic_of_each(need, lent) for need in self._formula.needs if lent]
+        self._context.budget.check()
+        return Pending(self._finish, [*self._arrays, *together])
+
+    def _finish(self, values: Sequence[NDArray[np.float64]]) -> ByLabel | float:
         parts: dict[str | None, list[_Part]] = {}
-        width = len(formula.needs)
-        for number, (labels, size) in enumerate(places):
-            columns = values[number * width : (number + 1) * width]
-            for row, label in enumerate(labels):
-                part = _Part(size, tuple(float(column[row]) for column in columns))
-                parts.setdefault(label, []).append(part)
-        return _labelled({label: formula.join(found) for label, found in parts.items()})
-
-    return Pending(finish, arrays)
+        width, alone = len(self._formula.needs), len(self._arrays)
+        for place in self._places:
+            first = alone if place.lent else place.first
+            columns = values[first : first + width]
+            for row, label in enumerate(place.labels):
+                at = place.first if place.lent else row
+                found = place.known
+                if found is None:
+                    found = tuple(float(column[at]) for column in columns)
+                parts.setdefault(label, []).append(_Part(place.size, found))
+        return _labelled({label: self._formula.join(found) for label, found in parts.items()})
 
 
 def _labelled(found: dict[str | None, float]) -> ByLabel | float:

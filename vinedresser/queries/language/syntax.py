@@ -70,8 +70,13 @@ class Call:
     function: str
     operands: tuple[Node, ...]
 
+    @property
+    def is_operator(self) -> bool:
+        """Whether it is an operator rather than a function, which may not exist."""
+        return not self.function.isidentifier() or self.function in ("and", "or", "not")
+
     def __str__(self) -> str:
-        if self.function[0].isalpha() and self.function not in ("and", "or", "not"):
+        if not self.is_operator:
             return f"{self.function}({', '.join(map(str, self.operands))})"
         if len(self.operands) == 1:
             return f"({self.function} {self.operands[0]})"

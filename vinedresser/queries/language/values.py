@@ -34,10 +34,15 @@ class Tensors:
     Attributes:
         names: the names.
         read: returns the array of a name, or a number.
+        known: returns a statistic of a name that is known without reading it, or None; the
+            statistics are named as in `vinedresser.store.reductions`.
+        lent: the arrays are the training's own, so that keeping them costs no memory.
     """
 
     names: tuple[str, ...]
     read: Callable[[str], Array]
+    known: Callable[[str, str], float | None] = field(default=lambda _, __: None)
+    lent: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from vinedresser.errors import ConfigError
-from vinedresser.store.records import ControlRecord
+from vinedresser.store.records import ControlRecord, read_json_lines
 from vinedresser.store.storage import Storage, open_storage
 from vinedresser.store.storage.base import get_or_none
 
@@ -17,20 +17,18 @@ def read_controls(storage: Storage, faults: list[str]) -> list[ControlRecord]:
 
     Args:
         storage: the run's storage.
-        faults: receives one sentence for the first damaged line.
+        faults: receives one sentence if lines are damaged.
 
     Raises:
         StoreError: the storage refused.
     """
-    found, damaged = [], []
-    for number, line in enumerate((get_or_none(storage, ControlRecord.KEY) or b"").splitlines(), 1):
-        try:
-            found.append(ControlRecord.from_json(json.loads(line)))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            damaged.append(f"line {number} is not a change: {error}")
-    if damaged:
-        faults.append(f"{storage.location}/{ControlRecord.KEY}: {damaged[0]}; ignored")
-    return found
+    return read_json_lines(
+        get_or_none(storage, ControlRecord.KEY) or b"",
+        lambda line: ControlRecord.from_json(json.loads(line)),
+        place=f"{storage.location}/{ControlRecord.KEY}",
+        what="a change",
+        faults=faults,
+    )
 
 
 def changes_of(location: str) -> list[ControlRecord]:

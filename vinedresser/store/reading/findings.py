@@ -7,7 +7,7 @@ import json
 from vinedresser.errors import CorruptData
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.notebook_html import paragraph, table
-from vinedresser.store.records import known_keys
+from vinedresser.store.records import known_keys, read_json_lines
 from vinedresser.store.storage import Storage
 
 __all__ = ["Findings", "group_files", "read_findings"]
@@ -46,15 +46,13 @@ def read_findings(storage: Storage, faults: list[str]) -> Findings:
     """
     found = Findings()
     for key, content in group_files(storage, "findings", faults).items():
-        damaged: list[str] = []
-        for number, line in enumerate(content.splitlines(), start=1):
-            try:
-                found.append(Finding.from_json(json.loads(line)))
-            except (ValueError, TypeError, RecursionError) as error:
-                damaged.append(f"line {number} is not a finding: {error}")
-        if damaged:
-            more = f" (and {len(damaged) - 1} more such lines)" if len(damaged) > 1 else ""
-            faults.append(f"{storage.location}/{key}: {damaged[0]}{more}; ignored")
+        found += read_json_lines(
+            content,
+            lambda line: Finding.from_json(json.loads(line)),
+            place=f"{storage.location}/{key}",
+            what="a finding",
+            faults=faults,
+        )
     found.sort(key=lambda finding: (finding.step, finding.rule, finding.tensor))
     return found
 

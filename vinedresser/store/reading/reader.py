@@ -25,6 +25,7 @@ from vinedresser.store.reading.step import SegmentColumns, Step
 from vinedresser.store.reading.tensor_view import TensorView
 from vinedresser.store.records import ControlRecord, RunRecord, read_record, strays
 from vinedresser.store.reductions import base_name, derived_name
+from vinedresser.store.segments.segment import Segment
 from vinedresser.store.status import Status, run_status
 from vinedresser.store.step_record import MODES, Mode
 from vinedresser.store.storage import Storage, open_storage
@@ -227,6 +228,16 @@ class Run:
             columns = SegmentColumns(history.segments[number], first, self._selector)
             found.append(Step(columns, ordinal - first))
         return found
+
+    def segments(self, rank: int = 0) -> list[Segment]:
+        """Return the committed segments of a rank, in the order of their numbers."""
+        history = self._histories.get(rank)
+        return [] if history is None else list(history.segments)
+
+    @property
+    def problem_log(self) -> Problems:
+        """Receives what readers of its segments find damaged; see `problems`."""
+        return self._problems
 
     def tensor(self, name: str) -> TensorView:
         """Return a view of one tensor over the steps.

@@ -24,6 +24,7 @@ small.
     suspicions/<group>.json         their suspicions, in a sweep            judge
     actions/<group>.jsonl           actions taken on findings               judge
     tags/<group>.json               tags of the run                         judge
+    streams/<name>/<rank>/<number>.jsonl    answers to a standing query     hook
     preflight.json                  result of the checks before the training flow
     stop.json                       the stop request and its reason         judge or user
     checkpoints/                    checkpoints saved when stopped          trainer
@@ -45,8 +46,10 @@ from vinedresser.store.records.environment import (
     started_for,
 )
 from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step, lost_records
+from vinedresser.store.records.json_lines import read_json_lines
 from vinedresser.store.records.keys import (
     LOG_KEY,
+    STREAM,
     actions_key,
     capture_change_key,
     capture_request_key,
@@ -56,6 +59,7 @@ from vinedresser.store.records.keys import (
     manifest_key,
     record_number,
     segment_key,
+    stream_key,
     suspicions_key,
     tags_key,
     trainer_answer_key,
@@ -129,6 +133,7 @@ __all__ = [
     "RemedyRecord",
     "POLICY_GRADIENT",
     "RunRecord",
+    "STREAM",
     "StopBy",
     "StopRecord",
     "SupervisorRecord",
@@ -156,11 +161,13 @@ __all__ = [
     "name_fault",
     "new_run",
     "owner_of",
+    "read_json_lines",
     "read_record",
     "record_number",
     "segment_key",
     "started_for",
     "strays",
+    "stream_key",
     "suspicions_key",
     "tags_key",
     "trainer_answer_key",

@@ -6,6 +6,7 @@ import re
 
 __all__ = [
     "LOG_KEY",
+    "STREAM",
     "actions_key",
     "capture_change_key",
     "capture_request_key",
@@ -16,6 +17,7 @@ __all__ = [
     "record_number",
     "segment_key",
     "stray_note",
+    "stream_key",
     "suspicions_key",
     "tags_key",
     "trainer_answer_key",
@@ -30,6 +32,8 @@ _RANK = r"(?:0|[1-9]\d*)"
 _SIX, _TWELVE = (rf"(?:\d{{{digits}}}|[1-9]\d{{{digits},}})" for digits in (6, 12))
 # An editor's copies begin with a dot.
 _GROUP = r"[^/.][^/]*"
+# The name of a stream; others could lead out of its folder.
+STREAM = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 # The names that the contract gives to the files of a folder, and what they contain.
 _NAMES = {
     folder: (re.compile(f"{folder}/{pattern}", re.ASCII), content)
@@ -46,6 +50,7 @@ _NAMES = {
         ("suspicions", rf"{_GROUP}\.json", "a record of suspicions"),
         ("actions", rf"{_GROUP}\.jsonl", "a journal of actions"),
         ("tags", rf"{_GROUP}\.json", "a record of tags"),
+        ("streams", rf"{STREAM}/{_RANK}/{_SIX}\.jsonl", "a part of a stream"),
     )
 }
 
@@ -125,3 +130,8 @@ def trainer_request_key(number: int) -> str:
 def trainer_answer_key(number: int, rank: int) -> str:
     """Return the key of a rank's answer to a request to the trainer."""
     return f"trainer_answers/{rank}/{number:06d}.json"
+
+
+def stream_key(name: str, rank: int, number: int) -> str:
+    """Return the key of a part of a stream, numbered from 0."""
+    return f"streams/{name}/{rank}/{number:06d}.jsonl"

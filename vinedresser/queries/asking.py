@@ -1,0 +1,47 @@
+"""Asking a training or a stored run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from vinedresser.queries.answer import Answer
+from vinedresser.queries.query import Query
+from vinedresser.queries.stored.answering import answers_of
+from vinedresser.store.reading.reader import Run, open_run
+
+__all__ = ["ask"]
+
+
+def ask(
+    run: str | os.PathLike[str] | Run,
+    query: str | Query,
+    every: str | None = None,
+    *,
+    ranks: Sequence[int] | None = None,
+    follow: bool = False,
+) -> Iterator[Answer]:
+    """Return the answers to a query from what a run has stored.
+
+    Args:
+        run: an opened run, its directory or its ``s3://`` URL; finished or still being written.
+        query: the query, such as ``"norm(gradients) by layer"``.
+        every: what closes a window, such as "100 steps", "epoch" or "evaluation", unless the query
+            says so itself; None: every step.
+        ranks: ranks of a distributed run; None: all.
+        follow: also wait for new steps, until the run ends.
+
+    Returns:
+        The answers, one for each window, in the order of their last steps.
+
+    Raises:
+        ConfigError: the text is not a query, or its windows are closed by what runs do not store.
+        UnknownTensor: the run has no such names; the message suggests similar ones.
+        QueryError: while iterating: the run has the names, but never as the query needs them.
+        NotARun: there is no run at this place.
+        CorruptData: its run.json is invalid.
+        StoreError: the storage refused.
+    """
+    opened = run if isinstance(run, Run) else open_run(run)
+    parsed = query if isinstance(query, Query) else Query.parse(query, every)
+    return answers_of(opened, parsed, ranks=ranks, follow=follow)

@@ -1,0 +1,1 @@
+"""Queries to what runs have stored, and stored answers."""

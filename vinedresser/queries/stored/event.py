@@ -1,0 +1,129 @@
+"""One committed record of a run, as queries see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import QueryError, UnknownTensor
+from vinedresser.queries.numeric import Numeric
+from vinedresser.queries.observables import Observables
+
+__all__ = ["ROOTS", "Offer", "Place", "StoredEvent"]
+
+# A variance is also known by its root.
+ROOTS = {"variance": "std", "abs_variance": "abs_std"}
+# A matrix of the segment, and the position of a value in one of its rows.
+Place = tuple[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What records with the same matrices and tensors offer to a query.
+
+    Attributes:
+        names: the names, in order.
+        scalars: places of the scalars.
+        statistics: places of the statistics, by tensor and reduction.
+        tensors: names of the tensors stored in full, with the numbers of their elements.
+    """
+
+    names: tuple[str, ...] = ()
+    scalars: Mapping[str, Place] = field(default_factory=dict)
+    statistics: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    tensors: Mapping[str, int] = field(default_factory=dict)
+
+
+class StoredEvent(Observables):
+    """A committed record: its values are read from the store when the query needs them.
+
+    Args:
+        event: "step" or "evaluation".
+        step: see `Observables`.
+        mode: see `Observables`.
+        rank: see `Observables`.
+        time: see `Observables`.
+        numeric: computes with numpy arrays.
+        offer: what it offers.
+        numbers: the names that are numbers of the record itself, such as its step.
+        row: returns the row of a matrix.
+        tensor: reads a tensor.
+        sizes: numbers of elements of the run's tensors, as far as they are known.
+    """
+
+    def __init__(
+        self,
+        *,
+        event: str,
+        step: int,
+        mode: str,
+        rank: int,
+        time: float,
+        numeric: Numeric,
+        offer: Offer,
+        numbers: Mapping[str, float],
+        row: Callable[[int], NDArray[np.float64]],
+        tensor: Callable[[str], NDArray[Any]],
+        sizes: Mapping[str, int],
+    ) -> None:
+        super().__init__(
+            event=event, step=step, mode=mode, rank=rank, time=time, values={}, numeric=numeric
+        )
+        self._offer = offer
+        self._numbers = numbers
+        self._row = row
+        self._tensor = tensor
+        self._sizes = sizes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that the query may mean."""
+        return self._offer.names
+
+    def surely_tensor(self, name: str) -> bool:
+        """See `Observables.surely_tensor`."""
+        return name not in self._offer.scalars and name not in self._numbers
+
+    def known(self, name: str, reduction: str) -> float | None:
+        """See `Observables.known`."""
+        place = self._offer.statistics.get((name, reduction))
+        if place is not None:
+            return self._value(place)
+        root = self._offer.statistics.get((name, ROOTS[reduction])) if reduction in ROOTS else None
+        return None if root is None else self._value(root) ** 2
+
+    def size(self, name: str) -> int | None:
+        """See `Observables.size`."""
+        return self._offer.tensors.get(name, self._sizes.get(name))
+
+    def read(self, name: str) -> Any:
+        """Return the value of a name.
+
+        Raises:
+            UnknownTensor: the record does not have it.
+            QueryError: only statistics of it were stored.
+            CorruptData: the stored bytes do not match their checksum.
+        """
+        if name not in self._read:
+            self._read[name] = self._found(name)
+        return self._read[name]
+
+    def _found(self, name: str) -> Any:
+        if name in self._offer.scalars:
+            return self._value(self._offer.scalars[name])
+        if name in self._numbers:
+            return self._numbers[name]
+        if name in self._offer.tensors:
+            return self._tensor(name)
+        if name not in self.names:
+            raise UnknownTensor(f"{name}: not stored at {self.mode} step {self.step}")
+        words = sorted(word for tensor, word in self._offer.statistics if tensor == name)
+        raise QueryError(f"{name}: only {', '.join(words)} were stored at step {self.step}")
+
+    def _value(self, place: Place) -> float:
+        matrix, at = place
+        return float(self._row(matrix)[at])
