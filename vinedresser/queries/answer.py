@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from vinedresser.errors import CorruptData
@@ -83,7 +83,7 @@ class Answer:
 
     def to_json(self) -> str:
         """Return the answer as one line of strict JSON."""
-        return json.dumps(strict_json(asdict(self)), separators=(",", ":"), ensure_ascii=True)
+        return json.dumps(strict_json(vars(self)), separators=(",", ":"), ensure_ascii=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Answer:

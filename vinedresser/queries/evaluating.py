@@ -37,6 +37,7 @@ class Evaluator:
         self._query = query
         self._limits = limits
         self._spent = 0.0
+        self._first = True
         self._program = Program(query.expression, samples=query.reduce is not None)
         self._where = None if query.where is None else compile_expression(query.where)
         self._names: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ class Evaluator:
             CorruptData: a stored tensor is damaged.
         """
         assert self._resolved is not None
-        budget = Budget(self._limits)
+        budget = Budget(self._limits, first=self._first)
         context = Context(observables, self._resolved, self._query.by, budget)
         kept: frozenset[str] | None = None
         try:
@@ -102,7 +103,8 @@ class Evaluator:
         Raises:
             QueryError: it cannot be computed from them, has too many labels, or took too long.
         """
-        budget = Budget(self._limits, self._spent)
+        budget = Budget(self._limits, self._spent, first=self._first)
+        self._first = False
         try:
             result = pending.finish(values)
         except _FAULTS as error:

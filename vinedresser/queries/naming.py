@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from vinedresser.errors import UnknownTensor, did_you_mean
 from vinedresser.queries.observables import STANDARD
@@ -82,6 +83,7 @@ def path_of(name: str) -> str:
     return path if slash else kind
 
 
+@lru_cache(maxsize=1 << 14)
 def label_of(name: str, by: str) -> str:
     """Return the label of a tensor in results by "layer" or "tensor".
 

@@ -30,6 +30,7 @@ class Observables:
     """What a training offers at one event: values by name, each computed when it is first read.
 
     Attributes:
+        knows_statistics: some statistics, or sizes of tensors, are known without reading them.
         event: "step" (a train step has ended), "batch" (a batch of an evaluation), "epoch" or
             "evaluation" (it has ended), or the name of the user's event.
         step: number of the step; for an evaluation, number of completed steps.
@@ -48,6 +49,8 @@ class Observables:
             understands, a number, or a string, and is called at most once.
         numeric: see above.
     """
+
+    knows_statistics = False
 
     def __init__(
         self,

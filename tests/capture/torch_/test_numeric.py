@@ -98,6 +98,29 @@ def test_a_query_changes_neither_values_nor_random_numbers_nor_the_graph(text: s
         assert tensors[name].grad_fn is None
 
 
+@pytest.mark.parametrize("name", ["l2", "mean", "variance", "nonfinite"])
+def test_statistics_of_several_tensors_at_once_are_those_of_each(name: str) -> None:
+    torch.manual_seed(1)
+    tensors = [
+        torch.randn(7, 5),
+        torch.randn(7, 5).t(),
+        torch.randn(300_000),
+        torch.tensor(3.0),
+        torch.empty(0, 4),
+        torch.full((9,), 1e-25),
+        torch.full((9,), 1e25),
+        torch.zeros(4),
+        torch.tensor([1.0, float("nan")]),
+        torch.tensor([1.0, float("inf")]),
+        torch.randn(6, dtype=torch.float64) * 1e200,
+        torch.randn(5, requires_grad=True),
+    ]
+    found = TorchNumeric().statistic_of_each(name, tensors)
+    arrays = [one.detach().numpy() for one in tensors]
+    expected = NumpyNumeric().statistic_of_each(name, arrays)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 if name == "mean" else 0)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("text", QUERIES)

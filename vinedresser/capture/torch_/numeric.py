@@ -52,8 +52,14 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 # Elements up to which a norm in float32 is as exact as that of `host_statistics`.
 _FEW = 1 << 17
-# Squares of the elements of tensors with smaller norms may be denormal in float32.
-_SMALLEST_NORM = 1e-12
+# The results for small tensors of float32, without the detour over a view for numpy.
+_TOGETHER: dict[str, Callable[[list[Tensor]], Sequence[Tensor]]] = {
+    "l2": torch._foreach_norm,
+    "sum": lambda tensors: [one.sum() for one in tensors],
+    "mean": lambda tensors: [one.mean() for one in tensors],
+}
+# Squares of elements of tensors with smaller norms may be denormal in float32.
+_LEAST = 1e-12
 
 
 class TorchNumeric:
@@ -118,17 +124,15 @@ class TorchNumeric:
             home = given[0].device
             parts = [_on_device(name, group) for group in _by_device(given)]
             return torch.cat([part.to(home) for part in parts])
-        if name != "l2":
-            return np.concatenate([self.statistic(name, one.reshape(1, -1)) for one in given])
-        found = np.empty(len(given))
+        found = np.full(len(given), np.nan)
         together = [place for place, one in enumerate(given) if _is_small(one)]
-        if together:
-            norms = torch._foreach_norm([given[place] for place in together])
-            found[together] = torch.stack(norms).double().numpy()
+        if name in _TOGETHER and together:
+            values = torch.stack(_TOGETHER[name]([given[place] for place in together]))
+            found[together] = values.double().numpy()
         for place, one in enumerate(given):
             # Beyond the range of float32, and large ones more exactly.
-            if place not in together or not _SMALLEST_NORM < found[place] < np.inf:
-                found[place] = self.statistic("l2", one.reshape(1, -1))[0]
+            if not _LEAST < abs(found[place]) < np.inf:
+                found[place] = self.statistic(name, one.reshape(1, -1))[0]
         return found
 
     def sample(self, rows: Any) -> Tensor:

@@ -36,9 +36,9 @@ class Piece(NamedTuple):
 
     Attributes:
         labels: a label for each row; (None,) without grouping.
-        rows: [labels, elements].
+        rows: [labels, elements]; None if the tensor is lent.
         size: number of elements of a row.
-        lent: the tensor, if it is the training's own and a single row; else None.
+        lent: the tensor, if it is the training's own and reduced as a whole; else None.
     """
 
     labels: tuple[str | None, ...]
@@ -240,6 +240,8 @@ class Context:
     def _known_part(
         self, tensors: Tensors, name: str, label: str | None, needs: tuple[str, ...]
     ) -> KnownPiece | None:
+        if not self._observables.knows_statistics:
+            return None
         size = self._observables.size(name)
         found = [value for need in needs if (value := tensors.known(name, need)) is not None]
         if len(found) < len(needs):
@@ -251,9 +253,12 @@ class Context:
     def _slices(self, label: str | None, value: Array, lent: bool) -> Iterator[Piece]:
         size = prod(self.numeric.shape(value))
         octets, converts = self.numeric.widening(value)
+        if lent and not converts:
+            yield Piece((label,), None, size, value)
+            return
         rows = self.numeric.rows(value, None)
         if not converts:
-            yield Piece((label,), rows, size, value if lent else None)
+            yield Piece((label,), rows, size)
             return
         for start in range(0, max(size, 1), _SLICE):
             end, held = min(start + _SLICE, size), self.budget.held

@@ -153,7 +153,6 @@ def statistic(context: Context, name: str, operand: Any) -> Pending:
     gathered = _Gathered(context, formula)
     for piece in context.parts(operand, formula.needs):
         gathered.add(piece)
-        context.budget.check()
     return gathered.pending()
 
 
@@ -195,6 +194,7 @@ class _Gathered:
         else:
             self._places.append(_Place(piece.labels, piece.size, len(self._arrays)))
             self._arrays += [self._context.numeric.statistic(need, piece.rows) for need in needs]
+            self._context.budget.check()
 
     def pending(self) -> Pending:
         lent, numeric = self._lent, self._context.numeric

@@ -55,6 +55,8 @@ class StoredEvent(Observables):
         sizes: numbers of elements of the run's tensors, as far as they are known.
     """
 
+    knows_statistics = True
+
     def __init__(
         self,
         *,

@@ -113,7 +113,9 @@ class _Flat:
         mean_square = self._over_chunks(squares) / self.count
         if mean_square < _LEAST_RMS**2 and self._flat.dtype == torch.float32:
             self.doubtful = True
-        return max(mean_square - (rest / self.count) ** 2, 0.0)
+        # A product, since a power raises where it overflows.
+        mean = rest / self.count
+        return max(mean_square - mean * mean, 0.0)
 
     def l2(self) -> float:
         norm = math.sqrt(_squares(self._flat))
