@@ -53,8 +53,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 # Elements up to which a norm in float32 is as exact as that of `host_statistics`.
 _FEW = 1 << 17
 # The results for small tensors of float32, without the detour over a view for numpy.
-_TOGETHER: dict[str, Callable[[list[Tensor]], Sequence[Tensor]]] = {
-    "l2": torch._foreach_norm,
+_TOGETHER: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {
+    "l2": lambda tensors: list(torch._foreach_norm(tensors)),
     "sum": lambda tensors: [one.sum() for one in tensors],
     "mean": lambda tensors: [one.mean() for one in tensors],
 }
@@ -191,7 +191,7 @@ def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
 def _on_device(name: str, tensors: list[Tensor]) -> Tensor:
     """Return a statistic of each tensor, float64 [tensors], on their device."""
     if name == "l2" and all(one.is_floating_point() and one.numel() for one in tensors):
-        return torch.stack(torch._foreach_norm(tensors, 2, torch.float64))
+        return torch.stack(list(torch._foreach_norm(tensors, 2, torch.float64)))
     return torch.cat([device_statistics(one.reshape(1, -1), (name,))[0] for one in tensors])
 
 
