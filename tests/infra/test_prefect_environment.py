@@ -78,6 +78,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.thorough
 def test_a_private_server_starts_before_prefect_is_imported_and_is_known_to_it_alone(
     tmp_path: Path,
 ) -> None:

@@ -41,6 +41,7 @@ def suspicions(found: Preflight) -> set[str]:
     return {one.check for one in found.verdicts if one.state == SUSPICIOUS}
 
 
+@pytest.mark.thorough
 def test_a_healthy_training_is_fine_and_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

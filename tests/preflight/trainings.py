@@ -7,14 +7,14 @@ __all__ = ["SCRIPT"]
 # {name} are replaced.
 SCRIPT = """
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-images, labels = (torch.tensor(array) for array in load_digits(return_X_y=True))
-images = images.float() / 16
+labels = torch.arange(1797) % 10
+# Each class is a prototype with noise.
+images = torch.rand(10, 64)[labels] + 0.3 * torch.randn(1797, 64)
 
 
 class Network(nn.Module):

@@ -53,6 +53,7 @@ def test_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> None:
     assert line_of("tests/capture/torch_/guard/trainings.py", ".sum(1).sqrt().mean()") in told
 
 
+@pytest.mark.thorough
 def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     train_half(tmp_path / "run")
     told = again(tmp_path / "run", BAD_STEP, "half", "--locate", "--bisect")

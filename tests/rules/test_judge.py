@@ -51,7 +51,8 @@ def judge_when_begun(
     return thread
 
 
-@pytest.mark.parametrize("name", [pytest.param("vanishing", marks=pytest.mark.thorough), "nan_log"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["vanishing", "nan_log"])
 def test_the_findings_are_the_same_live_and_afterwards(name: str, tmp_path: Path) -> None:
     directory = tmp_path / "run"
     live: list[list[Finding]] = [[], [], []]

@@ -115,6 +115,7 @@ def test_a_healthy_loop_is_left_alone(tmp_path: Path) -> None:
     assert train(tmp_path / "run") == set()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rule", "wrong"),
     [

@@ -39,6 +39,7 @@ def cases(names: Iterable[str]) -> list[object]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", cases(HEALTHY))
 def test_a_sound_training_is_left_alone(name: str, runs: RunStore) -> None:
     assert [one for one in findings_of(name, runs) if one.severity != "info"] == []

@@ -160,6 +160,7 @@ def test_strays_and_links_are_never_read(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 15, clutter=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_records_of_another_shape_are_refused(folder: Path, seed: int) -> None:
     hurt_json(folder, seed, 30)

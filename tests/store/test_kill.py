@@ -67,6 +67,7 @@ def check(folder: Path, confirmed: list[str]) -> None:
         assert steps[-1].step >= int(confirmed[-1])
 
 
+@pytest.mark.thorough
 def test_committed_data_survives_a_kill_at_any_moment(tmp_path: Path, write_forever: Start) -> None:
     moments = random.Random(3)
     confirmed = []

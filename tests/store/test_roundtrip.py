@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -129,6 +130,7 @@ def test_steps_come_back_equal(records: list[StepRecord], cuts: list[int]) -> No
         assert run.problems == []
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(histories(), st.lists(st.integers(0, 8), max_size=3), st.booleans())
 def test_values_and_columns_come_back_equal(

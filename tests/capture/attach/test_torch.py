@@ -41,6 +41,7 @@ def losses(run: Run, name: str, mode: str = "train") -> list[float]:
     return [float(value) for value in column.values]
 
 
+@pytest.mark.thorough
 def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     assert trained.alone.returncode == trained.attached.returncode == 0, trained.attached.stderr
     # Losses, the digests of the final weights, and the next random number.

@@ -108,6 +108,7 @@ def test_a_missing_bucket_is_reported_before_the_training(s3: str) -> None:
     assert spools() == []
 
 
+@pytest.mark.thorough
 def test_a_second_run_at_the_same_location_is_numbered(s3: str) -> None:
     with Hook(f"{s3}/run", collections={"inputs": SaveConfig(every=1)}) as hook:
         hook.step(inputs=batch(0), loss=0.0)

@@ -74,6 +74,7 @@ _TRAININGS: dict[str, Callable[[Any], None]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("training", _TRAININGS)
 def test_a_late_layer_is_selected_by_type_from_its_first_step(
     training: str, tmp_path: Path

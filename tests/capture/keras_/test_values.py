@@ -213,6 +213,7 @@ def test_gradients_of_half_precision_are_unscaled_and_skipped_updates_no_steps(
     assert value(run, "outputs/conv2d", 0).dtype == np.float16
 
 
+@pytest.mark.thorough
 def test_attention_equals_the_formula(tmp_path: Path) -> None:
     run, _ = fitted(tmp_path, classifier(Transformer()), sentences(), batch_size=16)
     names = run.tensor_names(collection="attention")

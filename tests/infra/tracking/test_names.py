@@ -103,6 +103,7 @@ def test_a_sqlite_uri_means_the_same_in_every_directory(
     assert absolute_uri("http://127.0.0.1:5000") == "http://127.0.0.1:5000"
 
 
+@pytest.mark.thorough
 def test_only_the_client_is_used_never_the_fluent_api() -> None:
     # Functions such as `mlflow.log_metric` open a stray run in a thread without one.
     allowed = {"MlflowClient", "Metric", "MlflowException", "Param", "RunTag"}

@@ -119,6 +119,7 @@ def test_a_killed_preparation_is_repeated(tmp_path: Path) -> None:
     assert prepare_tracking(uri, "digits") == "1"
 
 
+@pytest.mark.thorough
 def test_a_deleted_experiment_is_named(uri: str) -> None:
     experiment_id = prepare_tracking(uri, "digits")
     path = sqlite_path(uri)

@@ -54,6 +54,7 @@ def test_networks_of_plain_operations() -> None:
     _check(_pruned(range(10), nasty=False), 0.95)
 
 
+@pytest.mark.thorough
 def test_networks_that_break_other_tools() -> None:
     _check(_pruned(range(10), nasty=True), 0.75)
 

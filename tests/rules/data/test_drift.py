@@ -81,6 +81,7 @@ def test_inputs_that_change_and_do_harm_are_reported(
     assert f"since step {finding.since}" in finding.seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "prepare",
     [

@@ -76,6 +76,7 @@ def test_inputs_of_usual_size_are_ignored(scale: float, tmp_path: Path) -> None:
     assert found_in(tmp_path, rules, data, tanh, optimizer=sgd(1e-6), batch=64) == []
 
 
+@pytest.mark.thorough
 def test_large_inputs_of_a_learning_network_are_ignored(tmp_path: Path) -> None:
     data = with_inputs(lambda x: x * 255)
     assert found_in(tmp_path, [UnnormalisedInputs()], data, network(), optimizer=adam(1e-3)) == []

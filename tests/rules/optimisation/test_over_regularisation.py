@@ -99,6 +99,7 @@ def test_too_much_dropout(tmp_path: Path) -> None:
     assert finding.seen.startswith("2 drops 95% of its units")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "optimizer", "before_step"),
     [

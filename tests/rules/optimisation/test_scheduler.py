@@ -88,6 +88,7 @@ def test_correct_schedulers_are_ignored(make: Make, every: int, tmp_path: Path) 
     assert found(trained(tmp_path / "run", make, every=every), SchedulerNotStepped()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("total", [800, None])
 def test_an_epoch_schedule_stepped_per_batch_is_found(total: int | None, tmp_path: Path) -> None:
     decaying = lambda o: lr_scheduler.ExponentialLR(o, 0.8)  # noqa: E731
@@ -115,6 +116,7 @@ def test_a_decayed_rate_in_a_good_training_is_ignored(tmp_path: Path) -> None:
     assert found(make_run(tmp_path / "run", made, total_steps=1000), SchedulerNotStepped()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("total", [600, None])
 def test_a_rate_of_zero_for_a_third_of_a_run_is_found_once_in_a_good_training(
     total: int | None, tmp_path: Path

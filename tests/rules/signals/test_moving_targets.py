@@ -61,6 +61,7 @@ def test_a_loss_that_rises_with_its_targets(growth: float, tmp_path: Path) -> No
     assert found(tmp_path, growing=True, growth=growth) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("captured", [True, False])
 def test_a_loss_that_rises_without_its_targets(captured: bool, tmp_path: Path) -> None:
     findings = found(tmp_path, growing=False, captured=captured)

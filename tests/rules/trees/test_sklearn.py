@@ -301,6 +301,7 @@ def test_a_faulty_training_is_found(name: str, tmp_path: Path) -> None:
     assert missed(FAULTY[name], tmp_path / "run") == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SOUND)
 def test_a_correct_training_is_ignored(name: str, tmp_path: Path) -> None:
     assert wrongly_told(SOUND[name], tmp_path / "run") == []

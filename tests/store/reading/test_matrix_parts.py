@@ -79,6 +79,7 @@ def test_every_step_is_correct_in_bounded_memory(large: Path) -> None:
     assert peak - before < 2 * MIB
 
 
+@pytest.mark.thorough
 def test_steps_in_any_order(large: Path) -> None:
     run = open_run(large)
     for number in np.random.default_rng(0).integers(0, STEPS // 2, 20).tolist():

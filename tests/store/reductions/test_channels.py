@@ -84,6 +84,7 @@ def test_statistics_match_a_loop(take: Take, shape: tuple[int, ...], axis: int |
         assert_close(figures, expected_figures(channels[place]), RELATIVE)
 
 
+@pytest.mark.thorough
 @examples(60)
 @given(
     arrays.arrays(

@@ -223,6 +223,7 @@ def test_samples_do_not_change_with_the_tensor(
         assert found.scalars == expected.scalars
 
 
+@pytest.mark.thorough
 def test_pending_statistics_do_not_keep_the_tensor_alive() -> None:
     tensor = normal(30, 40)
     gone = weakref.ref(tensor)

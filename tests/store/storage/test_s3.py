@@ -65,6 +65,7 @@ def test_a_url_without_a_bucket_is_refused() -> None:
         open_storage("s3://")
 
 
+@pytest.mark.thorough
 def test_a_listing_has_more_than_one_page(s3: str) -> None:
     storage = open_storage(s3)
     keys = [f"index/{number:05d}" for number in range(1100)]

@@ -84,6 +84,7 @@ def check_gradients(run: Run, step: int, expected: dict[str, Tensor | None]) -> 
         np.testing.assert_allclose(one, gradient.numpy(), rtol=2e-4, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("training", ["plain", "accumulated", "compiled"])
 def test_gradients_are_those_of_the_joint_batch(training: str, trained: Path) -> None:
     run = open_run(trained / training)
