@@ -66,6 +66,24 @@ def test_of_a_rank_of_distributed_torch() -> None:
     assert reason.text == "ValueError: bad"
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "subprocess.CalledProcessError: Command 'python' returned non-zero exit status 1.",
+    ],
+)
+def test_a_launcher_does_not_hide_the_error_of_its_process(raised: str) -> None:
+    reason = CrashReason()
+    of_launcher = ["Traceback (most recent call last):", '  File "run.py", line 3', raised, "====="]
+    reason.feed(of_launcher)
+    assert reason.text == raised.strip()
+    reason = CrashReason()
+    reason.feed(["[rank1]: Traceback (most recent call last):", "[rank1]: ValueError: bad"])
+    reason.feed(of_launcher)
+    assert reason.text == "ValueError: bad"
+
+
 def test_it_is_short() -> None:
     reason = CrashReason()
     reason.feed(["x" * 10_000, "   "])

@@ -11,10 +11,17 @@ _PREFIX = re.compile(r"\[rank\d+\]: ?")
 _HEADER = "Traceback (most recent call last):"
 # Python prints syntax errors of the main script without the header.
 _HEADLESS = re.compile(r"(SyntaxError|IndentationError|TabError): ")
+# What torchrun and accelerate raise after the error of a process that they started.
+_OF_LAUNCHERS = re.compile(
+    r"torch\.distributed\..*\.ChildFailedError:|subprocess\.CalledProcessError: "
+)
 
 
 class CrashReason:
-    """Finds the last line of the last traceback, such as "ValueError: …"."""
+    """Finds the last line of the last traceback, such as "ValueError: …".
+
+    An error that only says that a started process failed does not replace that of the process.
+    """
 
     def __init__(self) -> None:
         self._in_traceback = False
@@ -32,8 +39,9 @@ class CrashReason:
                 self._in_traceback = True
             # Frames and their source are indented; the error is the first line that is not.
             elif (self._in_traceback and not text[0].isspace()) or _HEADLESS.match(text):
-                self._error = text
                 self._in_traceback = False
+                if not self._error or not _OF_LAUNCHERS.match(text):
+                    self._error = text
 
     @property
     def text(self) -> str:
