@@ -51,6 +51,8 @@ class Due:
 
     Args:
         parts: pairs of a collection and one of its due save configs.
+        holders: returns the names of the collections that hold the tensor with a full name; None:
+            those of the parts are asked.
 
     Attributes:
         parts: see above.
@@ -58,8 +60,13 @@ class Due:
         elastic: some parts may be left out to keep a budget (`SaveConfig.elastic`).
     """
 
-    def __init__(self, parts: tuple[tuple[Collection, SaveConfig], ...]) -> None:
+    def __init__(
+        self,
+        parts: tuple[tuple[Collection, SaveConfig], ...],
+        holders: Callable[[str], frozenset[str]] | None = None,
+    ) -> None:
         self.parts = parts
+        self._holders = holders or (lambda name: _holders([one for one, _ in parts], name))
         self.plain = bool(parts) and all(one.name in _PLAIN for one, _ in parts)
         self.elastic = any(save.elastic for _, save in parts)
         self._asks: dict[str, Ask] = {}
@@ -73,7 +80,8 @@ class Due:
         """Return what to keep of the tensor with a full name."""
         found = self._asks.get(name)
         if found is None:
-            saves = [save for collection, save in self.parts if collection.holds(name)]
+            holders = self._holders(name)
+            saves = [save for collection, save in self.parts if collection.name in holders]
             reductions = frozenset(word for save in saves for word in save.reductions)
             rows = [save.rows for save in saves if save.wants_tensor]
             found = Ask(bool(rows), reductions, bool(saves), _most(rows))
@@ -136,6 +144,8 @@ class CaptureConfig:
             schedules.setdefault(save.schedule, (save, []))[1].append(number)
         self._schedules = list(schedules.values())
         self._due: dict[tuple[int, ...], Due] = {}
+        # By tensor: asking each collection takes longer than what else a step costs.
+        self._holders: dict[str, frozenset[str]] = {}
         self._train = Timetable(
             [save for save, _ in self._schedules], lambda step: self._work_out(step, "train")
         )
@@ -242,12 +252,20 @@ class CaptureConfig:
         found = self._due.get(key)
         if found is None:
             numbers = sorted(number for place in key for number in self._schedules[place][1])
-            found = self._due[key] = Due(tuple(self._parts[number] for number in numbers))
+            parts = tuple(self._parts[number] for number in numbers)
+            found = self._due[key] = Due(parts, self._holders_of)
         return found
 
     def holds(self, name: str) -> bool:
         """Return whether any collection holds the tensor with a full name."""
-        return any(collection.holds(name) for collection in self.collections.values())
+        return bool(self._holders_of(name))
+
+    def _holders_of(self, name: str) -> frozenset[str]:
+        """Return the names of the collections that hold the tensor with a full name."""
+        found = self._holders.get(name)
+        if found is None:
+            found = self._holders[name] = _holders(self.collections.values(), name)
+        return found
 
     def asks(self, name: str, step: int, mode: str) -> Ask:
         """Return what to keep of one tensor at one step."""
@@ -279,6 +297,11 @@ class CaptureConfig:
 
     def __repr__(self) -> str:
         return f"CaptureConfig({self.collections!r})"
+
+
+def _holders(collections: Iterable[Collection], name: str) -> frozenset[str]:
+    """Return the names of those of some collections that hold the tensor with a full name."""
+    return frozenset(one.name for one in collections if one.holds(name))
 
 
 def _most(rows: list[int | None]) -> int | None:
