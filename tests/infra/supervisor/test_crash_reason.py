@@ -23,6 +23,20 @@ atexit.register(lambda: print("cleaning up", file=sys.stderr))
 print("warming up", file=sys.stderr)
 raise RuntimeError("CUDA out of memory")
 """
+# As Keras does for an error in a layer, with bold text, and TensorFlow for one in a graph.
+LAYER = """raise ValueError(
+    "Exception encountered when calling Dense.call().\\n\\n\\x1b[1mbad shape\\x1b[0m\\n\\n"
+    "Arguments received by Dense.call():\\n    OtherError: no"
+)"""
+GRAPH = """raise TypeError(
+    'in user code:\\n\\n    File "train.py", line 3, in step  *\\n        y = model(x)\\n\\n'
+    "    ValueError: Exception encountered when calling Dense.call().\\n    \\n"
+    "    \\x1b[1mbad shape\\x1b[0m\\n    \\n    Arguments received by Dense.call():\\n"
+)"""
+PLAIN_GRAPH = """raise TypeError(
+    'in user code:\\n\\n    File "train.py", line 3, in step  *\\n        y = x + "a"\\n\\n'
+    "    KeyError: 'a'\\n"
+)"""
 
 
 def reason_of(code: str) -> str:
@@ -44,6 +58,9 @@ def reason_of(code: str) -> str:
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         (CHAINED, "Odd: second"),
         (NOISY_END, "RuntimeError: CUDA out of memory"),
+        (LAYER, "ValueError: bad shape"),
+        (GRAPH, "ValueError: bad shape"),
+        (PLAIN_GRAPH, "KeyError: 'a'"),
         ("x = (", "SyntaxError: '(' was never closed"),
         ("import sys; sys.exit('no data')", "no data"),
         ("import sys; sys.exit(3)", ""),

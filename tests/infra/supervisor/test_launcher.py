@@ -216,6 +216,7 @@ def test_commands_that_may_start(tmp_path: Path, argv: list[str]) -> None:
         ([], "empty command"),
         (["no-such-program"], "no-such-program: no such program on PATH"),
         (["./no-such-program"], "no-such-program: no such program"),
+        (["train.ipynb"], "train.ipynb: a notebook is not a program; execute it by jupyter"),
         (["./script.py"], "script.py: not executable"),
         (["./package"], "package: no such program"),
         (["python", "-X", "dev", "no_such.py"], "no_such.py: no such script"),

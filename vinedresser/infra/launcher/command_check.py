@@ -27,10 +27,15 @@ def check_command(
 
     Raises:
         LaunchError: the directory, the program or its Python script does not exist, or the program
-            is not executable; the message names it.
+            is not executable, or is a notebook; the message names it.
     """
     if not argv:
         raise LaunchError("empty command; give a program and its arguments")
+    if argv[0].endswith(".ipynb"):
+        raise LaunchError(
+            f"{argv[0]}: a notebook is not a program; execute it by jupyter execute {argv[0]}, or "
+            "create a Hook in its cells"
+        )
     if not Path(cwd).is_dir():
         raise LaunchError(f"{cwd}: no such directory to start {argv[0]} in")
     _check_program(argv[0], Path(cwd), {**os.environ, **(environment or {})})

@@ -6,6 +6,11 @@ import re
 from collections.abc import Iterable
 
 _MOST_CHARACTERS = 500
+# The first line of what Keras and TensorFlow raise for an error in a layer or a graph; the error
+# itself, and its message in bold, are in lines below.
+_OF_KERAS = re.compile(r"\w+: (in user code:|Exception encountered when calling .*)$")
+_INSIDE = re.compile(r"    (\w*(?:Error|Exception): .*)$")
+_BOLD = re.compile(r" *\x1b\[1m(.*?)(?:\x1b\[0m)?$")
 # Distributed torch prefixes each line with its rank.
 _PREFIX = re.compile(r"\[rank\d+\]: ?")
 _HEADER = "Traceback (most recent call last):"
@@ -27,6 +32,8 @@ class CrashReason:
         self._in_traceback = False
         self._error = ""
         self._last = ""
+        # In the message of an error of Keras.
+        self._in_message = False
 
     def feed(self, lines: Iterable[str]) -> None:
         """Process lines of the standard error, in order."""
@@ -35,6 +42,8 @@ class CrashReason:
             if not text or text.isspace():
                 continue
             self._last = text
+            if self._in_message:
+                self._look_inside(text)
             if text == _HEADER:
                 self._in_traceback = True
             # Frames and their source are indented; the error is the first line that is not.
@@ -42,6 +51,16 @@ class CrashReason:
                 self._in_traceback = False
                 if not self._error or not _OF_LAUNCHERS.match(text):
                     self._error = text
+                    self._in_message = _OF_KERAS.match(text) is not None
+
+    def _look_inside(self, line: str) -> None:
+        """Replace the error by one in its message, or by the text in bold there."""
+        inside, bold = _INSIDE.match(line), _BOLD.match(line)
+        if inside is not None:
+            self._error = inside[1]
+        elif bold is not None:
+            self._error = f"{self._error.partition(':')[0]}: {bold[1]}"
+        self._in_message = bold is None and line[0].isspace()
 
     @property
     def text(self) -> str:
