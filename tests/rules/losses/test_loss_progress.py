@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from vinedresser.rules.signals.losses.loss_progress import LossProgress, spread
-from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend, direction
+from vinedresser.rules.signals.outcomes.metric_scale import direction
+from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
 
 Series = NDArray[np.float64]
 T = np.arange(2000)

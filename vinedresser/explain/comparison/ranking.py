@@ -15,7 +15,7 @@ from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.settings import is_seed, parameters_of
 from vinedresser.explain.formatting import count, number
-from vinedresser.rules.signals.outcomes.metric_trend import direction
+from vinedresser.rules.signals.outcomes.metric_scale import direction
 
 __all__ = ["Direction", "Goal", "Group", "choose_goal", "groups_of", "ranked", "winner"]
 

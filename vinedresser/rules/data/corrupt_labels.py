@@ -37,6 +37,9 @@ _AT_CHANCE = 0.1
 _BY_HEART = 0.1
 _WORSE = 0.15
 _VERY_SURE = 3.0
+# Gain of the baseline models in a task that generalises, number of values of a metric, and share of
+# the run after which batch norm has its statistics.
+_GENERAL, _VALUES, _HALF = 0.3, 3, 0.5
 
 _REMEDY = (
     "inspect some rows and their labels; check the code that joins them (only one of the two "
@@ -66,7 +69,7 @@ class CorruptLabels(OnceRule):
 
     The gain is the share of the chance-level error that the model removes; the chance level is the
     loss of a model that knows only how often each label occurs. Fires after 150 steps and 30 % of
-    the run in one of three cases:
+    the run in one of four cases:
 
     - *Memorised*: on training rows, more than ``gain`` of the chance-level error or loss is removed
       (0.3 of ``gain`` at the end of the run), by two standard errors. In ``evaluations``
@@ -76,6 +79,10 @@ class CorruptLabels(OnceRule):
       training rows; if they do not apply (tokens), the rule waits for the end of the run.
     - *Nothing to learn*: the outcome is poor, the loss is at chance level (within 10 %), and
       baseline models also found less than 0.1 in 256 rows. The inputs may be the cause, too.
+    - *Other labels in evaluation*: all reported metrics of known meaning (`MetricScale`) are those
+      of guessing in at least three values, while the predictions on training rows are good, and
+      baseline models find more than 0.3 there. Waits for half of the run, or for its end if its
+      length is unknown.
     - *Wrong in training*: five nearest neighbours among the training rows predict the classes of
       the evaluated rows better than those of the training rows, by 0.15 and three standard errors,
       while the model predicts training rows better, by 0.1 and two standard errors.
@@ -164,7 +171,8 @@ class CorruptLabels(OnceRule):
             return None
         baseline = self.outcome.baseline.gain(loss)
         if baseline is not None and baseline >= _NOTHING:
-            return self._wrong_in_training(loss, gain)
+            others = self._others_in_evaluation(gain, baseline, over=over)
+            return others or self._wrong_in_training(loss, gain)
         rows = self.outcome.baseline.fitted_rows(loss)
         asked = baseline is not None and rows is not None and len(rows[0]) >= _ROWS
         least = gain.value - _SURE * gain.error
@@ -226,6 +234,28 @@ class CorruptLabels(OnceRule):
             "the labels do not belong to the rows, or rows were mixed up: there seems to be "
             "nothing to learn",
             _REMEDY,
+        )
+
+    def _others_in_evaluation(self, gain: Gain, baseline: float, *, over: bool) -> Symptom | None:
+        assert self._last is not None, "a train step was seen"
+        late = over or self._last.step >= _HALF * (self.expected_steps or math.inf)
+        good = gain.value - _SURE * gain.error > baseline * (1 - _GENERAL)
+        guessed = self.outcome.guessed() if late and good and baseline > _GENERAL else None
+        if guessed is None or guessed.values < _VALUES:
+            return None
+        return Symptom(
+            guessed.name,
+            "value",
+            guessed.value,
+            guessed.guessing,
+            0.8,
+            f"the predictions on training rows have a score of {gain.score:.3g}, but the reported "
+            f"{guessed.words} ({guessed.values} values)",
+            "what the metric is computed from does not belong together: the evaluation rows have "
+            "other labels, or classes in another order, or inputs prepared in another way, than "
+            "the training rows",
+            "evaluate on the training rows: a metric that stays as low is computed from the wrong "
+            "predictions or labels; otherwise compare how both sets are loaded",
         )
 
     def _wrong_in_training(self, loss: str, gain: Gain) -> Symptom | None:

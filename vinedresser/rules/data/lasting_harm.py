@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from vinedresser.rules.signals.outcomes.metric_trend import direction
+from vinedresser.rules.signals.outcomes.metric_scale import direction
 
 __all__ = ["Harm", "LastingHarm"]
 

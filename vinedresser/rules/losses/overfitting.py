@@ -14,7 +14,7 @@ from vinedresser.rules.signals.outcomes.evaluation_series import (
     EvaluationSeries,
     Parting,
 )
-from vinedresser.rules.signals.outcomes.metric_trend import direction
+from vinedresser.rules.signals.outcomes.metric_scale import direction
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 

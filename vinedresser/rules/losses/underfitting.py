@@ -24,9 +24,10 @@ class Underfitting(OnceRule):
     The gain, the share of the chance-level error that the model removes, is significantly below
     half of what ridge regression or five nearest neighbours reach on rows from the training, and
     will stay so until the end of the run at the current rate (`Outcome`). Without labels, or if the
-    baseline models reach nothing, losses and metrics decide. This rule is the fallback for all
-    rules that recognise a fault by its symptoms, so it waits long enough for those to fire; at the
-    end of the run it does not wait.
+    baseline models reach nothing, losses and metrics decide; at the end, so do reported metrics
+    that are no better than guessing. This rule is the fallback for all rules that recognise a fault
+    by its symptoms, so it waits long enough for those to fire; at the end of the run it does not
+    wait.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -100,6 +101,8 @@ class Underfitting(OnceRule):
             if gain is not None and wanted is not None:
                 name = self.outcome.fit.batches.tensor("predictions", loss)
                 return name, "gain", gain.value, wanted
+        if self._patience.looks == 0 and (guessed := self.outcome.guessed()):
+            return guessed.name, "value", guessed.value, guessed.guessing
         name, progress = next(iter(self.outcome.progress.losses.items()))
         now = progress.latest()
         return name, "loss", now.level if now else progress.first, progress.start()[0]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vinedresser.rules.signals.losses.loss_progress import spread
-from vinedresser.rules.signals.outcomes.metric_trend import direction
+from vinedresser.rules.signals.outcomes.metric_scale import direction
 
 __all__ = ["Evaluation", "EvaluationSeries", "Parting"]
 

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import LossProgress
+from vinedresser.rules.signals.outcomes.metric_scale import metric_scale
 from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LearningOutcome", "several_trained"]
+__all__ = ["Guessed", "LearningOutcome", "several_trained"]
+
+# Share of a run in whose rest a metric has to have a value to tell how the run ended.
+_LATE = 0.5
+# Kinds of metrics that a frequent class does not raise; beside one, an accuracy does not count.
+_UNMOVED = ("AUC", "F1", "MCC", "balanced accuracy", "kappa")
+
+
+class Guessed(NamedTuple):
+    """A metric with values that guessing reaches.
+
+    Attributes:
+        name: its full name.
+        value: mean of its last values.
+        guessing: value of guessing.
+        values: number of values so far.
+        words: a description with numbers.
+    """
+
+    name: str
+    value: float
+    guessing: float
+    values: int
+    words: str
 
 
 class LearningOutcome(Signal):
@@ -37,6 +64,9 @@ class LearningOutcome(Signal):
         self.losses: dict[str, LossProgress] = {}
         self.renewed = False
         self._metrics: dict[tuple[str, str], MetricTrend] = {}
+        # The steps of the last value of each metric, and of the last train step.
+        self._reported: dict[tuple[str, str], int] = {}
+        self._step = 0
         self._optimizers = 0
         self._several_trained = False
         self._policies: frozenset[str] = frozenset()
@@ -54,8 +84,10 @@ class LearningOutcome(Signal):
             return
         for name, value in step.scalars_of("metrics").items():
             self._metrics.setdefault((name, step.mode), MetricTrend(name)).add(value)
+            self._reported[name, step.mode] = step.step
         if step.mode != "train":
             return
+        self._step = step.step
         for name, value in step.scalars_of("losses").items():
             if name in self._policies:
                 continue
@@ -88,6 +120,33 @@ class LearningOutcome(Signal):
             if trend.improving():
                 return name
         return None
+
+    def guessed(self, classes: int) -> Guessed | None:
+        """Return a metric whose last values are those of guessing, or worse.
+
+        None if any metric of known meaning is better, if none has a value in the second half of the
+        run so far, or for adversaries: a discriminator ends by guessing.
+
+        Args:
+            classes: number of classes of the task; 0 if unknown.
+        """
+        found: dict[str, tuple[float, Guessed]] = {}
+        for key, trend in self._metrics.items():
+            scale, recent = metric_scale(key[0], classes), trend.recent()
+            if scale is None or not recent or self._reported[key] < _LATE * self._step:
+                continue
+            value = math.fsum(recent) / len(recent)
+            gain = math.fsum(scale.gains(recent)) / len(recent) - scale.least
+            words = f"{scale.kind} is {value:.3g}, where guessing gives {scale.guessing:.3g}"
+            kept = found.get(scale.kind)
+            if kept is None or gain > kept[0]:
+                one = Guessed(key[0], value, scale.guessing, trend.values, words)
+                found[scale.kind] = (gain, one)
+        if any(kind in found for kind in _UNMOVED):
+            found.pop("accuracy", None)
+        if not found or self.adversaries or any(gain > 0 for gain, _ in found.values()):
+            return None
+        return next(iter(found.values()))[1]
 
     def metrics_in_words(self) -> str:
         """Return text such as ", accuracy 0.11 and not rising"; "" without such metrics."""

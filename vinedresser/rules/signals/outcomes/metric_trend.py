@@ -1,39 +1,18 @@
-"""Whether a metric improves, by its name and values."""
+"""The values of a metric, and whether they improve."""
 
 from __future__ import annotations
 
 import math
-import re
 
 from vinedresser.rules.signals.bounded import bounded
+from vinedresser.rules.signals.outcomes.metric_scale import direction
 
-__all__ = ["MetricTrend", "direction"]
+__all__ = ["MetricTrend"]
 
-# fmt: off
-_HIGHER = frozenset((
-    "acc", "accuracy", "auc", "auroc", "bleu", "correct", "dice", "f1", "iou", "map", "mcc",
-    "miou", "ndcg", "precision", "psnr", "r2", "recall", "return", "reward", "score", "ssim",
-    "top1", "top5",
-))
-_LOWER = frozenset((
-    "cer", "err", "error", "fid", "loss", "mae", "mape", "mse", "nll", "perplexity", "ppl", "rmse",
-    "wer",
-))
-# fmt: on
 _MOST_VALUES = 128
 _SURE = 2.0
 # Learning only the class frequencies improves an accuracy slightly.
 _LEAST = 0.1
-
-
-def direction(name: str) -> int:
-    """Return 1 if higher is better, -1 if lower is better, 0 if the name does not tell.
-
-    Args:
-        name: name of a metric, such as "metrics/val_accuracy".
-    """
-    words = set(re.split(r"[^a-z0-9]+", name.rpartition("/")[2].lower()))
-    return bool(words & _HIGHER) - bool(words & _LOWER)
 
 
 class MetricTrend:
@@ -41,11 +20,17 @@ class MetricTrend:
 
     Args:
         name: name of the metric, which determines the better direction.
+
+    Attributes:
+        direction: see `metric_scale.direction`.
+        last: last value; NaN before.
+        values: number of values.
     """
 
     def __init__(self, name: str) -> None:
         self.direction = direction(name)
         self.last = math.nan
+        self.values = 0
         self._means: list[float] = []
         self._pending: list[float] = []
         self._per_mean = 1
@@ -55,6 +40,7 @@ class MetricTrend:
         if not math.isfinite(value):
             return
         self.last = value
+        self.values += 1
         self._pending.append(bounded(value))
         if len(self._pending) < self._per_mean:
             return
@@ -64,6 +50,11 @@ class MetricTrend:
             pairs = zip(self._means[::2], self._means[1::2], strict=True)
             self._means = [(a + b) / 2 for a, b in pairs]
             self._per_mean *= 2
+
+    def recent(self) -> list[float]:
+        """Return the last quarter of the values, at least one; [] without values."""
+        values = [*self._means, *self._pending]
+        return values[-max(1, len(values) // 4) :]
 
     def improving(self) -> bool:
         """Return whether the metric improves steadily, by a tenth of its first values in total.

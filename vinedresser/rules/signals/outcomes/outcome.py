@@ -15,7 +15,7 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.outcomes.baseline import Baseline
 from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
 from vinedresser.rules.signals.outcomes.guessing import Guessing
-from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
+from vinedresser.rules.signals.outcomes.learning_outcome import Guessed, LearningOutcome
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -73,7 +73,8 @@ class Outcome(Signal):
     until the end of the run (of unknown length: until four times the past steps). If the baseline
     finds nothing either, or the rows are tokens, it is poor if the model does not beat guessing:
     neither its gain nor its loss, on the same trend. Without baseline or labels, losses and metrics
-    decide (`LearningOutcome`).
+    decide (`LearningOutcome`). At the end, it is also poor if all reported metrics of known meaning
+    are those of guessing (`metric_scale`) and the predictions are not good.
     """
 
     def __init__(self) -> None:
@@ -144,11 +145,25 @@ class Outcome(Signal):
             for verdict in found:
                 if verdict.kind == kind != "open":
                     return verdict
+        guessed = self.guessed() if ended else None
+        if guessed is not None:
+            return Verdict("poor", guessed.words)
         losses = self._of_losses(ended=ended)
         if found and losses.kind == "good":
             # The loss falls, but the predictions are not good.
             return Verdict("open")
         return losses
+
+    def guessed(self) -> Guessed | None:
+        """Return a reported metric whose last values are those of guessing; None without one."""
+        return self.progress.guessed(self._classes())
+
+    def _classes(self) -> int:
+        """Return the number of classes among the labels; 0 if it is not known."""
+        tasks = list(self.fit.of("train").values())
+        if len(tasks) != 1 or tasks[0].task not in ("classes", "binary"):
+            return 0
+        return int((tasks[0].counts > 0).sum())
 
     def _of_losses(self, *, ended: bool) -> Verdict:
         progress = self.progress

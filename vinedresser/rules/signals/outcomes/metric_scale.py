@@ -1,0 +1,137 @@
+"""The meaning of a metric by its name: which direction is better, and what guessing reaches."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["MetricScale", "direction", "metric_scale"]
+
+# fmt: off
+_HIGHER = frozenset((
+    "acc", "accuracy", "ari", "auc", "auprc", "auroc", "bleu", "chrf", "correct", "dice", "f1",
+    "iou", "jaccard", "kappa", "map", "mcc", "meteor", "miou", "mrr", "ndcg", "nmi", "pearson",
+    "precision", "psnr", "r2", "recall", "return", "reward", "rouge", "score", "spearman", "ssim",
+    "success", "top1", "top5",
+))
+_LOWER = frozenset((
+    "bpc", "bpd", "brier", "cer", "eer", "err", "error", "fid", "kid", "logloss", "loss", "lpips",
+    "mae", "mape", "mse", "nll", "perplexity", "ppl", "rmse", "rmsle", "smape", "wer",
+))
+# Words that do not change the meaning of a metric. With any other ("probe", "adversarial",
+# "class"), it may measure something else than the task of the loss.
+_NEUTRAL = frozenset((
+    "average", "avg", "batch", "dev", "ema", "epoch", "eval", "evaluation", "final", "holdout",
+    "macro", "mean", "metric", "metrics", "micro", "overall", "score", "test", "total", "train",
+    "training", "val", "valid", "validation",
+))
+# fmt: on
+_ACCURACY = frozenset({"acc", "accuracy", "top1"})
+_AUC = frozenset({"auc", "auroc"})
+# By kind: words of which one must be in the name, and further words that may be.
+_KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "accuracy": (_ACCURACY, _ACCURACY),
+    "balanced accuracy": (frozenset({"bal", "balanced"}), _ACCURACY),
+    "perplexity": (frozenset({"perplexity", "ppl"}), frozenset()),
+    "R2": (frozenset({"r2"}), frozenset()),
+    "AUC": (_AUC, frozenset({"roc"})),
+    "MCC": (frozenset({"mcc"}), frozenset()),
+    "kappa": (frozenset({"kappa"}), frozenset()),
+    "F1": (frozenset({"f1"}), frozenset()),
+    "Dice": (frozenset({"dice"}), frozenset()),
+    "IoU": (frozenset({"iou", "jaccard", "miou"}), frozenset()),
+}
+# Values of guessing, where they do not depend on the number of classes.
+_GUESSING = {"R2": 0.0, "AUC": 0.5, "MCC": 0.0, "kappa": 0.0, "F1": 0.0, "Dice": 0.0, "IoU": 0.0}
+# Metrics that are 0 if nothing is found: chance finds something.
+_OVERLAPS = ("F1", "Dice", "IoU")
+# Names of several words, in the order of replacement.
+_JOINED = {
+    "r squared": "r2",
+    "rsquared": "r2",
+    "r 2": "r2",
+    "top 1": "top1",
+    "f 1": "f1",
+    "io u": "iou",
+    "m iou": "miou",
+}
+
+# Above this, a share is a percentage.
+_SHARE = 1.5
+# Gain that guessing does not reach by chance, and value of an overlap that is as good as 0.
+_LEAST, _NOTHING = 0.03, 0.005
+
+
+class MetricScale(NamedTuple):
+    """The scale of a metric.
+
+    Attributes:
+        kind: its usual name, such as "accuracy".
+        guessing: value of a model that knows nothing about its inputs.
+        least: minimum gain of a model that knows something.
+        share: whether it is a share, which may be reported as a percentage.
+    """
+
+    kind: str
+    guessing: float
+    least: float
+    share: bool
+
+    def gains(self, values: Sequence[float]) -> list[float]:
+        """Return how far values are on the way from guessing (0) to perfect (1).
+
+        Args:
+            values: finite values of the metric. Shares are percentages if any exceeds 1.5.
+        """
+        if self.kind == "perplexity":
+            # In nats, as the cross-entropy.
+            return [1 - math.log(max(one, 1.0)) / math.log(self.guessing) for one in values]
+        percent = self.share and max(map(abs, values), default=0.0) > _SHARE
+        unit = 100.0 if percent else 1.0
+        return [(one / unit - self.guessing) / (1 - self.guessing) for one in values]
+
+
+def direction(name: str) -> int:
+    """Return 1 if higher is better, -1 if lower is better, 0 if the name does not tell.
+
+    Args:
+        name: name of a metric, such as "metrics/val_accuracy" or "valAccuracy".
+    """
+    words = set(_words(name.rpartition("/")[2]))
+    return bool(words & _HIGHER) - bool(words & _LOWER)
+
+
+def metric_scale(name: str, classes: int) -> MetricScale | None:
+    """Return the scale of a metric; None unless its name and the number of classes tell.
+
+    Args:
+        name: name of a metric; with unknown words, its meaning is not clear.
+        classes: number of classes of the task; 0 if unknown.
+    """
+    words = frozenset(_words(name.removeprefix("metrics/"))) - _NEUTRAL
+    kinds = [kind for kind, (needed, more) in _KINDS.items() if _is_named(words, needed, more)]
+    if not kinds:
+        return None
+    (kind,) = kinds
+    guessing = _GUESSING.get(kind)
+    if guessing is None:
+        if classes < 2:
+            return None
+        guessing = float(classes) if kind == "perplexity" else 1 / classes
+    least = _NOTHING if kind in _OVERLAPS else _LEAST
+    return MetricScale(kind, guessing, least, share=kind not in ("perplexity", "R2"))
+
+
+def _is_named(words: frozenset[str], needed: frozenset[str], more: frozenset[str]) -> bool:
+    return bool(words & needed) and words <= needed | more
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name in lower case: "val" and "acc" of "valAcc" or "val-acc"."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()
+    text = " ".join(re.split(r"[^a-z0-9]+", apart))
+    for several, one in _JOINED.items():
+        text = re.sub(rf"\b{several}\b", one, text)
+    return text.split()
