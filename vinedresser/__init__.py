@@ -9,6 +9,7 @@ from vinedresser.version import __version__
 
 if TYPE_CHECKING:
     from vinedresser.capture.hook.hook import Hook as Hook
+    from vinedresser.explain.answers_plot import plot_answers as plot_answers
     from vinedresser.explain.comparison.comparing import compare as compare
     from vinedresser.explain.live_display import live as live
     from vinedresser.explain.plotting import plot as plot
@@ -26,6 +27,7 @@ __all__ = [
     "open_run",
     "open_store",
     "plot",
+    "plot_answers",
     "streams",
 ]
 
@@ -39,6 +41,7 @@ _HOMES = {
     "open_run": "store.reading.reader",
     "open_store": "store.reading.run_store",
     "plot": "explain.plotting",
+    "plot_answers": "explain.answers_plot",
     "streams": "queries.stored.streams",
 }
 

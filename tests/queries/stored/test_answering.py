@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ from tests.store.counting_storage import CountingStorage
 from vinedresser.errors import ConfigError, QueryError, UnknownTensor
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.asking import ask
+from vinedresser.queries.stored.saving import saved
+from vinedresser.queries.stored.streams import streams
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.step_record import StepRecord
-from vinedresser.testing.runs import make_run, step_record
+from vinedresser.store.storage import open_storage
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 
 STEPS = 240
 LAYERS = ("conv1.weight", "conv1.bias", "fc.weight")
@@ -293,3 +298,40 @@ def test_epochs_that_were_not_stored(tmp_path: Path) -> None:
     made = make_run(tmp_path / "run", [step_record(0, scalars={"losses/train": 1.0})])
     with pytest.raises(ConfigError, match="has not stored its epochs"):
         ask(made, "loss", "epoch")
+
+
+def test_following_waits_for_new_steps_and_ends_with_the_run(tmp_path: Path) -> None:
+    start_run(tmp_path / "run")
+    writer = RunWriter(open_storage(tmp_path / "run"), 0)
+    writer.add(step_record(0, scalars={"losses/train": 0.0}))
+    writer.flush()
+    found = ask(tmp_path / "run", "loss every 2 steps", follow=True)
+    for step in range(1, 5):
+        writer.add(step_record(step, scalars={"losses/train": float(step)}))
+    writer.flush()
+    assert [next(found).value for _ in range(2)] == [0.5, 2.5]
+    writer.close()
+    end_run(tmp_path / "run")
+    [last] = found
+    assert (last.value, last.ended) == (4.0, True)
+
+
+def test_following_a_run_without_steps_checks_the_names_when_they_come(tmp_path: Path) -> None:
+    start_run(tmp_path / "run")
+    found = ask(tmp_path / "run", "norm(gradiants)", follow=True)
+    with closing(RunWriter(open_storage(tmp_path / "run"), 0)) as writer:
+        writer.add(step_record(0, tensors={"gradients/a": np.ones(2)}))
+    end_run(tmp_path / "run")
+    with pytest.raises(UnknownTensor, match="did you mean gradients"):
+        next(found)
+
+
+@pytest.mark.thorough
+def test_a_run_on_s3_answers_and_keeps_streams(s3: str) -> None:
+    records = [
+        step_record(step, tensors={"gradients/a": np.full(3, float(step))}) for step in range(9)
+    ]
+    made = make_run(f"{s3}/run", records)
+    found = list(saved(ask(made, "max(gradients)", "2 steps"), made, "largest"))
+    assert [one.value for one in found] == [0.5, 2.5, 4.5, 6.5, 8.0]
+    assert list(streams(f"{s3}/run")["largest"]) == found

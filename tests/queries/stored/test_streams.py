@@ -13,6 +13,7 @@ import pytest
 from vinedresser.errors import ConfigError, UnknownStream
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.asking import ask
+from vinedresser.queries.stored.saving import saved
 from vinedresser.queries.stored.stream_writer import StreamWriter
 from vinedresser.queries.stored.streams import streams
 from vinedresser.store.reading.reader import Run, open_run
@@ -165,6 +166,17 @@ def test_a_frame_has_a_row_per_number(run: Run) -> None:
     bins = streams(run)["bins"].to_pandas()
     assert set(bins["label"]) == {"-9", "-4.5", "0", "4.5"}
     assert (bins.groupby("step")["value"].sum() == 96).all()
+
+
+def test_answers_are_saved_while_they_pass(run: Run) -> None:
+    expected = answers(run)
+    passing = saved(ask(run, "norm(gradients) by layer", "3 steps"), run, "passing")
+    seen = [next(passing) for _ in range(4)]
+    passing.close()  # type: ignore[attr-defined]
+    assert seen == expected[:4]
+    assert list(streams(run)["passing"]) == expected[:4]
+    with pytest.raises(ConfigError, match="is not a name for a stream"):
+        saved(iter(expected), run, "../x")
 
 
 def test_a_reader_sees_what_a_writer_has_flushed(run: Run) -> None:

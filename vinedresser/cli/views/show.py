@@ -14,6 +14,7 @@ from rich.table import Table
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.cli.views.console import console, say
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.queries.stored.streams import streams
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
@@ -41,6 +42,9 @@ def show_run(run: Run) -> None:
     for name, modes in _scalar_modes(run).items():
         counts = sum(len(run.scalars(f"^{re.escape(name)}$", mode=mode)[name]) for mode in modes)
         rows.append(_Row(name, "scalar", counts, ", ".join(modes), 8 * counts))
+    for stream in streams(run).values():
+        name, query, every, answers, extent = stream.summary
+        say(f"  stream {name}   {query}   per {every}   {answers} answers, steps {extent}")
     if lost := lost_records(run.storage):
         say(f"  {lost} records lost (queue or disk full)", style="red")
     # Reading the values and the findings reveals damage.

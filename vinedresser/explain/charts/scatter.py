@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, colour
 from vinedresser.explain.charts.svg import Svg, chart, element
 
-__all__ = ["Colours", "class_colours", "one_colour", "scatter", "scatter_pixels", "value_colours"]
+__all__ = [
+    "Colours",
+    "class_colours",
+    "hue",
+    "one_colour",
+    "scatter",
+    "scatter_pixels",
+    "value_colours",
+]
 
 _MARGIN = 8.0
 # Successive hues by the golden angle, which keeps those of neighbouring numbers apart.
@@ -40,7 +48,7 @@ def class_colours(labels: NDArray[np.int64], names: Sequence[str]) -> Colours:
         names: names of the classes; others are numbered.
     """
     known = np.unique(labels).tolist()
-    colours = {label: _hue(place) for place, label in enumerate(known)}
+    colours = {label: hue(place) for place, label in enumerate(known)}
     legend = [
         (colours[label], names[label] if 0 <= label < len(names) else str(label)) for label in known
     ]
@@ -63,7 +71,7 @@ def value_colours(values: NDArray[np.float64]) -> Colours:
 
 def one_colour(count: int) -> Colours:
     """Return the same colour for all points."""
-    return Colours([_hue(0)] * count, [])
+    return Colours([hue(0)] * count, [])
 
 
 def scatter(
@@ -113,7 +121,8 @@ def _pixels(points: NDArray[np.float64], extent: float, size: float) -> NDArray[
     return np.asarray(half + points * np.array([scale, -scale]))
 
 
-def _hue(place: int) -> str:
+def hue(place: int) -> str:
+    """Return the colour of a class, line or other thing, by its number."""
     lightness = (0.45, 0.6, 0.35)[place // 10 % 3]
     rgb = colorsys.hls_to_rgb((0.44 + place * _GOLDEN) % 1.0, lightness, 0.62)
     return "#" + bytes(round(255 * one) for one in rgb).hex()

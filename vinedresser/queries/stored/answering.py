@@ -59,9 +59,8 @@ def answers_of(
             raise ConfigError(
                 f"rank {rank}: {run.path} has the ranks 0 to {run.info.world_size - 1}"
             )
-    names = stored_names(run)
-    if names or not follow:
-        _check(run, query, names)
+    if run.ranks or not follow:
+        _check(run, query)
     return _walked(run, query, ranks, follow)
 
 
@@ -74,7 +73,8 @@ def stored_names(run: Run) -> list[str]:
     return [*found] if len(found) > len(NUMBERS) else []
 
 
-def _check(run: Run, query: Query, names: list[str]) -> None:
+def _check(run: Run, query: Query) -> None:
+    names = stored_names(run)
     try:
         check_names(query.needs, names)
     except UnknownTensor as error:
@@ -94,7 +94,10 @@ def _walked(run: Run, query: Query, ranks: Sequence[int] | None, follow: bool) -
         # Asked before reading: after the end, nothing is missed below.
         over = not follow or run.finished
         if follow:
+            begun = bool(run.ranks)
             run.refresh()
+            if run.ranks and not begun:
+                _check(run, query)
         for rank in run.ranks if ranks is None else ranks:
             by_rank.setdefault(rank, _Rank(run, query, rank))
         closed = merge(*(one.fresh() for one in by_rank.values()), key=_order)

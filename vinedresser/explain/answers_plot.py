@@ -1,0 +1,167 @@
+"""Charts of the answers to a query, of several runs in one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import ConfigError
+from vinedresser.explain.charts.axes import (
+    TICK_ROOM,
+    Frame,
+    Size,
+    grid,
+    nice_scale,
+    nonfinite_strokes,
+    step_axis,
+)
+from vinedresser.explain.charts.line_chart import thinned
+from vinedresser.explain.charts.plot import Plot, panel_of
+from vinedresser.explain.charts.scatter import hue
+from vinedresser.explain.charts.standalone import WIDTH, Panel
+from vinedresser.explain.charts.svg import Svg, chart, element, path_data
+from vinedresser.explain.formatting import number
+from vinedresser.queries.answer import Answer
+from vinedresser.queries.frames import labelled_numbers
+
+__all__ = ["plot_answers"]
+
+# Labels that have a chart of their own, the first ones.
+_MOST_PANELS = 12
+_ROOM = 8.0
+_CHARACTER = 6.6
+_KINDS = ("scalar", "by", "vector")
+
+
+class _Line(NamedTuple):
+    """Numbers of one label of one source.
+
+    Attributes:
+        steps: last step of each window, int64 [N].
+        values: float64 [N].
+    """
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+def plot_answers(sources: Mapping[str, Iterable[Answer]], title: str = "") -> Plot:
+    """Draw answers over the steps: a chart for each label, with a line for each source.
+
+    A notebook shows the result; `Plot.save` writes it to a file.
+
+    Args:
+        sources: answers by the name of their source, such as this run's live stream and stored
+            streams of others. Answers of several ranks are lines of their own.
+        title: the line at the top; "": the query.
+
+    Raises:
+        ConfigError: there is nothing to draw: no answers, or none with numbers by step.
+        CorruptData: while they are read; likewise any error of a source.
+    """
+    queries: dict[str, None] = {}
+    lines = _lines(sources, queries)
+    names = dict.fromkeys(name for each in lines.values() for name in each)
+    colours = {name: hue(place) for place, name in enumerate(names)}
+    steps = np.concatenate([one.steps for each in lines.values() for one in each.values()])
+    extent = int(steps.min()), int(steps.max())
+    shown = [*lines][:_MOST_PANELS]
+    size = Size(WIDTH - 40, 380 if len(shown) == 1 else 180)
+    panels = [_panel(label, lines[label], colours, size, extent) for label in shown]
+    if len(lines) > len(shown):
+        note = f"{len(lines) - len(shown)} more labels are not drawn"
+        panels.append(Panel(note, Svg(""), 1.0))
+    return Plot(title or " · ".join(queries), _legend(colours), panels)
+
+
+def _lines(
+    sources: Mapping[str, Iterable[Answer]], queries: dict[str, None]
+) -> dict[str, dict[str, _Line]]:
+    """Return the lines of each label by their names; note the queries.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    points: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    others: dict[str, None] = {}
+    for name, answers in sources.items():
+        for answer in answers:
+            if answer.kind not in _KINDS:
+                others.setdefault(answer.error or answer.kind)
+                continue
+            queries.setdefault(answer.query)
+            whose = f"{name}, rank {answer.rank}" if answer.rank else name
+            for label, value in labelled_numbers(answer):
+                line = points.setdefault(label, {}).setdefault(whose, [])
+                line.append((answer.step, value))
+    if not points:
+        told = f"; there are {', '.join(others)}" if others else ""
+        raise ConfigError(f"no answers that are numbers by step{told}")
+    return {
+        label: {name: _line(line) for name, line in each.items()} for label, each in points.items()
+    }
+
+
+def _line(points: Sequence[tuple[int, float]]) -> _Line:
+    ordered = sorted(points, key=lambda point: point[0])
+    return _Line(
+        np.array([step for step, _ in ordered], np.int64),
+        np.array([value for _, value in ordered], np.float64),
+    )
+
+
+def _panel(
+    label: str,
+    lines: Mapping[str, _Line],
+    colours: Mapping[str, str],
+    size: Size,
+    extent: tuple[int, int],
+) -> Panel:
+    values = np.concatenate([line.values for line in lines.values()])
+    bottom = _ROOM + size.height
+    frame = Frame(step_axis(extent, size), nice_scale(values, bottom, _ROOM), _ROOM, bottom)
+    drawn = [_curve(name, line, colours[name], frame) for name, line in lines.items()]
+    svg = chart(
+        f"{label or 'answers'} by step, {len(lines)} lines",
+        size.width,
+        bottom + TICK_ROOM,
+        *grid(frame, size, values=bool(np.isfinite(values).any())),
+        *drawn,
+    )
+    return panel_of(label, svg)
+
+
+def _curve(name: str, line: _Line, colour: str, frame: Frame) -> Svg:
+    steps, values = thinned(line.steps, line.values)
+    x, y = frame.x(steps), frame.y(values)
+    finite = np.isfinite(y)
+    points: list[Svg] = []
+    if finite.sum() == 1:
+        points = [element("circle", cx=float(x[finite][0]), cy=float(y[finite][0]), r=2.6,
+                          fill=colour)]  # fmt: skip
+    bad = line.steps[~np.isfinite(line.values)]
+    return element(
+        "g",
+        element("title", f"{name}: {number(float(line.values[-1]))} at step {line.steps[-1]:,}"),
+        element("path", d=path_data(x, y), fill="none", stroke=colour, stroke_width=1.7),
+        *points,
+        *nonfinite_strokes(frame.x(bad), frame.bottom),
+    )
+
+
+def _legend(colours: Mapping[str, str]) -> list[Svg]:
+    """Return a line and a name for each source, as far as there is room."""
+    drawn: list[Svg] = []
+    x = 0.0
+    for name, colour in colours.items():
+        width = 46.0 + _CHARACTER * len(name)
+        if x + width > WIDTH - 40 and drawn:
+            break
+        stroke = {"fill": "none", "stroke": colour, "stroke_width": 1.7}
+        drawn.append(element("path", d=f"M{x:g} 8H{x + 20:g}", **stroke))
+        drawn.append(element("text", name, x=x + 26.0, y=12.0, class_="caption"))
+        x += width
+    return drawn
