@@ -15,6 +15,7 @@ EXTRAS = MappingProxyType(
         "cmaes": "sweeps",
         "cryptography": "s3-server",
         "distributed": "dask",
+        "duckdb": "sql",
         "fastapi": "flows",
         "keras": "tensorflow",
         "lightning": "lightning",

@@ -80,6 +80,7 @@ class StoredEvent(Observables):
         self._row = row
         self._tensor = tensor
         self._sizes = sizes
+        self._lists: dict[int, Any] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,4 +129,10 @@ class StoredEvent(Observables):
 
     def _value(self, place: Place) -> float:
         matrix, at = place
-        return float(self._row(matrix)[at])
+        if matrix not in self._lists:
+            # Faster than an array when most of it is read.
+            self._lists[matrix] = self._row(matrix).tolist()
+        found = self._lists[matrix]
+        for position in at:
+            found = found[position]
+        return found  # type: ignore[no-any-return]
