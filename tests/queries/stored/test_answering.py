@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.queries.offering import event
 from tests.store.counting_storage import CountingStorage
 from vinedresser.errors import ConfigError, QueryError, UnknownTensor
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.asking import ask
+from vinedresser.queries.query import Query
+from vinedresser.queries.standing import StandingQuery
 from vinedresser.queries.stored.saving import saved
 from vinedresser.queries.stored.streams import streams
 from vinedresser.store.reading.reader import Run, open_run
@@ -138,6 +142,37 @@ def test_names_of_a_training_are_found_in_the_store(run: Run) -> None:
     pace = rank_0(run, "step_seconds")
     assert all(one.value == pytest.approx(0.25) for one in pace[1:])
     assert [one.value for one in rank_0(run, "step")] == list(range(STEPS))
+
+
+@pytest.mark.parametrize("every", ["step", "7 steps", "3 seconds", "evaluation", "flush"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "loss reduce quantile(0.3)",
+        "norm(gradients) by layer",
+        "max(abs(gradients)) by tensor reduce max",
+        "top(gradients, 3)",
+        "histogram(gradients/fc.weight, 5, -2, 2)",
+        "mean(gradients/conv1.weight) by unit",
+        "norm(gradients) / loss where loss > 1",
+        "lr * step",
+    ],
+)
+def test_the_answers_are_those_of_a_training(run: Run, query: str, every: str) -> None:
+    if every == "evaluation":
+        query = "losses/val * 2"
+    standing = StandingQuery(Query.parse(query, every), rate=None)
+    expected = []
+    for record in records():
+        values = {name: one.data.reshape(one.shape) for name, one in record.tensors.items()}
+        names = {"lr": record.scalars.get("optimizer_state/lr"), "step": float(record.step)}
+        kind = "step" if record.mode == "train" else "evaluation"
+        offered = {**record.scalars, **values, **{k: v for k, v in names.items() if v is not None}}
+        one = event(offered, record.step, kind=kind, mode=record.mode, time=record.time)
+        expected += standing.observe(one)
+    last = standing.flush()
+    expected += [] if last is None else [replace(last, ended=True)]
+    assert rank_0(run, query, every) == expected
 
 
 def test_each_rank_answers_for_itself(run: Run) -> None:
@@ -292,6 +327,13 @@ def test_a_query_without_an_answer_says_why(
 def test_a_rank_that_does_not_exist(run: Run) -> None:
     with pytest.raises(ConfigError, match=r"rank 2: .* has the ranks 0 to 1"):
         ask(run, "loss", ranks=[2])
+
+
+def test_a_rank_that_has_stored_nothing(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run", [step_record(0, scalars={"losses/a": 1.0})], [])
+    assert [one.value for one in ask(made, "loss")] == [1.0]
+    with pytest.raises(ConfigError, match=r"rank 1: .* has stored nothing of it"):
+        ask(made, "loss", ranks=[1])
 
 
 def test_epochs_that_were_not_stored(tmp_path: Path) -> None:

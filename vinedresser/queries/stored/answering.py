@@ -59,6 +59,8 @@ def answers_of(
             raise ConfigError(
                 f"rank {rank}: {run.path} has the ranks 0 to {run.info.world_size - 1}"
             )
+        if rank not in run.ranks and not follow:
+            raise ConfigError(f"rank {rank}: {run.path} has stored nothing of it")
     if run.ranks or not follow:
         _check(run, query)
     return _walked(run, query, ranks, follow)
