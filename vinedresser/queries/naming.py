@@ -68,7 +68,7 @@ def check_names(needs: Sequence[str] | frozenset[str], names: Sequence[str]) -> 
         if right and matching(left, both) and matching(right, both):
             raise UnknownTensor(f"{need}: no such name; a division has spaces: {left} / {right}")
         kinds = {name.partition("/")[0] for name in names}
-        hint = did_you_mean(need, [*names, *sorted(kinds)])
+        hint = did_you_mean(need, [*sorted(kinds), *names])
         raise UnknownTensor(f"{need}: no such name{hint or _offered(names)}")
 
 

@@ -310,6 +310,7 @@ def test_damage_is_left_out_and_reported(tmp_path: Path) -> None:
     ("query", "error", "says"),
     [
         ("norm(gradiants)", UnknownTensor, "did you mean gradients"),
+        ("norm(gradient)", UnknownTensor, "did you mean gradients, gradients/conv1.weight"),
         ("loss per sample", UnknownTensor, "no such name"),
         ("loss every rollout", ConfigError, "does not store events"),
         ("losses/val", QueryError, "was not stored while training, only in evaluations: ask every"),
