@@ -17,7 +17,7 @@ __all__ = ["sql"]
 
 # A statement reaches the two tables and nothing else: no files, no network, no extensions, no
 # variables of the program; and it cannot change that.
-_LOCKED = {
+_LOCKED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
     "temp_directory": "",
