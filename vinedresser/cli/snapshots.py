@@ -54,6 +54,14 @@ def replay(
     locate: Annotated[
         bool, typer.Option("--locate", help="Find the operation that breaks the step.")
     ] = False,
+    what_if: Annotated[
+        bool,
+        typer.Option("--what-if", help="Continue from the step with one thing changed each time."),
+    ] = False,
+    steps: Annotated[int, typer.Option(min=10, help="With --what-if: number of steps.")] = 200,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="With --what-if: time for all trials, in seconds.")
+    ] = 60.0,
 ) -> None:
     """Run the step of a snapshot again, and compare it bit for bit.
 
@@ -64,6 +72,10 @@ def replay(
     opened = open_snapshot(snapshot)
     from vinedresser.cli.views.replay import print_bisection, print_located, print_replayed
 
+    if what_if and opened.record.framework != "torch":
+        raise ConfigError(
+            f"{snapshot}: --what-if needs a snapshot of torch, not of {opened.record.framework}"
+        )
     stepping = _stepping(opened.record.framework, snapshot, factory)
     replayed = stepping.replay(opened, factory)
     outcome = replayed.outcome
@@ -72,6 +84,11 @@ def replay(
         print_located(*stepping.locate(replayed), broken=outcome.broken)
     if bisect:
         print_bisection(stepping.bisect(replayed), partial(stepping.sample, replayed))
+    if what_if:
+        from vinedresser.cli.views.what_if import print_what_if
+        from vinedresser.replay.what_if.trying import what_if as tried
+
+        print_what_if(tried(replayed, steps=steps, seconds=seconds))
     if not replayed.comparison.exact:
         raise typer.Exit(_DIFFERS)
 

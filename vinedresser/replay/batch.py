@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.snapshots.trees import Fields
 
-__all__ = ["Batch", "batch_size", "selected"]
+__all__ = ["Batch", "batch_size", "mapped", "selected"]
 
 
 @dataclass(frozen=True)
@@ -48,30 +48,46 @@ def selected(batch: Batch, rows: Sequence[int]) -> Batch:
         batch: the batch.
         rows: indices of the samples, at least one.
     """
-    size = batch_size(batch)
-    return Batch(
-        *(
-            _selected(one, list(rows), size)
-            for one in (batch.args, batch.kwargs, batch.loss_args, batch.loaded)
-        )
-    )
+    size, chosen = batch_size(batch), list(rows)
+
+    def choose(value: Any) -> Any:
+        if isinstance(value, torch.Tensor | np.ndarray):
+            return value[chosen] if value.ndim and value.shape[0] == size else value
+        if (
+            isinstance(value, list)
+            and len(value) == size
+            and not any(isinstance(one, torch.Tensor) for one in value)
+        ):
+            # Such as texts, one for each sample.
+            return [value[row] for row in chosen]
+        return value
+
+    return mapped(batch, choose)
 
 
-def _selected(value: Any, rows: list[int], size: int) -> Any:
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return value[rows] if value.ndim and value.shape[0] == size else value
+def mapped(batch: Batch, change: Callable[[Any], Any]) -> Batch:
+    """Return a batch with other values.
+
+    Args:
+        batch: the batch.
+        change: called with each value, outermost first; the parts of a value that it returns as
+            it is are changed in turn.
+    """
+    fields = (batch.args, batch.kwargs, batch.loss_args, batch.loaded)
+    return Batch(*(_mapped(one, change) for one in fields))
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    changed = change(value)
+    if changed is not value:
+        return changed
     if isinstance(value, Fields):
         names = zip(value._fields, value, strict=True)
-        return Fields({name: _selected(one, rows, size) for name, one in names})
+        return Fields({name: _mapped(one, change) for name, one in names})
     if isinstance(value, dict):
-        return {key: _selected(one, rows, size) for key, one in value.items()}
-    if (
-        isinstance(value, list)
-        and len(value) == size
-        and not any(isinstance(one, torch.Tensor) for one in value)
-    ):
-        # Such as texts, one for each sample.
-        return [value[row] for row in rows]
+        return {key: _mapped(one, change) for key, one in value.items()}
+    if isinstance(value, PackedSequence):
+        return value
     if isinstance(value, tuple | list):
-        return type(value)(_selected(one, rows, size) for one in value)
+        return type(value)([_mapped(one, change) for one in value])
     return value

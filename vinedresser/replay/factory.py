@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,12 +34,14 @@ class Parts:
         optimizers: the optimizers, in the order in which they were made.
         loss: the loss module, or None.
         step: the function that runs the step for a batch and returns its loss, or None.
+        batches: more batches for steps that follow the recorded one, or None.
     """
 
     models: dict[str, nn.Module]
     optimizers: list[Optimizer] = field(default_factory=list)
     loss: nn.Module | None = None
     step: Callable[[Batch], Any] | None = None
+    batches: Iterable[Any] | None = None
 
 
 def build(reference: str) -> Parts:
@@ -75,8 +77,11 @@ def _add(parts: Parts, one: Any, reference: str) -> None:
         parts.models = dict(one)
     elif callable(one) and parts.step is None:
         parts.step = one
+    elif isinstance(one, Iterable) and not isinstance(one, Mapping | str) and parts.batches is None:
+        parts.batches = one
     else:
         raise ConfigError(
             f"--factory {reference}: returned a {type(one).__name__}; expected the model (or a "
-            "dictionary of models by name), and an optimizer, a loss module or a step function"
+            "dictionary of models by name), and an optimizer, a loss module, a step function or an "
+            "iterable of batches"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -95,7 +96,8 @@ def _restore_optimizer(optimizer: Optimizer, recorded: dict[str, Any], whose: st
             f"{recorded['type']}"
         )
     try:
-        optimizer.load_state_dict(recorded["state"])
+        # A copy: an optimizer that steps changes the tensors of its state.
+        optimizer.load_state_dict(deepcopy(recorded["state"]))
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{whose}: builds another optimizer: {error}") from error
 

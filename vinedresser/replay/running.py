@@ -21,10 +21,10 @@ from vinedresser.replay.factory import NEEDED, Parts
 from vinedresser.replay.recorded import RecordedStep
 from vinedresser.replay.restoring import restore
 
-__all__ = ["Outcome", "Replay"]
+__all__ = ["Outcome", "Replay", "UpdateReached"]
 
 
-class _UpdateReached(BaseException):
+class UpdateReached(BaseException):
     """The step function is about to update the weights; its gradients are complete."""
 
 
@@ -99,20 +99,28 @@ class Replay:
         try:
             with within():
                 for batch in batches:
-                    loss = self._run(batch)
+                    loss = self.run_batch(batch)
                     losses += [one for _, one in leaves(loss)]
         finally:
             handle.remove()
         return self._outcome(losses)
 
-    def _run(self, batch: Batch) -> Any:
+    def run_batch(self, batch: Batch) -> Any:
+        """Run the step with one batch, in the present state; return its loss.
+
+        Args:
+            batch: the batch.
+
+        Raises:
+            ConfigError: the factory builds something else.
+        """
         run = self.parts.step or self._plain_step
         loss: Any = None
         try:
             loss = run(batch)
             if isinstance(loss, Tensor) and loss.requires_grad and not self._has_gradients():
                 loss.backward()
-        except _UpdateReached:
+        except UpdateReached:
             return loss
         return loss.detach() if isinstance(loss, Tensor) else None
 
@@ -159,4 +167,4 @@ class Replay:
 
 
 def _stop(*_: object) -> None:
-    raise _UpdateReached
+    raise UpdateReached

@@ -1,0 +1,176 @@
+"""What cures a broken training is found on its recorded state, and nothing else is claimed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.capture.torch_.guard.trainings import BAD_STEP as ZERO_STEP
+from tests.capture.torch_.guard.trainings import train as train_distances
+from tests.replay.test_replay import again
+from tests.replay.what_if.trainings import (
+    fast,
+    gathering,
+    halves,
+    healthy,
+    samples,
+    train,
+)
+from vinedresser.errors import ConfigError
+from vinedresser.replay.stepping import Replayed, replay
+from vinedresser.replay.what_if.results import WhatIf
+from vinedresser.replay.what_if.trying import what_if
+from vinedresser.snapshots.reading import list_snapshots, open_snapshot
+from vinedresser.store.storage import open_storage
+
+# More than any of these needs, so that the result does not depend on the load of the machine.
+_SECONDS = 600.0
+
+
+def replayed(run: Path, step: int, factory: str) -> Replayed:
+    """Run a recorded step again."""
+    place = run / "snapshots" / f"step-{step}"
+    return replay(open_snapshot(place), f"tests.replay.what_if.trainings:{factory}")
+
+
+def tried(run: Path, step: int, factory: str, steps: int = 60) -> WhatIf:
+    """Try changes on a recorded state."""
+    return what_if(replayed(run, step, factory), steps=steps, seconds=_SECONDS)
+
+
+def overflowing(step: int, rows: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+    """Return targets [batch, 1], of which one of step 2 has too large an exponential for half."""
+    wanted = rows[:, :1].clone()
+    if step == 2:
+        wanted[7] = 20.0
+    return rows, wanted
+
+
+def test_a_lower_learning_rate_cures_one_that_is_too_high(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", fast(), 1)
+    found = tried(tmp_path / "run", 0, "fast")
+    assert found.symptom.startswith("the loss rises") or "does not fall" in found.symptom
+    cures = {one.kind: one for one in found.cures}
+    assert cures["learning rate"].change == "learning rate 0.2 instead of 2"
+    # As the training itself with this rate, on the same batch.
+    torch.manual_seed(0)
+    model, loss_fn, optimizer = fast()
+    optimizer.param_groups[0]["lr"] = 0.2
+    losses = []
+    for _ in range(60):
+        rows, labels = samples(0)
+        optimizer.zero_grad()
+        loss = loss_fn(model(rows), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert cures["learning rate"].course.losses == pytest.approx(losses, rel=1e-3, abs=1e-5)
+    (control,) = (one for one in found.trials if one.control)
+    assert not control.cures
+    assert "learning rate 0.2 instead of 2 (loss " in found.conclusion
+
+
+@pytest.mark.thorough
+def test_single_precision_cures_an_overflow_in_half(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, loss_fn = halves()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    train(tmp_path / "run", (model, loss_fn, optimizer), 4, change=overflowing)
+    found = tried(tmp_path / "run", 2, "halves", steps=20)
+    assert found.symptom == "not finite at step 0"
+    assert [one.change for one in found.cures] == ["float32 instead of float16"]
+    # Changes of the update would come too late.
+    assert {one.kind for one in found.trials} == {"precision", "labels shuffled"}
+    told = again_with(tmp_path / "run", 2, "halves")
+    assert "tried: float32 instead of float16 (loss " in told
+    assert "20 steps from here, the same batch each time" in told
+    assert "not finite at step 0" in told
+
+
+def again_with(run: Path, step: int, factory: str) -> str:
+    """Run the command in another process; return what it prints."""
+    reference = f"tests.replay.what_if.trainings:{factory}"
+    return again(run, step, "", "--factory", reference, "--what-if", "--steps", "20")
+
+
+@pytest.mark.thorough
+def test_no_change_cures_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> None:
+    train_distances(tmp_path / "run")
+    place = tmp_path / "run" / "snapshots" / f"step-{ZERO_STEP}"
+    step = replay(open_snapshot(place), "tests.replay.stories:distances")
+    found = what_if(step, steps=20, seconds=_SECONDS)
+    assert found.cures == []
+    assert found.conclusion == "none of 2 changes cures it"
+    assert {one.change for one in found.trials} == {
+        "float64 instead of float32",
+        "no dropout",
+        "labels shuffled",
+        "other random numbers",
+    }
+    # The recorded state is there again, bit for bit.
+    assert step.replay.run().gradients == step.outcome.gradients
+
+
+def test_a_missing_zero_grad_is_tried(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, optimizer, _ = gathering()
+    parts = model, nn.CrossEntropyLoss(), optimizer
+    train(tmp_path / "run", parts, 11, every=10, clears=False)
+    found = tried(tmp_path / "run", 10, "gathering")
+    trial = next(one for one in found.trials if one.kind == "zero_grad")
+    assert trial.cures
+    assert trial.course.last < 0.1 * found.unchanged.last
+    assert not any(one.cures for one in found.trials if one.control)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_nothing_is_claimed_of_a_healthy_step(tmp_path: Path, number: int) -> None:
+    torch.manual_seed(number)
+    train(tmp_path / "run", healthy(number), 1)
+    found = tried(tmp_path / "run", 0, f"healthy_{number}", steps=100)
+    assert found.cures == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", range(5))
+def test_no_healthy_training_has_a_cure_at_any_time(tmp_path: Path, number: int) -> None:
+    torch.manual_seed(number)
+    train(tmp_path / "run", healthy(number), 301, every=100)
+    records = list_snapshots(open_storage(tmp_path / "run"), [])
+    assert [one.step for one in records] == [0, 100, 200, 300]
+    for one in records:
+        found = tried(tmp_path / "run", one.step, f"healthy_{number}", steps=100)
+        assert found.cures == [], found.conclusion
+
+
+def test_more_batches_come_from_the_factory(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    train(tmp_path / "run", healthy(2), 1)
+    found = tried(tmp_path / "run", 0, "more_batches", steps=50)
+    assert found.batches == 6
+    # The loss before is that of the last batches, with the recorded weights.
+    torch.manual_seed(2)
+    model, loss_fn, _ = healthy(2)
+    batches = [samples(0), *(samples(step) for step in range(100, 105))]
+    last = [loss_fn(model(rows), labels).item() for rows, labels in (batches * 9)[45:50]]
+    assert found.before == pytest.approx(sorted(last)[2], rel=1e-4)
+
+
+def test_without_time_nothing_is_claimed(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", fast(), 1)
+    found = what_if(replayed(tmp_path / "run", 0, "fast"), steps=10, seconds=0.0)
+    assert found.conclusion == "nothing was tried: there was no time for 10 steps"
+
+
+def test_an_unknown_optimizer_is_asked_for(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, loss_fn = halves()
+    optimizer = torch.optim.SGD([{"params": [one]} for one in model.parameters()], lr=1e-6)
+    train(tmp_path / "run", (model, loss_fn, optimizer), 3, change=overflowing)
+    with pytest.raises(ConfigError, match="the factory must return the optimizer, after the model"):
+        tried(tmp_path / "run", 2, "halves")

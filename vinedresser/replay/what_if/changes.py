@@ -1,0 +1,246 @@
+"""The changes that are tried on a recorded state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.replay.batch import Batch, batch_size, mapped
+from vinedresser.replay.what_if.input_scales import Scales
+from vinedresser.replay.what_if.precision import cast_batch, in_precision
+from vinedresser.replay.what_if.training import Training
+
+__all__ = ["Change", "Facts", "changes_for"]
+
+_EPS = 1e-4
+_CLIP = 1.0
+_SEED = 4711
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a training.
+
+    Attributes:
+        kind: changes of one kind are alternatives, such as two learning rates.
+        words: the change in words, such as "learning rate 0.02 instead of 0.2".
+        within: makes the context in which the training is changed, entered in its recorded state.
+        control: whether it should cure nothing.
+    """
+
+    kind: str
+    words: str
+    within: Callable[[], AbstractContextManager[None]]
+    control: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about the steps, for the choice of changes.
+
+    Attributes:
+        nonfinite: a loss or gradient was not finite.
+        at_once: it was so in the first step: changes of the update come too late.
+        stands: the loss neither rises nor falls.
+        norm: largest norm of the gradients.
+        half: dtype of half precision that the step uses, or None.
+        accumulates: gradients of a step are added to those of the step before.
+        random: the step draws random numbers.
+        scheduled: the learning rate follows a schedule.
+    """
+
+    nonfinite: bool
+    at_once: bool
+    stands: bool
+    norm: float
+    half: torch.dtype | None
+    accumulates: bool
+    random: bool
+    scheduled: bool
+
+
+def changes_for(
+    training: Training, models: list[nn.Module], first: Batch, facts: Facts
+) -> list[Change]:
+    """Return the changes that apply, those first that should be tried if there is little time.
+
+    Args:
+        training: the training.
+        models: its models.
+        first: the first recorded batch.
+        facts: what is known about it.
+    """
+    likely = [*_precisions(training, models, facts)]
+    likely += [] if facts.at_once else _updates(training, facts)
+    others = [*_networks(training, models, first), *_random(facts)]
+    return [*likely[:2], *_shuffles(training, first), *likely[2:], *others]
+
+
+def _precisions(training: Training, models: list[nn.Module], facts: Facts) -> Iterator[Change]:
+    def change(wide: torch.dtype, instead: torch.dtype) -> Change:
+        words = f"{_word(wide)} instead of {_word(instead)}"
+        return Change("precision", words, partial(_in_precision, training, models, wide))
+
+    if facts.half is not None:
+        yield change(torch.float32, facts.half)
+    elif facts.nonfinite:
+        yield change(torch.float64, torch.float32)
+
+
+def _updates(training: Training, facts: Facts) -> Iterator[Change]:
+    if facts.accumulates:
+        yield Change("zero_grad", "zero_grad() before each step", partial(_cleared, training))
+    groups = training.groups
+    rates = [float(one["lr"]) for one in groups]
+    # A rate that a schedule raises later is low on purpose.
+    factors = [0.1, 0.01] if not facts.stands else [0.1, 10.0][: 1 if facts.scheduled else 2]
+    for factor in factors:
+        words = f"learning rate {rates[0] * factor:.4g} instead of {rates[0]:.4g}"
+        if len(set(rates)) > 1:
+            words = f"learning rates times {factor:g}"
+        yield Change("learning rate", words, partial(_scaled, training, factor))
+    if facts.norm > _CLIP:
+        words = f"gradients clipped to a norm of {_CLIP:g}, from up to {facts.norm:.3g}"
+        yield Change("clipping", words, partial(_clipped, training))
+    eps = [float(one["eps"]) for one in groups if type(one.get("eps")) is float]
+    if eps and max(eps) < _EPS:
+        words = f"eps {_EPS:g} instead of {eps[0]:g} in the optimizer"
+        yield Change("eps", words, partial(_with_eps, training))
+
+
+def _networks(training: Training, models: list[nn.Module], first: Batch) -> Iterator[Change]:
+    dropouts = [
+        one
+        for each in models
+        for one in each.modules()
+        if isinstance(one, _DropoutNd) and one.training and one.p > 0
+    ]
+    if dropouts:
+        yield Change("dropout", "no dropout", partial(_without_dropout, dropouts))
+    scales = Scales(first)
+    if scales.unusual:
+        yield Change(
+            "inputs",
+            f"inputs normalized; they range from {scales.lowest:.3g} to {scales.highest:.3g}",
+            partial(_hooked, training.model, scales.normalized),
+        )
+
+
+def _shuffles(training: Training, first: Batch) -> Iterator[Change]:
+    size = batch_size(Batch(first.args, first.kwargs, (), None))
+    if size > 1:
+        order = torch.randperm(size, generator=torch.Generator().manual_seed(_SEED))
+        shuffle = partial(_shuffled, order=order)
+        words = "labels shuffled"
+        yield Change(words, words, partial(_hooked, training.model, shuffle), control=True)
+
+
+def _random(facts: Facts) -> Iterator[Change]:
+    if facts.random:
+        words = "other random numbers"
+        yield Change(words, words, _other_random_numbers, control=True)
+
+
+@contextmanager
+def _in_precision(training: Training, models: list[nn.Module], wide: torch.dtype) -> Iterator[None]:
+    before = training.prepare
+    training.prepare = partial(cast_batch, wide=wide)
+    try:
+        with in_precision(wide, models, training.optimizers):
+            yield
+    finally:
+        training.prepare = before
+
+
+# Restoring the recorded state sets the options of the optimizers back.
+@contextmanager
+def _scaled(training: Training, factor: float) -> Iterator[None]:
+    for one in training.groups:
+        one["lr"] = one["lr"] * factor
+    yield
+
+
+@contextmanager
+def _with_eps(training: Training) -> Iterator[None]:
+    for one in training.groups:
+        if type(one.get("eps")) is float:
+            one["eps"] = _EPS
+    yield
+
+
+@contextmanager
+def _clipped(training: Training) -> Iterator[None]:
+    def clip(gradients: list[Tensor]) -> None:
+        norm = torch.nn.utils.get_total_norm(gradients)
+        for one in gradients:
+            one.mul_((_CLIP / (norm + 1e-6)).clamp(max=1.0).to(one.device))
+
+    training.before_update.append(clip)
+    try:
+        yield
+    finally:
+        training.before_update.remove(clip)
+
+
+@contextmanager
+def _cleared(training: Training) -> Iterator[None]:
+    training.clears = True
+    try:
+        yield
+    finally:
+        training.clears = False
+
+
+@contextmanager
+def _without_dropout(dropouts: list[_DropoutNd]) -> Iterator[None]:
+    # Restoring the recorded state sets the modes back.
+    for one in dropouts:
+        one.training = False
+    yield
+
+
+@contextmanager
+def _hooked(model: nn.Module, change: Callable[[Any], Any]) -> Iterator[None]:
+    """Change the arguments of a model, wherever the step takes them from."""
+
+    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = mapped(Batch(args, kwargs, (), None), change)
+        return changed.args, changed.kwargs
+
+    handle = model.register_forward_pre_hook(before, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _shuffled(value: Any, order: Tensor) -> Any:
+    """Return a tensor with its samples in another order, the same for all arguments."""
+    size = len(order)
+    if isinstance(value, Tensor) and value.dim() and value.shape[0] == size:
+        return value[order.to(value.device)]
+    if isinstance(value, list) and len(value) == size and not any(True for _ in leaves(value)):
+        return [value[place] for place in order.tolist()]
+    return value
+
+
+@contextmanager
+def _other_random_numbers() -> Iterator[None]:
+    torch.manual_seed(_SEED)
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    yield
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

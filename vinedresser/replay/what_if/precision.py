@@ -1,0 +1,152 @@
+"""Computing a step in another precision than that of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.overrides import TorchFunctionMode
+
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.replay.batch import Batch, mapped
+
+__all__ = ["HalfSeen", "cast_batch", "in_precision"]
+
+_HALF = (torch.float16, torch.bfloat16)
+_CASTS = {
+    torch.float32: {Tensor.half: Tensor.float, Tensor.bfloat16: Tensor.float},
+    torch.float64: {
+        Tensor.half: Tensor.double,
+        Tensor.bfloat16: Tensor.double,
+        Tensor.float: Tensor.double,
+    },
+}
+
+
+class HalfSeen(TorchFunctionMode):
+    """Notes whether a function returns a tensor of half precision.
+
+    Attributes:
+        dtype: the first such dtype; None if there was none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtype: torch.dtype | None = None
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.dtype is None:
+            found = (one.dtype for _, one in leaves(result) if one.dtype in _HALF)
+            self.dtype = next(found, None)
+        return result
+
+
+class _Wider(TorchFunctionMode):
+    """Calls each function in a wider precision: no casts to a narrower one, no autocast.
+
+    Args:
+        wide: the dtype.
+    """
+
+    def __init__(self, wide: torch.dtype) -> None:
+        super().__init__()
+        self._wide = wide
+        self._narrow = _narrower(wide)
+        self._casts: dict[Any, Any] = dict(_CASTS[wide])
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                # The context of the program sets it back at its end.
+                torch.set_autocast_enabled(kind, False)
+        wide = self._wide
+        given = [wide if self._is_narrow(one) else one for one in args]
+        named = {key: wide if self._is_narrow(one) else one for key, one in (kwargs or {}).items()}
+        return self._casts.get(func, func)(*given, **named)
+
+    def _is_narrow(self, value: Any) -> bool:
+        return isinstance(value, torch.dtype) and value in self._narrow
+
+
+@contextmanager
+def in_precision(
+    wide: torch.dtype, models: Iterable[nn.Module], optimizers: Iterable[Optimizer]
+) -> Iterator[None]:
+    """Compute in a wider precision; afterwards, parameters and buffers have their dtypes again.
+
+    Values in the state of the optimizers stay wide.
+
+    Args:
+        wide: float32, which replaces half precision, or float64, which replaces float32, too.
+        models: the models of the step.
+        optimizers: their optimizers.
+    """
+    narrow = _narrower(wide)
+    models = list(models)
+    parameters = [one for each in models for one in each.parameters() if one.dtype in narrow]
+    buffers = [
+        (module, name, one.dtype)
+        for each in models
+        for module in each.modules()
+        for name, one in module._buffers.items()
+        if one is not None and one.dtype in narrow
+    ]
+    dtypes = [one.dtype for one in parameters]
+    default = torch.get_default_dtype()
+    _cast(parameters, [wide] * len(dtypes))
+    _cast_buffers([(module, name, wide) for module, name, _ in buffers])
+    for state in (one for each in optimizers for one in each.state.values()):
+        for key, value in state.items():
+            if isinstance(value, Tensor) and value.dtype in narrow:
+                state[key] = value.to(wide)
+    try:
+        if default in narrow:
+            torch.set_default_dtype(wide)
+        with torch.compiler.set_stance("force_eager"), _Wider(wide):
+            yield
+    finally:
+        torch.set_default_dtype(default)
+        _cast(parameters, dtypes)
+        _cast_buffers(buffers)
+
+
+def cast_batch(batch: Batch, wide: torch.dtype) -> Batch:
+    """Return a batch whose tensors of narrower precision have another dtype.
+
+    Args:
+        batch: the batch.
+        wide: see `in_precision`.
+    """
+    narrow = _narrower(wide)
+
+    def cast(value: Any) -> Any:
+        is_narrow = isinstance(value, Tensor) and value.dtype in narrow
+        return value.to(wide) if is_narrow else value
+
+    return mapped(batch, cast)
+
+
+def _cast(parameters: list[nn.Parameter], dtypes: list[torch.dtype]) -> None:
+    for one, dtype in zip(parameters, dtypes, strict=True):
+        one.grad = None
+        one.data = one.data.to(dtype)
+
+
+def _cast_buffers(buffers: Iterable[tuple[nn.Module, str, torch.dtype]]) -> None:
+    for module, name, dtype in buffers:
+        buffer = module._buffers[name]
+        if buffer is not None:
+            module._buffers[name] = buffer.to(dtype)
+
+
+def _narrower(wide: torch.dtype) -> tuple[torch.dtype, ...]:
+    return _HALF if wide == torch.float32 else (*_HALF, torch.float32)

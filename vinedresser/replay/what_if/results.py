@@ -1,0 +1,130 @@
+"""Results of counterfactuals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+__all__ = ["Course", "Trial", "WhatIf"]
+
+
+@dataclass
+class Course:
+    """The steps that a training took from a recorded state.
+
+    Attributes:
+        losses: loss of each step that was completed.
+        broke: number of the step, from 0, whose loss or gradients were not finite; None if all
+            were.
+        failed: message of the error that ended it, or "".
+        out_of_time: whether it was ended before its last step because the time was up.
+        norm: largest norm of the gradients that an update consumed.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    broke: int | None = None
+    failed: str = ""
+    out_of_time: bool = False
+    norm: float = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all steps were taken, with finite losses and gradients."""
+        return self.broke is None and not self.failed and not self.out_of_time
+
+    @property
+    def last(self) -> float:
+        """Median loss of its last tenth; NaN if it was not completed."""
+        return median(self.losses[-tenth(len(self.losses)) :]) if self.whole else math.nan
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The steps with one thing changed.
+
+    Attributes:
+        kind: kind of the change, such as "learning rate".
+        change: the change in words, such as "learning rate 0.02 instead of 0.2".
+        control: whether it should cure nothing, such as shuffled labels.
+        course: the steps.
+        cures: whether the symptom is gone.
+    """
+
+    kind: str
+    change: str
+    control: bool
+    course: Course
+    cures: bool
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The symptom of the steps that follow a snapshot, and what cures it.
+
+    Attributes:
+        steps: number of steps of each trial.
+        batches: number of different batches.
+        symptom: the symptom in words; "" if there is none.
+        before: loss before the first step, with the batches of the last tenth of the steps.
+        unchanged: the steps without a change.
+        trials: the changes that were tried, cures first.
+        not_tried: the changes for which there was no time.
+    """
+
+    steps: int
+    batches: int
+    symptom: str
+    before: float
+    unchanged: Course
+    trials: list[Trial]
+    not_tried: list[str]
+
+    @property
+    def cures(self) -> list[Trial]:
+        """The best trial of each kind of change that cures the symptom; [] if a control does."""
+        if any(one.cures and one.control for one in self.trials):
+            return []
+        best: dict[str, Trial] = {}
+        for one in self.trials:
+            if one.cures:
+                best.setdefault(one.kind, one)
+        return list(best.values())
+
+    @property
+    def conclusion(self) -> str:
+        """What follows from the trials, in a sentence."""
+        if self.unchanged.out_of_time:
+            return f"nothing was tried: there was no time for {self.steps} steps"
+        if not self.symptom:
+            return f"the loss falls from {self.before:.4g} to {self.unchanged.last:.4g}: no symptom"
+        tried = [one for one in self.trials if not one.control]
+        controls = [one.change for one in self.trials if one.control and one.cures]
+        if controls:
+            return f"nothing follows: {' and '.join(controls)}, a control, cures it as well"
+        if not self.cures:
+            return f"none of {len(tried)} changes cures it" if tried else "no change applies"
+        changes = " or ".join(f"{one.change} ({_figures(one.course)})" for one in self.cures)
+        return f"{changes} cures it; unchanged: {course_words(self.unchanged)}"
+
+
+def course_words(course: Course) -> str:
+    """Return how a course ended, in a few words."""
+    if course.failed:
+        return f"fails at step {len(course.losses)}: {course.failed}"
+    if course.broke is not None:
+        return f"not finite at step {course.broke}"
+    return "not completed" if course.out_of_time else _figures(course)
+
+
+def _figures(course: Course) -> str:
+    return f"loss {course.last:.4g}"
+
+
+def tenth(steps: int) -> int:
+    """Return the number of steps whose losses are compared."""
+    return max(steps // 10, 1)
+
+
+def median(values: list[float]) -> float:
+    """Return the upper median; NaN of no values."""
+    return sorted(values)[len(values) // 2] if values else math.nan
