@@ -1,7 +1,7 @@
 """Evaluates all attacks in a process that any attempt to run code or open a file ends.
 
-It prints a JSON object: for each attack what became of it, the seconds of processor time and the
-bytes that it allocated.
+It prints a JSON object: for each attack what became of it, why, the seconds of processor time of
+its first and second evaluation, and the bytes that they allocated.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from tests.queries.attacks import ATTACKS
 from tests.queries.offering import event
 from vinedresser.errors import ConfigError
+from vinedresser.queries.answer import Answer
 from vinedresser.queries.query import Query
 from vinedresser.queries.standing import StandingQuery
 
@@ -64,18 +65,23 @@ def offered() -> dict[str, Any]:
     }
 
 
-def outcome(text: str, values: dict[str, Any], *, memory: bool) -> tuple[str, str, float, int]:
-    """Return what became of an attack, the reason, its seconds and its bytes."""
+def outcome(
+    text: str, values: dict[str, Any], *, memory: bool
+) -> tuple[str, str, list[float], int]:
+    """Return what became of an attack, the reason, the seconds of each evaluation and the bytes."""
     try:
         query = StandingQuery(Query.parse(text), rate=None)
     except ConfigError as error:
-        return "refused", str(error), 0, 0
+        return "refused", str(error), [], 0
     one = event(values)
+    answers: list[Answer] = []
+    spent: list[float] = []
     if memory:
         tracemalloc.start()
-    start = time.thread_time()
-    answers = query.observe(one)
-    spent = time.thread_time() - start
+    for step in range(2):
+        start = time.thread_time()
+        answers += query.observe(event(values, step))
+        spent.append(time.thread_time() - start)
     taken = 0
     if memory:
         taken = tracemalloc.get_traced_memory()[1]

@@ -96,6 +96,13 @@ def test_half_precision_is_converted_in_slices(text: str) -> None:
     assert answer.value == pytest.approx(expected[text], rel=1e-9)
 
 
+def test_a_quantile_of_half_precision_converts_its_sample_only() -> None:
+    half = np.full((4_500, 4_500), 0.5, np.float16)
+    query = StandingQuery(Query.parse("quantile(x, 0.5) by tensor"), rate=None)
+    [answer] = query.observe(event({"x/a": half}))
+    assert answer.value == {"a": 0.5}
+
+
 def test_a_layer_with_several_tensors_is_one_label() -> None:
     values = {f"weights/l{place}.{kind}": np.ones(2) for place in range(600) for kind in "ab"}
     query = StandingQuery(Query.parse("norm(weights) by layer"), rate=None)

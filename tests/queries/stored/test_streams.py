@@ -124,6 +124,16 @@ def test_a_torn_end_is_no_damage_and_other_damage_is_reported_once(run: Run) -> 
     assert "1 more" in problem
 
 
+def test_a_part_that_no_writer_makes_is_not_read(run: Run) -> None:
+    store(run, "norms", answers(run))
+    [part] = Path(run.path, "streams", "norms", "0").iterdir()
+    part.with_name("000001.jsonl").write_bytes(b" " * (1 << 21))
+    opened = open_run(run.path)
+    assert len(streams(opened)["norms"]) == 10
+    [problem] = opened.problems
+    assert "000001.jsonl: larger than a part of a stream; ignored" in problem
+
+
 def test_links_and_strays_are_not_followed(run: Run, tmp_path: Path) -> None:
     store(run, "norms", answers(run))
     folder = Path(run.path, "streams", "norms", "0")

@@ -182,15 +182,19 @@ class Context:
         """Return an array in host memory at once."""
         return self.numeric.fetch([array])[0]
 
-    def pieces(self, tensors: Tensors) -> Iterator[Piece]:
+    def pieces(self, tensors: Tensors, *, sampled: bool = False) -> Iterator[Piece]:
         """Yield the rows to reduce, one tensor at a time; its memory is then released.
+
+        Args:
+            tensors: the tensors.
+            sampled: only some elements of the rows are converted.
 
         Raises:
             QueryError: there are too many labels, or the grouping does not fit the tensors.
         """
         several = len(tensors.names) > 1
         yield from self._each(
-            tensors, lambda name: self._grouped(name, tensors.read(name), several)
+            tensors, lambda name: self._grouped(name, tensors.read(name), several, sampled)
         )
 
     def parts(self, tensors: Tensors, needs: tuple[str, ...]) -> Iterator[Piece | KnownPiece]:
@@ -266,12 +270,12 @@ class Context:
             yield Piece((label,), rows[:, start:end], end - start)
             self.budget.release(held)
 
-    def _grouped(self, name: str, value: Array, several: bool) -> Iterator[Piece]:
+    def _grouped(self, name: str, value: Array, several: bool, sampled: bool) -> Iterator[Piece]:
         shape = self.numeric.shape(value)
         if self.by == "class":
             for label, mask in self.classes:
                 chosen = self.select(name, value, mask)
-                yield self._whole(label, chosen)
+                yield self._whole(label, chosen, sampled)
         elif self.by in ("unit", "channel"):
             axis = channel_axis(name, len(shape), last=self.numeric.channels_last)
             count = 1 if axis is None else shape[axis]
@@ -281,15 +285,16 @@ class Context:
             size = prod(shape) // count if count else 0
             yield Piece(units, self.numeric.rows(value, axis), size)
         else:
-            yield self._whole(self._label(name), value)
+            yield self._whole(self._label(name), value, sampled)
 
     def _label(self, name: str) -> str | None:
         return None if self.by is None else label_of(name, self.by)
 
-    def _whole(self, label: str | None, value: Array) -> Piece:
+    def _whole(self, label: str | None, value: Array, sampled: bool) -> Piece:
         size = prod(self.numeric.shape(value))
         octets, converts = self.numeric.widening(value)
-        self.budget.charge(octets * converts * size)
+        if converts and not sampled:
+            self.budget.charge(octets * size)
         return Piece((label,), self.numeric.rows(value, None), size)
 
     def _unit_labels(self, name: str, count: int, several: bool) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def _of_samples(
     rows: dict[str | None, list[Array]] = {}
     wide: list[tuple[tuple[str | None, ...], Array]] = []
     numeric = context.numeric
-    for piece in context.pieces(operand):
+    for piece in context.pieces(operand, sampled=True):
         if len(piece.labels) > 1:
             wide.append((piece.labels, numeric.sample(piece.rows)))
         else:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Stream", "Streams", "streams"]
 
+# Bytes; writers close a part much earlier.
+_LARGEST_PART = 1 << 20
 _SHOWN = ("stream", "query", "every", "answers", "steps")
 
 
@@ -74,9 +76,12 @@ class Streams(Mapping[str, "Stream"]):
         for key in keys:
             place = f"{storage.location}/{key}"
             try:
-                content = storage.get(key)
+                content = storage.get(key, 0, _LARGEST_PART + 1)
             except CorruptData as error:
                 damaged.append(str(error))
+                continue
+            if len(content) > _LARGEST_PART:
+                damaged.append(f"{place}: larger than a part of a stream; ignored")
                 continue
             # The end of a copy that was interrupted is not an answer yet.
             whole = content[: content.rfind(b"\n") + 1]
