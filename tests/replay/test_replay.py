@@ -66,6 +66,30 @@ def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     assert "300" in told
 
 
+@pytest.mark.thorough
+def test_the_result_is_saved_on_request(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_half(run)
+    place = run / "snapshots" / f"step-{BAD_STEP}"
+    before = {one: one.stat().st_mtime_ns for one in run.rglob("*")}
+    again(run, BAD_STEP, "half", "--locate")
+    assert {one: one.stat().st_mtime_ns for one in run.rglob("*")} == before
+    told = again(run, BAD_STEP, "half", "--locate", "--bisect", "--save")
+    assert f"saved: {place}/replay.json" in told
+    # The run is over: its report is written again.
+    report = (run / "report.html").read_text(encoding="utf-8")
+    assert "aten.exp in the forward: float16 [64, 1] is inf at [11, 0]" in report
+    listed = subprocess.run(
+        [sys.executable, "-m", "vinedresser", "snapshots", str(run)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"step-{BAD_STEP}: samples {BAD_ROW} of 64 break the step (7 runs)" in listed
+    assert "aten.exp in the forward" in listed
+
+
 def test_masks_are_not_blamed(tmp_path: Path) -> None:
     train_attention(tmp_path / "run")
     replayed = replay(

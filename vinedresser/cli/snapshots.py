@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vinedresser.cli.options import RunArgument
 from vinedresser.errors import ConfigError, NotARun
+
+if TYPE_CHECKING:
+    from vinedresser.snapshots.reading import Snapshot
+    from vinedresser.snapshots.replay_record import ReplayRecord
 
 __all__ = ["replay", "snapshots"]
 
@@ -17,9 +21,10 @@ _DIFFERS = 1
 
 def snapshots(run: RunArgument) -> None:
     """List the snapshots of a run."""
-    from vinedresser.cli.views.console import console, error_console
+    from vinedresser.cli.views.console import console, error_console, say
     from vinedresser.cli.views.snapshots import snapshot_table
     from vinedresser.snapshots.reading import list_snapshots
+    from vinedresser.snapshots.replay_record import read_replay
     from vinedresser.store.records import RunRecord
     from vinedresser.store.storage import open_storage
 
@@ -28,12 +33,16 @@ def snapshots(run: RunArgument) -> None:
         raise NotARun(f"{run}: not a run: it has no {RunRecord.KEY}")
     faults: list[str] = []
     found = list_snapshots(storage, faults)
-    for fault in faults:
-        error_console.print(f"vinedresser: {fault}", soft_wrap=True, markup=False)
     if not found:
         console.print(f"{run}: no snapshots", soft_wrap=True, markup=False)
-        return
-    console.print(snapshot_table(found))
+    else:
+        console.print(snapshot_table(found))
+    for one in found:
+        replayed = read_replay(storage, one.name, faults)
+        for sentence in [] if replayed is None else replayed.sentences:
+            say(f"{one.name}: {sentence}")
+    for fault in faults:
+        error_console.print(f"vinedresser: {fault}", soft_wrap=True, markup=False)
 
 
 def replay(
@@ -62,6 +71,10 @@ def replay(
     seconds: Annotated[
         float, typer.Option(min=0.1, help="With --what-if: time for all trials, in seconds.")
     ] = 60.0,
+    save: Annotated[
+        bool,
+        typer.Option("--save", help="Save the result beside the snapshot, and in the report."),
+    ] = False,
 ) -> None:
     """Run the step of a snapshot again, and compare it bit for bit.
 
@@ -71,6 +84,7 @@ def replay(
 
     opened = open_snapshot(snapshot)
     from vinedresser.cli.views.replay import print_bisection, print_located, print_replayed
+    from vinedresser.replay.recording import replay_record
 
     if what_if and opened.record.framework != "torch":
         raise ConfigError(
@@ -80,17 +94,43 @@ def replay(
     replayed = stepping.replay(opened, factory)
     outcome = replayed.outcome
     print_replayed(opened.record, replayed.comparison, outcome.losses, outcome.nonfinite)
+    operation = samples = tried = None
     if locate:
-        print_located(*stepping.locate(replayed), broken=outcome.broken)
+        operation, inputs = stepping.locate(replayed)
+        print_located(operation, inputs, broken=outcome.broken)
     if bisect:
-        print_bisection(stepping.bisect(replayed), partial(stepping.sample, replayed))
+        samples = stepping.bisect(replayed)
+        print_bisection(samples, partial(stepping.sample, replayed))
     if what_if:
         from vinedresser.cli.views.what_if import print_what_if
-        from vinedresser.replay.what_if.trying import what_if as tried
+        from vinedresser.replay.what_if.trying import what_if as try_changes
 
-        print_what_if(tried(replayed, steps=steps, seconds=seconds))
+        tried = try_changes(replayed, steps=steps, seconds=seconds)
+        print_what_if(tried)
+    if save:
+        _save(opened, replay_record(replayed.comparison, operation, samples, tried))
     if not replayed.comparison.exact:
         raise typer.Exit(_DIFFERS)
+
+
+def _save(opened: Snapshot, found: ReplayRecord) -> None:
+    """Save what a replay found beside the snapshot, and show it in the report of an ended run.
+
+    Raises:
+        StoreError: the storage refused.
+        TrackingError: MLflow's database or server refused or is unavailable.
+    """
+    from vinedresser.cli.views.console import say
+    from vinedresser.snapshots.replay_record import replay_key, save_replay
+    from vinedresser.store.status import run_status
+    from vinedresser.store.storage import parse_location
+    from vinedresser.tasks.lifecycle.settle import renew_report
+
+    storage, name = opened.storage, opened.record.name
+    save_replay(storage, name, found)
+    say(f"saved: {storage.location}/{replay_key(name)}")
+    if run_status(storage).over:
+        renew_report(parse_location(storage.location))
 
 
 def _stepping(framework: str, snapshot: str, factory: str | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,10 @@ from numpy.typing import NDArray
 
 from vinedresser.replay.bisecting import Smallest
 
-__all__ = ["Bisection", "Comparison", "Located", "Place", "SampleTensor"]
+__all__ = ["MOST_SAMPLES", "Bisection", "Comparison", "Located", "Place", "SampleTensor"]
+
+MOST_SAMPLES = 5
+"""Samples that are named."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,13 @@ class Comparison:
         """Whether everything that can be compared is equal bit for bit."""
         return self.losses is not False and not self.different
 
+    @property
+    def words(self) -> str:
+        """The comparison in words, after the value of the loss."""
+        losses = {True: "the same", False: "different", None: "not recorded"}[self.losses]
+        same = self.gradients - len(self.different)
+        return f"{losses}   gradients: {same} of {self.gradients} the same"
+
 
 @dataclass(frozen=True)
 class Bisection:
@@ -52,6 +63,26 @@ class Bisection:
     inexact: list[str]
     refused: str
 
+    @property
+    def whole(self) -> bool:
+        """Whether only all samples together break the step."""
+        return len(self.found.samples) == self.total > 1
+
+    @property
+    def words(self) -> str:
+        """The samples in words."""
+        several = self.batches > 1
+        names = [f"{row} of batch {batch}" if several else str(row) for batch, row in self.samples]
+        more = ", …" if len(self.found.samples) > len(names) else ""
+        shown = f"{', '.join(names)}{more} of {self.total}"
+        who = f"only all {self.total} together" if self.whole else shown
+        return f"{who} break the step ({self.found.runs} runs)"
+
+    @property
+    def samples(self) -> list[tuple[int, int]]:
+        """Number of the batch and row of the samples to show."""
+        return self.found.samples[:MOST_SAMPLES]
+
 
 @dataclass(frozen=True)
 class Place:
@@ -68,6 +99,12 @@ class Place:
     file: str
     line: int
     text: str
+
+    @property
+    def words(self) -> str:
+        """File, line and module; "" if the file is unknown."""
+        inside = f"   in {self.module}" if self.module else ""
+        return f"{os.path.relpath(self.file)}:{self.line}{inside}" if self.file else ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +128,12 @@ class Located:
     result: str
     inputs: list[str]
     number: int
+
+    @property
+    def words(self) -> str:
+        """The operation and its result in words."""
+        node = f" ({self.node})" if self.node else ""
+        return f"{self.operation} in the {self.phase}{node}: {self.result}"
 
 
 @dataclass(frozen=True)

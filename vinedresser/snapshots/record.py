@@ -11,6 +11,7 @@ from vinedresser.store.records import Record
 
 __all__ = [
     "FORMAT_VERSION",
+    "REASONS",
     "Reason",
     "SnapshotRecord",
     "record_key",
@@ -23,6 +24,9 @@ FORMAT_VERSION = 1
 """Version of the format of snapshots."""
 
 Reason = Literal["nonfinite", "periodic"]
+
+REASONS: dict[Reason, str] = {"nonfinite": "gradients not finite", "periodic": "periodic"}
+"""The reasons in words."""
 
 _NAME = re.compile(r"step-(?P<step>0|[1-9]\d{0,17})(?:-rank(?P<rank>[1-9]\d{0,4}))?", re.ASCII)
 

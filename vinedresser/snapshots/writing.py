@@ -15,6 +15,7 @@ from vinedresser.snapshots.record import (
     step_and_rank,
     tensors_key,
 )
+from vinedresser.snapshots.replay_record import replay_key
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.snapshots.tensor_file import file_parts
 from vinedresser.snapshots.trees import HostArray
@@ -117,6 +118,6 @@ class SnapshotFolder:
 
     def _remove(self, name: str) -> None:
         # The record first: what is left without it is no snapshot.
-        for key in (record_key(name), tensors_key(name)):
+        for key in (record_key(name), tensors_key(name), replay_key(name)):
             with suppress(StoreError):
                 self.storage.delete(key)

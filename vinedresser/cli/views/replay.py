@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,8 +14,8 @@ from vinedresser.snapshots.record import SnapshotRecord
 
 __all__ = ["print_bisection", "print_located", "print_replayed"]
 
-# Samples and values shown, and the size up to which a sample is drawn as a picture.
-_MOST_SAMPLES = 5
+# Names and values shown, and the size up to which a sample is drawn as a picture.
+_MOST_NAMES = 5
 _MOST_VALUES = 16
 _WIDEST = 64
 _SHADES = " .:-=+*#%@"
@@ -36,12 +35,9 @@ def print_replayed(
         losses_now: values of the losses, scalars.
         nonfinite: model and path of each gradient that is not finite.
     """
-    losses = {True: "the same", False: "different", None: "not recorded"}[found.losses]
-    same = found.gradients - len(found.different)
     value = "".join(f" {float(one):.6g}" for one in losses_now[:1])
-    of = f"{same} of {found.gradients}"
-    say(f"step {record.step}   loss{value}: {losses}   gradients: {of} the same")
-    for name in found.different[:_MOST_SAMPLES]:
+    say(f"step {record.step}   loss{value}: {found.words}")
+    for name in found.different[:_MOST_NAMES]:
         say(f"  different: {name}")
     for name, (then, now) in found.environment.items():
         say(f"  environment: {name} {now}, when recorded {then}")
@@ -58,21 +54,18 @@ def print_replayed(
 
 def print_located(found: Located | None, inputs: list[str], *, broken: bool) -> None:
     """Print the operation that makes a gradient non-finite."""
-    for name in inputs[:_MOST_SAMPLES]:
+    for name in inputs[:_MOST_NAMES]:
         say(f"not finite before the step: {name}")
     if found is None:
         if broken and not inputs:
             say("operation: not found; the values come from outside of torch's operations")
         return
-    place = found.place
-    node = f" ({found.node})" if found.node else ""
-    say(f"operation: {found.operation} in the {found.phase}{node}: {found.result}")
+    say(f"operation: {found.words}")
     for number, one in enumerate(found.inputs):
         say(f"  input {number}   {one}")
-    if place.file:
-        inside = f"   in {place.module}" if place.module else ""
-        say(f"  {os.path.relpath(place.file)}:{place.line}{inside}")
-        say(f"    {place.text}")
+    if found.place.words:
+        say(f"  {found.place.words}")
+        say(f"    {found.place.text}")
 
 
 def print_bisection(
@@ -87,19 +80,14 @@ def print_bisection(
     if bisection is None:
         say("samples: the step does not break, or its samples cannot be told apart")
         return
-    found, several = bisection.found, bisection.batches > 1
-    words = [f"{row} of batch {number}" if several else str(row) for number, row in found.samples]
-    shown = ", ".join(words[:_MOST_SAMPLES]) + (", …" if len(words) > _MOST_SAMPLES else "")
-    whole = len(words) == bisection.total > 1
-    who = f"only all {bisection.total} together" if whole else f"{shown} of {bisection.total}"
-    say(f"samples: {who} break the step ({found.runs} runs)")
-    if not found.complete:
+    say(f"samples: {bisection.words}")
+    if not bisection.found.complete:
         say("  there may be a smaller set")
     for one in bisection.inexact:
         say(f"  inexact: with fewer samples, {one}")
     if bisection.refused:
         say(f"  with some of the samples the step fails: {bisection.refused.splitlines()[0]}")
-    for number, row in () if whole else found.samples[:_MOST_SAMPLES]:
+    for number, row in () if bisection.whole else bisection.samples:
         seen: set[str] = set()
         for tensor in sample(number, row):
             if tensor.digest not in seen:

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 from rich.table import Table
 
 from vinedresser.cli.views.console import plain_table
-from vinedresser.snapshots.record import SnapshotRecord
+from vinedresser.snapshots.record import REASONS, SnapshotRecord
 
 __all__ = ["snapshot_table"]
-
-_REASONS = {"nonfinite": "gradients not finite", "periodic": "periodic"}
 
 
 def snapshot_table(records: Iterable[SnapshotRecord]) -> Table:
@@ -27,7 +25,7 @@ def snapshot_table(records: Iterable[SnapshotRecord]) -> Table:
     for one in records:
         table.add_row(
             f"{SnapshotRecord.KEY}/{one.name}",
-            _REASONS[one.reason],
+            REASONS[one.reason],
             time.strftime("%d %b %H:%M:%S", time.localtime(one.time)),
             f"{one.bytes / 2**20:.1f}",
             str(len(one.left_out)) if one.left_out else "-",

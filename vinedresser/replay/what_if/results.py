@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["Course", "Trial", "WhatIf"]
+__all__ = ["Course", "Trial", "WhatIf", "course_words", "median", "tenth"]
 
 
 @dataclass
@@ -55,6 +55,11 @@ class Trial:
     control: bool
     course: Course
     cures: bool
+
+    @property
+    def verdict(self) -> str:
+        """Whether it cures the symptom, in words."""
+        return ("cures it" if self.cures else "-") + (", control" if self.control else "")
 
 
 @dataclass(frozen=True)

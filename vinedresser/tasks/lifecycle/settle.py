@@ -12,6 +12,7 @@ from vinedresser.errors import StillRunning
 from vinedresser.explain.reports.report import write_report
 from vinedresser.infra.launcher import end_without_record, settle
 from vinedresser.infra.tracking import RunStatus, finish
+from vinedresser.infra.tracking.artifacts import upload
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import group_files
 from vinedresser.store.reading.reader import Run, open_run
@@ -29,7 +30,7 @@ from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.lifecycle.run_notes import end_removed, mark_settled, tracking_or_note
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_place", "settle_run"]
+__all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "renew_report", "settle_place", "settle_run"]
 
 REPORT = "report.html"
 
@@ -123,6 +124,23 @@ def settle_run(location: Location) -> ExitRecord:
         )
     mark_settled(location, replace(tracking, run_id=run_id))
     return end
+
+
+def renew_report(location: Location) -> None:
+    """Write the report of a run that is over again, also to MLflow if that has the run.
+
+    Args:
+        location: location of the run.
+
+    Raises:
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StoreError: the store refused a request.
+    """
+    run = open_run(location)
+    with _artifacts(run, []) as artifacts:
+        tracking = tracking_or_note(location, run.storage)
+        if tracking is not None and tracking.run_id:
+            upload(tracking.uri, tracking.run_id, {REPORT: artifacts[REPORT]})
 
 
 @contextmanager

@@ -1,0 +1,121 @@
+"""The record of what replays of a snapshot found, beside the snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from vinedresser.snapshots.record import SnapshotRecord
+from vinedresser.store.json_values import check_time
+from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.records import Record, write_record
+from vinedresser.store.storage import Storage
+
+__all__ = ["ReplayRecord", "TriedChange", "read_replay", "replay_key", "save_replay"]
+
+
+@dataclass(frozen=True)
+class TriedChange(Record):
+    """A change that was tried on a snapshot.
+
+    Attributes:
+        change: the change in words.
+        result: how its steps ended.
+        verdict: "cures it", "-", or one of these and "control".
+    """
+
+    KEY: ClassVar[str] = "trials"
+
+    change: str
+    result: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class ReplayRecord(Record):
+    """What replays of a snapshot found, in words for readers; "" if they did not look for it.
+
+    Attributes:
+        time: seconds since the epoch.
+        same: how the replay compares with the training.
+        operation: the operation that broke the step.
+        place: where the program calls it.
+        samples: the samples that broke the step.
+        tried: what follows from the changes that were tried.
+        trials: the changes, as JSON of `TriedChange`.
+    """
+
+    KEY: ClassVar[str] = "replay.json"
+
+    time: float
+    same: str
+    operation: str = ""
+    place: str = ""
+    samples: str = ""
+    tried: str = ""
+    trials: list[dict[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Refuse values that readers cannot show.
+
+        Raises:
+            TypeError: an entry of the trials is not one.
+            ValueError: the time is not valid.
+        """
+        check_time("time", self.time)
+        for one in self.trials:
+            TriedChange.from_json(one)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The findings in words."""
+        located = " · ".join(one for one in (self.operation, self.place) if one)
+        tried = f"tried: {self.tried}" if self.tried else ""
+        return [one for one in (located, self.samples, tried) if one]
+
+    def completed(self, earlier: Self | None) -> ReplayRecord:
+        """Return the record with what only an earlier replay looked for."""
+        if earlier is None:
+            return self
+        operation, place = self.operation, self.place
+        if not operation:
+            operation, place = earlier.operation, earlier.place
+        newer = self if self.tried else earlier
+        samples = self.samples or earlier.samples
+        return ReplayRecord(
+            self.time, self.same, operation, place, samples, newer.tried, newer.trials
+        )
+
+
+def replay_key(name: str) -> str:
+    """Return the key of the record for a snapshot with a name."""
+    return f"{SnapshotRecord.KEY}/{name}/{ReplayRecord.KEY}"
+
+
+def read_replay(storage: Storage, name: str, faults: list[str]) -> ReplayRecord | None:
+    """Return what replays of a snapshot found; None if nothing was saved, or if it is damaged.
+
+    Args:
+        storage: storage of the run.
+        name: name of the snapshot.
+        faults: receives a sentence if the record is damaged.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    return read_record_or_none(storage, ReplayRecord, replay_key(name), faults)
+
+
+def save_replay(storage: Storage, name: str, record: ReplayRecord) -> None:
+    """Save what a replay found, with what earlier ones have found.
+
+    Args:
+        storage: storage of the run.
+        name: name of the snapshot.
+        record: what it found.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    complete = record.completed(read_replay(storage, name, []))
+    write_record(storage, complete, key=replay_key(name))
