@@ -12,6 +12,7 @@
     │   └── UploadFailed                    the upload process does not run
     ├── RunError
     │   ├── NotARun (FileNotFoundError)     the location holds no run
+    │   ├── AgentAway (ConnectionError)     no running training listens to questions
     │   ├── AlreadyARun (FileExistsError)   the location already holds a run
     │   ├── SecondWriter (RuntimeError)     another process writes the same rank
     │   ├── CorruptData (ValueError)            a checksum or a length does not match
@@ -40,6 +41,7 @@ from collections.abc import Iterable
 from vinedresser.masking import masked_text
 
 __all__ = [
+    "AgentAway",
     "AlreadyARun",
     "ConfigError",
     "CorruptData",
@@ -114,6 +116,10 @@ class RunError(VinedresserError):
 
 class NotARun(RunError, FileNotFoundError):
     """The location holds no run."""
+
+
+class AgentAway(RunError, ConnectionError):
+    """No running training listens to questions."""
 
 
 class AlreadyARun(RunError, FileExistsError):

@@ -15,6 +15,7 @@ from vinedresser.cli.comparing import compare
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.explaining import explain
 from vinedresser.cli.inspecting import judge, show
+from vinedresser.cli.live.asking import ask
 from vinedresser.cli.live.steering import checkpoint, pause, resume, set_parameters, snapshot, stop
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
@@ -99,6 +100,7 @@ for _command in (
         judge,
         show,
         compare,
+        ask,
         capture,
         pause,
         resume,

@@ -30,8 +30,10 @@ EXTRAS = MappingProxyType(
         "scipy": "drift",
         "sklearn": "sklearn",
         "sqlalchemy": "flows",
+        "starlette": "live",
         "tensorflow": "tensorflow",
         "torch": "torch",
+        "uvicorn": "live",
         "xgboost": "xgboost",
     }
 )

@@ -82,6 +82,9 @@ def run(
             "the script declares a tunable parameter).",
         ),
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Let the running training be asked by this user.")
+    ] = False,
     replay_controls: Annotated[
         str, typer.Option(metavar="RUN", help="Make the changes of parameters of this run again.")
     ] = "",
@@ -109,7 +112,7 @@ def run(
         capture_budget=capture_budget,
         guard=guard or ("nonfinite" if snapshot_every else None),
         snapshots=SnapshotSettings(every=snapshot_every),
-        live=LiveSettings(control, replay_controls).located(Path.cwd()),
+        live=LiveSettings(control, replay_controls, live).located(Path.cwd()),
         total_steps=steps,
     )
     if masked_arguments(command) != list(command):

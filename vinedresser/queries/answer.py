@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from vinedresser.errors import CorruptData
@@ -83,7 +84,17 @@ class Answer:
 
     def to_json(self) -> str:
         """Return the answer as one line of strict JSON."""
-        return json.dumps(strict_json(vars(self)), separators=(",", ":"), ensure_ascii=True)
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        # Computed for each window of a training, whose thread looks at its size.
+        document = {name: getattr(self, name) for name in _FIELDS}
+        try:
+            return _encode(document)
+        except ValueError:
+            # Some numbers are not finite.
+            return _encode(strict_json(document))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Answer:
@@ -106,6 +117,10 @@ class Answer:
         if min(answer.window, answer.rank, answer.dropped, answer.events) < 0:
             raise CorruptData("not an answer: a number is negative")
         return answer
+
+
+_FIELDS = tuple(field.name for field in fields(Answer))
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
 def _no_constant(word: str) -> float:

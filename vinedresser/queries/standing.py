@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +98,14 @@ class StandingQuery:
     def needs(self) -> frozenset[str]:
         """Names, collections and globs that it reads; see `Query.needs`."""
         return self.query.needs
+
+    @property
+    def idle(self) -> bool:
+        """Whether it will read nothing at the next event: it has ended, or keeps to its rate."""
+        if self.ended is not None:
+            return True
+        skips = self._window.skipped or self._window.empty
+        return skips and self._clock() < self._ready
 
     def observe(self, observables: Observables) -> list[Answer]:
         """Evaluate the query at an event; return the answers of the windows that it closes.
@@ -221,7 +229,8 @@ class StandingQuery:
         if len(found.to_json()) > LARGEST_ANSWER:
             self.ended = f"the result is larger than {LARGEST_ANSWER >> 10} KiB: reduce it further"
             found = self._made(window, "none", None, self.ended)
-        self._ready = self._clock() + self._gap
+        if self._gap:
+            self._ready = self._clock() + self._gap
         self._dropped = 0
         return found
 
@@ -245,10 +254,15 @@ class StandingQuery:
             ended=self.ended is not None,
         )
 
-    def explain(self, observables: Observables) -> Answer | None:
-        """Return an answer that says which name an event does not offer; None if it offers all."""
+    def explain(self, observables: Observables, known: Iterable[str] = ()) -> Answer | None:
+        """Return an answer that says which name is unknown; None if all are known.
+
+        Args:
+            observables: an event.
+            known: further names, which other events offer.
+        """
         try:
-            check_names(self.needs, observables.names)
+            check_names(self.needs, [*observables.names, *known])
         except UnknownTensor as error:
             place = _Window(self._window.number, observables.step, observables.step)
             place.time, place.rank = observables.time, observables.rank

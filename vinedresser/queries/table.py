@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from vinedresser.errors import ConfigError
 from vinedresser.queries.answer import Answer
@@ -12,7 +14,7 @@ from vinedresser.queries.observables import Observables
 from vinedresser.queries.query import Query
 from vinedresser.queries.standing import DEFAULT_RATE, StandingQuery
 
-__all__ = ["MOST_STREAMS", "Sink", "StreamTable", "Subscription"]
+__all__ = ["MOST_STREAMS", "Armed", "Sink", "StreamTable", "Subscription"]
 
 MOST_STREAMS = 64
 
@@ -30,6 +32,20 @@ class _Stream:
     def deliver(self, answer: Answer) -> None:
         for sink in self.sinks:
             sink(answer)
+
+
+class Armed(NamedTuple):
+    """The queries of a table at one moment.
+
+    Attributes:
+        streams: their streams.
+        needs: names, collections and globs that they will read.
+        idle: some of them read nothing, although the event is of their mode.
+    """
+
+    streams: tuple[_Stream, ...]
+    needs: frozenset[str]
+    idle: bool
 
 
 class Subscription:
@@ -74,9 +90,19 @@ class StreamTable:
 
     Queries are added and removed from any thread; `observe` runs on the training's thread and never
     waits for another one.
+
+    Args:
+        clock: time in seconds for the rates.
+        known: return names that events may offer, for messages about unknown ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        known: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._clock = clock
+        self._known = known
         self._lock = threading.Lock()
         self._by_key: dict[tuple[object, ...], _Stream] = {}
         # Replaced as a whole, so that the training's thread needs no lock.
@@ -90,6 +116,24 @@ class StreamTable:
         """Names, collections and globs that the queries read; empty if nobody asks."""
         active = (one.standing for one in self._streams if one.standing.ended is None)
         return frozenset().union(*(standing.needs for standing in active))
+
+    def arm(self, mode: str) -> Armed:
+        """Return the queries as they stand, and what they will read at the next event of a mode.
+
+        Queries that would leave the event out to keep their rate read nothing, if the clock still
+        shows the same time at the event.
+        """
+        streams = self._streams
+        needs: frozenset[str] = frozenset()
+        idle = False
+        for stream in streams:
+            standing = stream.standing
+            if standing.query.every.mode == mode:
+                if standing.idle:
+                    idle = True
+                else:
+                    needs |= standing.needs
+        return Armed(streams, needs, idle)
 
     def subscribe(
         self, query: Query, sink: Sink, *, stream: str = "", rate: float | None = DEFAULT_RATE
@@ -112,7 +156,8 @@ class StreamTable:
             if found is None or found.standing.ended is not None:
                 if len(self._by_key) >= MOST_STREAMS:
                     raise ConfigError(f"{MOST_STREAMS} queries stand already: end one first")
-                found = _Stream(StandingQuery(query, stream=stream, rate=rate))
+                standing = StandingQuery(query, stream=stream, rate=rate, clock=self._clock)
+                found = _Stream(standing)
                 self._by_key[key] = found
             found.sinks = (*found.sinks, sink)
             self._streams = tuple(self._by_key.values())
@@ -126,13 +171,17 @@ class StreamTable:
                 del self._by_key[key]
             self._streams = tuple(self._by_key.values())
 
-    def observe(self, observables: Observables) -> None:
-        """Evaluate all queries at an event, and deliver the answers of closed windows.
+    def observe(self, observables: Observables, armed: Armed | None = None) -> None:
+        """Evaluate queries at an event, and deliver the answers of closed windows.
 
         The arrays of all queries are moved to host memory in one transfer.
+
+        Args:
+            observables: the event.
+            armed: the queries, from before the event; None: all.
         """
         waiting = []
-        for stream in self._streams:
+        for stream in self._streams if armed is None else armed.streams:
             self._flush(stream)
             answers, pending = stream.standing.begin(observables)
             for answer in answers:
@@ -161,11 +210,12 @@ class StreamTable:
 
     def _explain(self, stream: _Stream, observables: Observables) -> None:
         """Say once which name is unknown, at an event that should offer it."""
-        if observables.event in ("step", "batch") and (
-            observables.mode == stream.standing.query.every.mode
-        ):
+        every = stream.standing.query.every
+        # Values of the user's event are offered at no other one.
+        events = (every.event,) if every.kind == "event" else ("step", "batch", "evaluation")
+        if observables.event in events and observables.mode == every.mode:
             stream.explained = True
-            answer = stream.standing.explain(observables)
+            answer = stream.standing.explain(observables, self._known())
             if answer is not None:
                 stream.deliver(answer)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
+from vinedresser.capture.config.asked import Asked
 from vinedresser.capture.config.timetable import Timetable
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.collection import Collection, check_collection_name
@@ -19,6 +20,11 @@ __all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "TIMES", "Ask", "CaptureConfig",
 
 # Durations that a hook can measure, in seconds.
 TIMES = ("timing/step", "timing/wait", "timing/evaluation")
+
+# Of a collection that only standing queries read.
+_ONLY_ASKED = SaveConfig(every=0, tensor=False)
+# Sets of queries that are remembered: with a rate, most steps have one of a few.
+_MOST_JOINED = 16
 
 # Collections of single numbers and of values that the user saves.
 _PLAIN = frozenset({"losses", "metrics", "saved", "timing"})
@@ -32,12 +38,14 @@ class Ask(NamedTuple):
         reductions: names of the statistics to compute.
         wanted: whether a due collection holds the tensor; a scalar is kept if this is true.
         rows: maximum number of rows to keep of the tensor; None: all.
+        live: whether a standing query reads it at the end of the step.
     """
 
     tensor: bool
     reductions: frozenset[str]
     wanted: bool = True
     rows: int | None = None
+    live: bool = False
 
     def __bool__(self) -> bool:
         return self.wanted
@@ -53,9 +61,12 @@ class Due:
         parts: pairs of a collection and one of its due save configs.
         holders: returns the names of the collections that hold the tensor with a full name; None:
             those of the parts are asked.
+        asked: what standing queries read in addition, without saving it; None: nothing.
 
     Attributes:
-        parts: see above.
+        parts: pairs of a collection and one of its due save configs, those of `asked` included.
+        asked: see above.
+        stored: what is due apart from `asked`.
         plain: there are parts, and all of them hold only numbers or user values.
         elastic: some parts may be left out to keep a budget (`SaveConfig.elastic`).
     """
@@ -64,11 +75,20 @@ class Due:
         self,
         parts: tuple[tuple[Collection, SaveConfig], ...],
         holders: Callable[[str], frozenset[str]] | None = None,
+        asked: Asked | None = None,
     ) -> None:
-        self.parts = parts
+        self.asked = asked
+        self.stored = self if asked is None else Due(parts, holders)
+        self._saved = parts
         self._holders = holders or (lambda name: _holders([one for one, _ in parts], name))
-        self.plain = bool(parts) and all(one.name in _PLAIN for one, _ in parts)
+        extra = () if asked is None else asked.collections
+        self.parts = (*parts, *((one, _ONLY_ASKED) for one in extra))
+        self.plain = bool(self.parts) and (
+            all(one.name in _PLAIN for one, _ in parts)
+            and (asked is None or len(asked.plain) == len(extra))
+        )
         self.elastic = any(save.elastic for _, save in parts)
+        self._joined: dict[Asked, Due] = {}
         self._asks: dict[str, Ask] = {}
         self._kinds: dict[str, bool] = {}
         self._places: dict[str, frozenset[str] | None] = {}
@@ -81,11 +101,21 @@ class Due:
         found = self._asks.get(name)
         if found is None:
             holders = self._holders(name)
-            saves = [save for collection, save in self.parts if collection.name in holders]
+            saves = [save for collection, save in self._saved if collection.name in holders]
             reductions = frozenset(word for save in saves for word in save.reductions)
             rows = [save.rows for save in saves if save.wants_tensor]
-            found = Ask(bool(rows), reductions, bool(saves), _most(rows))
-            found = self._asks[name] = found if saves else NOTHING
+            live = self.asked is not None and self.asked.holds(name)
+            found = Ask(bool(rows), reductions, bool(saves) or live, _most(rows), live)
+            found = self._asks[name] = found if found.wanted else NOTHING
+        return found
+
+    def joined(self, asked: Asked) -> Due:
+        """Return what is due here, and what standing queries read; the same object each time."""
+        found = self._joined.get(asked)
+        if found is None:
+            if len(self._joined) >= _MOST_JOINED:
+                self._joined.clear()
+            found = self._joined[asked] = Due(self._saved, self._holders, asked)
         return found
 
     def reaches(self, kind: str) -> bool:

@@ -20,6 +20,7 @@ from vinedresser.capture.hook.snapshots import snapshot_taker
 from vinedresser.capture.hook.steering import SteeredTraining
 from vinedresser.capture.hook.user_values import LoopSteps, UserValues
 from vinedresser.capture.live.settings import LiveSettings
+from vinedresser.capture.live.starting import live_settings, start_agent
 from vinedresser.capture.recording.budget import DEFAULT_SHARE, check_share
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
@@ -72,8 +73,8 @@ class Hook(SteeredTraining):
         guard: "nonfinite": look for gradients that are not finite before each update, and take a
             snapshot of the step (torch, Keras); "off"; None: that of the launched run, else "off".
         snapshots: when snapshots are taken, and how many are kept.
-        live: whether the training may be steered; None: those of the launched run, else the
-            defaults.
+        live: whether the training may be steered and asked; true: it may be asked; None: the
+            settings of the launched run, else the defaults.
         strict: raise an error if the run cannot be at ``path``. By default the reason is reported,
             and the training continues without being captured.
 
@@ -98,7 +99,7 @@ class Hook(SteeredTraining):
         budget: float | None = None,
         guard: str | None = None,
         snapshots: SnapshotSettings | None = None,
-        live: LiveSettings | None = None,
+        live: LiveSettings | bool | None = None,
         strict: bool = False,
     ) -> None:
         if policy not in ("block", "drop"):
@@ -111,7 +112,7 @@ class Hook(SteeredTraining):
         self._run = self._open(
             path, own, name=name, parameters=parameters, total_steps=total_steps, strict=strict
         )
-        settings = live or LiveSettings.from_json(self._run.record.live)
+        settings = live_settings(live, self._run)
         replay = changes_of(settings.replay)
         if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))
@@ -154,6 +155,7 @@ class Hook(SteeredTraining):
             control=settings.control,
             replay=replay,
         )
+        self._agent = start_agent(settings, self._run, self._session, self._control, rank)
         for one, of in (tunable or {}).items():
             self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
         unsupervised = not self._run.launched and rank == 0
@@ -277,6 +279,8 @@ class Hook(SteeredTraining):
         if upload is not None:
             upload.end_soon()
         self._session.close()
+        if self._agent is not None:
+            guard("the end of the agent", self._agent.close)()
         guard("answering a capture request", self._control.close)()
         guard("answering a request to the trainer", self._requests.close)()
         if self._exit_recorder is not None:

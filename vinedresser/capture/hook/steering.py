@@ -1,4 +1,4 @@
-"""The methods of a hook for trainings that are steered while they run."""
+"""The methods of a hook for trainings that are steered and asked while they run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vinedresser.capture.hook.reported_values import ReportedValues
+from vinedresser.capture.live.agent import Agent
 from vinedresser.capture.requests.trainer_requests import TrainerRequests
 
 
@@ -14,6 +15,7 @@ class SteeredTraining(ReportedValues):
     """The part of `Hook` with which a script declares what may be changed."""
 
     _requests: TrainerRequests
+    _agent: Agent | None
     _on_stop: Callable[[Path, int], None] | None
 
     def on_stop(self, callback: Callable[[Path, int], None]) -> None:
@@ -60,15 +62,22 @@ class SteeredTraining(ReportedValues):
         self._requests.executor.declare(name, targets, get=get, set_to=set, low=min, high=max)
         return self
 
-    def event(self, name: str) -> None:
+    def event(self, name: str, /, **values: Any) -> None:
         """Tell that something has happened, such as the end of an epoch.
 
             hook.event("epoch")
+            hook.event("validated", scores=scores)
 
-        Changes that wait for the event (`vinedresser set --at next-epoch`) are made.
+        Changes that wait for the event (`vinedresser set --at next-epoch`) are made, and queries
+        that ask at this event (`vinedresser ask --every validated`) are answered.
 
         Args:
             name: "epoch", or any other word.
+            values: numbers and tensors that queries may read at this event by their names, or
+                functions without arguments that return them, called only if a query reads them.
         """
-        if not self._closed:
-            self._requests.happened(name)
+        if self._closed:
+            return
+        self._requests.happened(name)
+        if self._agent is not None:
+            self._agent.observer.happened(name, self._session.recorder.steps, values)

@@ -1,4 +1,4 @@
-"""Settings of a training that can be steered while it runs."""
+"""Settings of a training that can be asked and steered while it runs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ __all__ = ["LiveSettings"]
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """Whether a running training may be steered.
+    """Whether a running training may be asked and steered.
 
     Attributes:
         control: true: it may be paused and resumed; false: nothing of it may be changed; None: if
             the script declares a tunable parameter.
         replay: location of a run whose changes of parameters are made again at the same steps; "":
             none.
+        enabled: whether other programs of this user may ask the training.
     """
 
     control: bool | None = None
     replay: str = ""
+    enabled: bool = False
 
     def __post_init__(self) -> None:
         """Check the types."""
         if self.control is not None and type(self.control) is not bool:
             raise ConfigError(f"live.control: must be true or false, not {self.control!r}")
+        if type(self.enabled) is not bool:
+            raise ConfigError(f"live.enabled: must be true or false, not {self.enabled!r}")
         if not isinstance(self.replay, str):
             raise ConfigError(f"live.replay: must be the location of a run, not {self.replay!r}")
 

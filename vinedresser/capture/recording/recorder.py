@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from vinedresser.capture.config.capture_config import TIMES, CaptureConfig, Due
 from vinedresser.capture.recording.budget import CaptureBudget
+from vinedresser.capture.recording.observer import Observer
 from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.recording.timing import StepTiming
 from vinedresser.errors import ConfigError
@@ -39,6 +40,7 @@ class Recorder:
         completing: callbacks that receive each train step's recording before its delivery, or None
             if the step is plain and it or the previous step may have had several forwards.
         timing: measures steps; None if no collection holds their times.
+        observer: asks the training for clients; None: nobody may ask.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Recorder:
         self._numbers = PlainStep()
         # The previous step may have had several forwards.
         self._several = True
+        self.observer: Observer | None = None
         self._train: Recording | None = None
         self._train_due: Due = self.train_due(0)
         self._evaluation: Recording | None = None
@@ -82,11 +85,12 @@ class Recorder:
         self._leave_plain()
         self.config = config
         self._back = None
-        self._train_due = self.train_due(self.steps)
+        self._train_due = self._extended(self.train_due(self.steps), "train")
         for begun in (self._train, self._evaluation):
             if begun is not None:
                 train = begun is self._train
-                begun.due = self._train_due if train else config.due(begun.step, begun.mode)
+                due = config.due(begun.step, begun.mode)
+                begun.due = self._train_due if train else self._extended(due, begun.mode)
         if self._undecided and self._evaluation is not None:
             self._evaluation.due = self._due_in_either()
         self._update_plain()
@@ -128,7 +132,7 @@ class Recorder:
             self.quiet = False
             if self.timing is not None:
                 self.timing.evaluation_begins()
-            due = self.config.due(self.steps, mode)
+            due = self._extended(self.config.due(self.steps, mode), mode)
             self._evaluation = Recording(mode, self.steps, due) if due else None
         return self._evaluation
 
@@ -217,7 +221,10 @@ class Recorder:
             for complete in self.completing:
                 complete(recording)
         if self._budget is not None:
-            self._budget.step_ended(self.steps, self._train_due)
+            self._budget.step_ended(self.steps, self._train_due.stored)
+        if self.observer is not None:
+            self.observer.train_step_ended(self.steps, recording)
+            _end_asking(recording)
         self._begin_next()
         if recording is not None:
             self._deliver(recording)
@@ -261,6 +268,7 @@ class Recorder:
         self._leave_plain()
         recording, self._train = self._train, None
         if recording is not None and recording.explicit:
+            _end_asking(recording)
             self._deliver(recording)
 
     def _end_plain_step(self, plain: PlainStep) -> None:
@@ -275,6 +283,11 @@ class Recorder:
             for complete in self.completing:
                 complete(None)
         scalars = plain.scalars
+        if self.observer is not None:
+            self.observer.train_step_ended(self.steps, plain)
+            stored = plain.due.stored
+            if stored is not plain.due:
+                scalars = {name: one for name, one in scalars.items() if stored.ask(name)}
         self._begin_next()
         if scalars:
             self._deliver_plain(self.steps - 1, scalars)
@@ -284,8 +297,19 @@ class Recorder:
         self.steps += 1
         if self._next is not None or self._back is not None:
             self._change_config()
-        self._train_due = self.train_due(self.steps)
+        self._train_due = self._extended(self.train_due(self.steps), "train")
         self._update_plain()
+
+    def _extended(self, due: Due, mode: Mode) -> Due:
+        """Return what is due, and what standing queries read."""
+        if self.observer is None:
+            return due
+        asked = self.observer.asked(mode)
+        if asked is None:
+            return due
+        if self.timing is None and asked.holds(TIMES[0]):
+            self.timing = StepTiming()
+        return due.joined(asked)
 
     def _leave_plain(self) -> None:
         """Replace the plain step by a recording if it has begun."""
@@ -308,13 +332,17 @@ class Recorder:
     def _due_in_either(self) -> Due:
         """Return what is due in this train step or in an evaluation now."""
         evaluation = self.config.due(self.steps, "eval")
-        return Due(tuple(dict.fromkeys((*evaluation.parts, *self._train_due.parts))))
+        parts = tuple(dict.fromkeys((*evaluation.parts, *self._train_due.stored.parts)))
+        return Due(parts, asked=self._train_due.asked)
 
     def _end_evaluation(self) -> None:
         recording, self._evaluation = self._evaluation, None
         if self._undecided and recording is not None:
             recording.narrow(self.config.due(recording.step, "eval"))
         self._evaluating = self._undecided = False
+        if self.observer is not None:
+            self.observer.evaluation_ended(self.steps, recording)
+            _end_asking(recording)
         self._update_plain()
         if recording is not None:
             self._deliver(recording)
@@ -339,7 +367,7 @@ class Recorder:
         """Update `quiet` and `plain`."""
         due = self._train_due
         if self._budget is not None:
-            self._budget.measure(due)
+            self._budget.measure(due.stored)
         aside = self._evaluating or self.explicit_mode
         self.quiet = not (due or aside)
         if due.plain and self._train is None and not aside:
@@ -347,3 +375,10 @@ class Recorder:
             self.plain.begin(due)
         else:
             self.plain = None
+
+
+def _end_asking(recording: Recording | None) -> None:
+    """Drop what was captured for standing queries only."""
+    if recording is not None and recording.due.asked is not None:
+        recording.live.clear()
+        recording.hide_what_is_only_asked()

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from vinedresser.capture.config.capture_config import NOTHING_DUE, Due
 from vinedresser.store.reductions import Statistics
 from vinedresser.store.step_record import HostTensor, Mode, StepRecord
 
-__all__ = ["PlainStep", "Recording"]
+__all__ = ["LiveValue", "PlainStep", "Recording"]
+
+
+class LiveValue(Protocol):
+    """A tensor as it was when it was captured, for standing queries."""
+
+    @property
+    def described(self) -> str:
+        """Type and shape, such as ``float32 [16, 8]``."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether it has been overwritten since: it cannot be read; the next one is copied."""
+
+    def read(self) -> Any:
+        """Return the tensor, in its framework, or a number.
+
+        Raises:
+            QueryError: the queries read too much in one step.
+        """
 
 
 class PlainStep:
@@ -80,6 +99,8 @@ class Recording:
         awaited: names of values that are not yet on the host.
         arriving: callbacks that complete the record on the writer's thread.
         arriving_bytes: host memory that these callbacks hold, in bytes.
+        live: tensors that standing queries read at the end of the step, by name; see `Due.asked`.
+        hidden: names of numbers that only standing queries read.
     """
 
     def __init__(self, mode: Mode, step: int, due: Due) -> None:
@@ -98,6 +119,8 @@ class Recording:
         self.awaited: set[str] = set()
         self.arriving: list[Callable[[StepRecord], None]] = []
         self.arriving_bytes = 0
+        self.live: dict[str, LiveValue] = {}
+        self.hidden: frozenset[str] = frozenset()
         self._means: dict[str, tuple[float, float]] = {}
 
     @property
@@ -108,6 +131,8 @@ class Recording:
     @property
     def empty(self) -> bool:
         """Whether nothing was captured."""
+        if self.hidden:
+            return self.names() <= self.hidden
         return not (self._means or self.awaited or self.tensors or self.reductions or self.deferred)
 
     def names(self) -> set[str]:
@@ -165,7 +190,15 @@ class Recording:
 
     def scalars(self) -> dict[str, float]:
         """Return the means of the scalars on the host, by name."""
-        return {name: mean for name, (mean, _) in self._means.items()}
+        hidden = self.hidden
+        return {name: mean for name, (mean, _) in self._means.items() if name not in hidden}
+
+    def hide_what_is_only_asked(self) -> None:
+        """Keep numbers out of the record that only standing queries read."""
+        if self.due.asked is not None:
+            stored = self.due.stored
+            self.hidden = frozenset(name for name in self._means if not stored.ask(name))
+            self.hidden |= {name for name in self.awaited if not stored.ask(name)}
 
     def to_record(self) -> StepRecord:
         """Return the record, with the current time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
@@ -13,7 +14,7 @@ from vinedresser.store.reductions import channel_axis, compute_statistics
 from vinedresser.store.reductions.sampling import affordable_rows, some_rows
 from vinedresser.store.step_record import HostTensor, StepRecord
 
-__all__ = ["ArrayCopier", "TensorCopier"]
+__all__ = ["ArrayCopier", "LiveArray", "TensorCopier"]
 
 
 class TensorCopier(Protocol):
@@ -45,6 +46,20 @@ class TensorCopier(Protocol):
         """Reclaim the buffers of a stored record; called on the writer's thread."""
 
 
+class LiveArray:
+    """A copy of an array for standing queries."""
+
+    changed = False
+
+    def __init__(self, array: NDArray[np.generic]) -> None:
+        self.described = f"{array.dtype} {list(array.shape)}"
+        self._array = np.array(array)
+
+    def read(self) -> NDArray[np.generic]:
+        """See `LiveValue.read`."""
+        return self._array
+
+
 class ArrayCopier:
     """The `TensorCopier` of numpy arrays and everything that `numpy.asarray` accepts.
 
@@ -66,6 +81,8 @@ class ArrayCopier:
             dtype = dtype_name(array.dtype)
         except KeyError:
             raise TypeError(f"{name}: an array of {array.dtype} cannot be stored") from None
+        if ask.live and name not in recording.live:
+            recording.live[name] = LiveArray(array)
         if ask.tensor and name not in recording.tensors:
             most = affordable_rows(ask.rows, array.shape, array.itemsize)
             if most != 0:

@@ -13,7 +13,7 @@ from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.keras_.backends.fast_statistics import fast_statistics
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
-from vinedresser.capture.recording.tensor_copier import ArrayCopier
+from vinedresser.capture.recording.tensor_copier import ArrayCopier, LiveArray
 from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.sampling import affordable_rows, strided_rows
@@ -128,6 +128,8 @@ class TensorFlowCopier(ArrayCopier):
             return
         known: _Known = recording.kept.get(id(value)) or _Known(value)
         recording.kept[id(value)] = known
+        if ask.live and name not in recording.live:
+            recording.live[name] = LiveArray(known.host(name, None).data)
         if ask.tensor and name not in recording.tensors and known.fits(ask.rows):
             recording.tensors[name] = known.host(name, ask.rows)
         if ask.reductions and not recording.has_statistics(name):

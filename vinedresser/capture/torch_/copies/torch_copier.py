@@ -15,6 +15,7 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.buffers import BufferPool
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
 from vinedresser.capture.torch_.copies.later_statistics import Copies, LaterStatistics
+from vinedresser.capture.torch_.copies.live_tensors import LiveTensors
 from vinedresser.capture.torch_.copies.reductions import (
     Pending,
     begin_transfers,
@@ -44,11 +45,13 @@ class TorchCopier:
 
     Attributes:
         channels_last: channels are the last axis (see `channel_axis`).
+        live: keeps tensors for standing queries.
     """
 
     channels_last = False
 
     def __init__(self) -> None:
+        self.live = LiveTensors()
         self._copies = DeviceCopies()
         self._pool = BufferPool(copies=self._copies)
         self._for_later = LaterStatistics()
@@ -86,12 +89,19 @@ class TorchCopier:
             recording: receives the statistics.
             named: full name, tensor, and what to keep, without the tensor itself.
         """
-        fresh = [one for one in named if not recording.has_statistics(one[0])]
+        if recording.due.asked is not None:
+            with WithoutModes():
+                for name, value, ask in named:
+                    if ask.live:
+                        self.live.keep(recording.live, name, plain_tensor(value))
+        fresh = [one for one in named if one[2].reductions and not recording.has_statistics(one[0])]
         tensors = [value for _, value, _ in fresh]
+        if not fresh:
+            return
         if not self._for_later.fits(recording, tensors):
             for name, value, ask in named:
                 self.keep_parameter(recording, name, value, ask)
-        elif fresh:
+        else:
             with WithoutModes():
                 copies = self._for_later.copy(recording, tensors)
             self.keep_copies(recording, [(name, ask) for name, _, ask in fresh], copies)
@@ -139,6 +149,8 @@ class TorchCopier:
     ) -> None:
         """Keep a tensor, reusing what was computed of the same elements before (`seen`)."""
         plain: torch.Tensor | None = None
+        if ask.live:
+            self.live.keep(recording.live, name, plain_tensor(value))
         if ask.tensor and name not in recording.tensors:
             host = seen.get(ask.rows)
             most = affordable_rows(ask.rows, value.shape, value.itemsize)
@@ -163,6 +175,8 @@ class TorchCopier:
         if not value.is_cuda:
             recording.add_scalar(name, float(value.item()), weight)
             return
+        if recording.due.ask(name).live:
+            self.live.add(recording.live, name, plain_tensor(value), weight)
 
         def take(values: NDArray[np.float64]) -> None:
             recording.add_scalar(name, float(values[0]), weight)

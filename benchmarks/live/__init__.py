@@ -1,0 +1,1 @@
+"""Costs and answers of trainings that are asked while they run."""

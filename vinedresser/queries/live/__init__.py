@@ -1,0 +1,1 @@
+"""Asking a training that runs on this machine."""
