@@ -23,7 +23,11 @@ _MOST_NODES = 256
 
 
 def is_policy_gradient(loss: Tensor) -> bool:
-    """Return whether a loss weights its parts with factors of both signs, as by advantages.
+    """Return whether a loss weights its parts with advantages.
+
+    These are factors of both signs, or the common factors in the clipped objective of PPO (Schulman
+    et al., "Proximal policy optimization algorithms", 2017), which may all be positive in the first
+    batches.
 
     Such a loss (Williams, "Simple statistical gradient-following algorithms", 1992; also with
     clipped ratios, as PPO has) says nothing about progress: the model makes its own data, and the
@@ -45,6 +49,8 @@ def is_policy_gradient(loss: Tensor) -> bool:
         if node is None:
             continue
         seen += 1
+        if _is_clipped(node):
+            return True
         factor = _factor(node)
         if factor is not None and (stacked or factor.numel() > 1):
             signs |= {sign for sign in (-1, 1) if bool((sign * factor > 0).any())}
@@ -53,6 +59,22 @@ def is_policy_gradient(loss: Tensor) -> bool:
             stacked |= node.name().startswith(_STACKS)
             waiting.extend((origin, stacked) for origin, _ in node.next_functions)
     return len(signs) == 2
+
+
+def _is_clipped(node: Any) -> bool:
+    """Return whether a node computes min(ratio * A, clamp(ratio) * A), or the maximum."""
+    if not node.name().startswith(("MinimumBackward", "MaximumBackward")):
+        return False
+    products = [origin for origin, _ in node.next_functions]
+    if any(one is None or _factor(one) is None for one in products):
+        return False
+    ratios = [
+        next(origin for origin, _ in one.next_functions if origin is not None) for one in products
+    ]
+    return any(
+        one.name().startswith("ClampBackward") and one.next_functions[0][0] is other
+        for one, other in (ratios, reversed(ratios))
+    )
 
 
 def _factor(node: Any) -> Tensor | None:
