@@ -69,6 +69,53 @@ def test_ranks_that_the_script_spawns_share_the_run(tmp_path: Path) -> None:
     assert (run.info.world_size, run.ranks) == (2, (0, 1))
 
 
+ACCELERATED = """
+    import torch
+    from accelerate import Accelerator
+
+    torch.manual_seed(0)
+    accelerator = Accelerator(cpu=True)
+    x = torch.randn(64, 4)
+    data = torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = torch.utils.data.DataLoader(data, batch_size=8)
+    model, optimizer, batches = accelerator.prepare(model, optimizer, batches)
+    loss_fn = torch.nn.CrossEntropyLoss()
+    for inputs, labels in batches:
+        loss = loss_fn(model(inputs), labels)
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        print(f"rank {accelerator.process_index}: {float(loss)!r}\\n", end="", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_ranks_of_accelerate_share_the_run(tmp_path: Path) -> None:
+    """It needs a package index: accelerate is no dependency, and is installed without torch."""
+    packages = ("accelerate==1.15.0", "huggingface_hub==0.36.0")
+    target = ("--no-deps", "--target", str(tmp_path / "packages"))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", *target, *packages], check=True
+    )
+    script(tmp_path, ACCELERATED)
+    launch = (sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu")
+    settings = ("--num_processes=2", "--num_machines=1", "--mixed_precision=no")
+    variables = {"PYTHONPATH": str(tmp_path / "packages"), "ACCELERATE_USE_CPU": "true"}
+    plain = alone(*launch, *settings, "--dynamo_backend=no", "train.py", cwd=tmp_path, **variables)
+    done = attached(
+        *launch, *settings, "--dynamo_backend=no", "train.py", cwd=tmp_path, **variables
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    run = open_run(tmp_path / "runs" / "run")
+    assert (run.info.world_size, run.ranks) == (2, (0, 1))
+    first = [float(line.split()[2]) for line in plain.stdout.splitlines() if "rank 0" in line]
+    assert run.scalars("losses")["losses/CrossEntropyLoss"].values.tolist() == first
+    assert not (tmp_path / "runs" / "run.2").exists()
+
+
 CHILDREN = """
     import multiprocessing, subprocess, sys
     import torch
