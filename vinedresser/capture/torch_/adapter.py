@@ -295,7 +295,7 @@ class TorchAdapter(Adapter):
         if recording.mode != "train":
             recording.batch = batch_size((args, kwargs)) or 1
         if progress.first_batch:
-            self._running.begin(recording)
+            self._running.begin(recording, stepped=self._optimizers.last in progress.stepped)
             self._state.take_buffers(recording)
             if recording.mode != "train":
                 self._state.take_weights(recording)

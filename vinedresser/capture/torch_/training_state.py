@@ -61,8 +61,15 @@ class TrainingState:
         """Return the full names of the captured scalars."""
         return [self._training, self._scale, self._skipped, self._uncleared]
 
-    def begin(self, recording: Recording) -> None:
-        """Capture the modules' modes at the start of a recording's first forward."""
+    def begin(self, recording: Recording, *, stepped: bool = False) -> None:
+        """Capture the modules' modes at the start of a recording's first forward.
+
+        Args:
+            recording: the recording.
+            stepped: whether the optimizer whose steps end the train steps has already taken one in
+                it, after a forward that was not seen. The gradients are then those of this step,
+                and the next ones may be of another loss.
+        """
         due = recording.due
         if recording.mode == "train":
             self.wait_for_backwards(due)
@@ -70,7 +77,8 @@ class TrainingState:
             return
         if due.ask(self._scale) or due.ask(self._skipped):
             self._scaling.begin()
-        if recording.mode == "train" and due.ask(self._uncleared) and not self._compiled():
+        looks = recording.mode == "train" and not stepped and not self._compiled()
+        if looks and due.ask(self._uncleared):
             self._clearing.begin(self._optimized)
         if due.ask(self._training):
             share = training_share(module for _, module in self._names.modules())

@@ -96,6 +96,27 @@ def test_gradients_of_another_loss_that_are_cleared_before_the_own(tmp_path: Pat
     assert {value for series in found.values() for value in series.values.tolist()} == {0.0}
 
 
+def test_a_forward_that_is_called_directly_leaves_the_step_open(tmp_path: Path) -> None:
+    """As in a soft actor-critic: the critic's own forward is not seen, only that for the actor."""
+    critic, actor = nn.Linear(2, 1), network()
+    first = torch.optim.SGD(critic.parameters(), lr=0.01)
+    second = torch.optim.SGD(actor.parameters(), lr=0.01)
+    with Hook(tmp_path / "run", collections=STATE) as hook:
+        hook.watch(critic, optimizer=first, name="critic")
+        hook.watch(actor, optimizer=second, name="actor")
+        for _ in range(5):
+            loss = critic.forward(torch.randn(5, 2)).square().mean()
+            first.zero_grad()
+            loss.backward()
+            first.step()
+            second.zero_grad()
+            (-critic(actor(torch.randn(5, 4))).mean()).backward()
+            second.step()
+    found = open_run(tmp_path / "run").scalars("state")
+    assert set(found["state/actor.uncleared"].values) == {0.0}
+    assert "state/critic.uncleared" not in found
+
+
 def test_parameters_that_no_optimizer_updates_are_ignored(tmp_path: Path) -> None:
     model = network()
     optimizer = torch.optim.SGD(model[0].parameters(), lr=0.01)  # type: ignore[index]
