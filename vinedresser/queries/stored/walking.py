@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -159,10 +159,14 @@ class RankEvents:
         for row, offer in enumerate(read.offers):
             mode, step, time = modes[row], steps[row], times[row]
             numbers = {"step": float(step)}
-            if mode == _TRAIN:
-                numbers["step_seconds"] = self._duration(step, time)
-            elif mode != _EVAL:
+            if mode not in (_TRAIN, _EVAL):
                 continue
+            duration = self._duration(step, time) if mode == _TRAIN else None
+            if duration is not None:
+                numbers["step_seconds"] = duration
+            elif "step_seconds" in offer.names:
+                names = tuple(name for name in offer.names if name != "step_seconds")
+                offer = replace(offer, names=names)  # noqa: PLW2901 (of this row)
             yield StoredEvent(
                 event="step" if mode == _TRAIN else "evaluation",
                 step=step,
@@ -177,11 +181,11 @@ class RankEvents:
                 sizes=self._sizes,
             )
 
-    def _duration(self, step: int, time: float) -> float:
-        """Return the seconds per step since the last train step; NaN for the first."""
+    def _duration(self, step: int, time: float) -> float | None:
+        """Return the seconds per step since the last train step; None for the first."""
         before, self._last = self._last, (step, time)
         if before is None or step <= before[0]:
-            return float("nan")
+            return None
         return (time - before[1]) / (step - before[0])
 
     def _read(self, segments: list[Segment], found: list[list[RowOffer]]) -> Iterator[_Read]:
