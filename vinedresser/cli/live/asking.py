@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
-from typing import Annotated
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vinedresser.cli.options import RunArgument
 from vinedresser.errors import ConfigError, QueryError
+
+if TYPE_CHECKING:
+    from vinedresser.queries.answer import Answer
 
 __all__ = ["ask"]
 
@@ -42,11 +47,27 @@ def ask(
         typer.Option("--stored", help="Answer from what was stored, also while the run trains."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print answers as JSON lines.")] = False,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Also append the answers to this stream of the run."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw the answers to FILE: .html or .svg."),
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RUN", help="With --plot: draw what RUN has stored, too; repeatable."),
+    ] = None,
 ) -> None:
     """Ask a running training, or what a run has stored.
 
     A training must allow it (run --live, Hook(live=True)); the query ends with this command.
     """
+    if beside and plot is None:
+        raise ConfigError("--beside: give --plot FILE")
+    if len({run, *(beside or ())}) <= len(beside or ()):
+        raise ConfigError("--beside: a run is given twice")
     from vinedresser.cli.views.answers import answer_view
     from vinedresser.cli.views.console import console
     from vinedresser.queries.asking import ask as asked
@@ -54,8 +75,9 @@ def ask(
 
     ranks, opened = _ranks(rank), open_run(run)
     live = not stored and not opened.finished
-    answers = asked(opened, query, every, ranks=ranks, live=live, rate=rate or None)
-    with suppress(KeyboardInterrupt):
+    answers = asked(opened, query, every, ranks=ranks, live=live, rate=rate or None, save=save)
+    drawn: list[Answer] = []
+    with suppress(KeyboardInterrupt), closing(answers):
         for number, answer in enumerate(answers, 1):
             if answer.error is not None:
                 raise QueryError(f"{run}: {answer.error}")
@@ -65,8 +87,33 @@ def ask(
                 for part in answer_view(answer, ranks=ranks is None or len(ranks) > 1):
                     console.print(part, soft_wrap=not console.is_terminal)
             sys.stdout.flush()
+            if plot is not None:
+                drawn.append(answer)
             if number == limit:
                 break
+    if plot is not None:
+        others = {
+            other: asked(other, query, every, ranks=ranks, live=False) for other in beside or ()
+        }
+        _draw(plot, {run: drawn, **others})
+
+
+def _draw(target: Path, sources: dict[str, Iterable[Answer]]) -> None:
+    """Draw answers of several runs into a file.
+
+    Args:
+        target: the file, .html or .svg.
+        sources: answers by run.
+
+    Raises:
+        ConfigError: the answers are not numbers by step, or the file cannot be written.
+    """
+    from vinedresser.explain.answers_plot import plot_answers
+
+    names = {run: PurePath(run).name for run in sources}
+    if len(set(names.values())) < len(names):
+        names = {run: run for run in sources}
+    plot_answers({names[run]: answers for run, answers in sources.items()}).save(target)
 
 
 def _ranks(text: str) -> tuple[int, ...] | None:
