@@ -39,9 +39,9 @@ BLOCK = re.compile(
 )
 # Two run flows, which take a minute; the others load frameworks many times.
 THOROUGH = (
-    *("README.md", "attention.md", "comparing.md", "getting_started.md", "learned.md"),
-    *("monitoring.md", "preflight.md", "pruning.md", "saliency.md", "serving.md"),
-    *("snapshots.md", "steering.md", "trees.md"),
+    *("README.md", "asking.md", "attention.md", "comparing.md", "getting_started.md"),
+    *("learned.md", "monitoring.md", "preflight.md", "pruning.md", "saliency.md"),
+    *("serving.md", "snapshots.md", "steering.md", "trees.md"),
 )
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
