@@ -115,7 +115,13 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     | {"vanishing_gradient", "dying_relu", "attention_collapse"},
     "untrained_parameters": _OUTCOMES
     | _NOTHING_LEFT
-    | {"learning_rate_too_low", "attention_collapse"},
+    # An optimizer with other parameters does not clear the gradients of these.
+    | {
+        "learning_rate_too_low",
+        "attention_collapse",
+        "gradients_not_cleared",
+        "exploding_gradient",
+    },
     "wrong_mode": _OUTCOMES | {"stale_statistics", "overfitting"},
     "stale_statistics": _OUTCOMES | {"overfitting"},
     "identical_units": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient", "learning_rate_too_low"},

@@ -55,6 +55,8 @@ class SymptomRule(OnceRule):
     Attributes:
         gate: "poor": fire only in a training that does not learn as it should (`Outcome`), at a
             look or at the end; "none": fire in any training.
+        soon: looks in a row after which the rule may warn of a symptom that is certain, if fewer
+            than ``patience``.
         waits: give a training time whose loss may be on a plateau before learning (`Verdict`); for
             symptoms that occur on such a plateau.
         outcome: outcome of the training.
@@ -65,6 +67,7 @@ class SymptomRule(OnceRule):
 
     gate: ClassVar[Literal["poor", "none"]] = "poor"
     waits: ClassVar[bool] = False
+    soon: ClassVar[int | None] = None
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
@@ -103,16 +106,23 @@ class SymptomRule(OnceRule):
             return None
         symptom = self.look(step)
         self._seen = None if symptom is None else (step, symptom)
-        if not self._patience.add(step.step, seen=symptom is not None):
+        if self._patience.add(step.step, seen=symptom is not None):
+            ripe = self.ripe(step)
+            if self.gate == "none":
+                return self._finding(Verdict("open")) if ripe else None
+            verdict = self.verdict(ended=False)
+            if ripe and verdict.kind == "poor" and not (self.waits and verdict.plateau):
+                return self._finding(verdict)
+        return self._early(symptom)
+
+    def _early(self, symptom: Symptom | None) -> Finding | None:
+        """Return the warning of a symptom that is certain to do harm, once."""
+        looks = self._patience.looks
+        enough = self._patience.over or (self.soon is not None and looks >= self.soon)
+        if self.gate == "none" or symptom is None or self._warning is not None or not enough:
             return None
-        ripe = self.ripe(step)
-        if self.gate == "none":
-            return self._finding(Verdict("open")) if ripe else None
-        verdict = self.verdict(ended=False)
-        if ripe and verdict.kind == "poor" and not (self.waits and verdict.plateau):
-            return self._finding(verdict)
-        if self._warning is None and symptom is not None and self.certain(symptom, self.outcome):
-            self._warning = self._finding(verdict, self.without_stop)
+        if self.certain(symptom, self.outcome):
+            self._warning = self._finding(self.verdict(ended=False), self.without_stop)
             return self._warning
         return None
 

@@ -70,7 +70,7 @@ def accumulated(path: Path, *, clears: bool, batches: int) -> list[Finding]:
 
 def test_uncleared_gradients_are_found(tmp_path: Path) -> None:
     (finding,) = accumulated(tmp_path / "run", clears=False, batches=1)
-    assert (finding.fault, finding.since, finding.step) == ("gradients_not_cleared", 20, 40)
+    assert (finding.fault, finding.since, finding.step) == ("gradients_not_cleared", 5, 10)
     assert "zero_grad" in finding.remedy
 
 

@@ -122,7 +122,7 @@ def test_untrained_parameters_are_a_warning(
 ) -> None:
     (finding,) = judged(tmp_path / "run", model, optimizer)
     assert (finding.severity, finding.fault) == ("warning", "untrained_parameters")
-    assert finding.step == 80
+    assert finding.step == 40
     assert finding.since == 20
     assert finding.cause.startswith(cause)
     assert finding.evidence["names"] == [f"weights/{name}.weight" for name in names]

@@ -31,6 +31,13 @@ _ONE_BATCH = (
     "learning rate; otherwise check the data"
 )
 
+_ASCENT = Advice(
+    cause="the loss is maximised (gradient ascent): step by step it rose by what its gradients "
+    "predicted it to fall, and the steps were short",
+    remedy="remove the minus sign before the loss, or maximize=True; in an update by hand, "
+    "subtract the gradient",
+)
+
 
 class LossDiagnosis:
     """Collects the data that explains a loss that does not decrease.
@@ -67,19 +74,20 @@ class LossDiagnosis:
             self.moved = max(changes)
 
     def explain(
-        self, trajectory: LossTrajectory, rate: LearningRateSignal
+        self, trajectory: LossTrajectory, rate: LearningRateSignal, *, ascends: bool
     ) -> tuple[Fault, Advice, dict[str, float]]:
         """Return the diagnosis of a loss that does not decrease.
 
         Args:
             trajectory: trajectory of the loss.
             rate: learning rate in use.
+            ascends: whether the loss is maximised (`PredictedFall.ascends`).
 
         Returns:
             Fault, cause and remedy, and the remedy as a `Finding.correction`.
         """
         if trajectory.kind != "standing":
-            return "learning_rate_too_high", *too_long_steps(trajectory, rate)
+            return too_long_steps(trajectory, rate, ascends=ascends)
         self.rate = rate.rate()
         fault, advice = self.standing()
         low = fault == "learning_rate_too_low"
@@ -172,17 +180,20 @@ class LossDiagnosis:
 
 
 def too_long_steps(
-    trajectory: LossTrajectory, rate: LearningRateSignal
-) -> tuple[Advice, dict[str, float]]:
-    """Return the advice for a loss that diverged or was lost again.
+    trajectory: LossTrajectory, rate: LearningRateSignal, *, ascends: bool
+) -> tuple[Fault, Advice, dict[str, float]]:
+    """Return the diagnosis of a loss that diverged or was lost again.
 
     Args:
         trajectory: trajectory of the loss.
         rate: learning rate in use.
+        ascends: whether the loss is maximised (`PredictedFall.ascends`).
 
     Returns:
-        Cause and remedy, and the remedy as a `Finding.correction`.
+        Fault, cause and remedy, and the remedy as a `Finding.correction`.
     """
+    if trajectory.kind == "thrown_up" and ascends:
+        return "loss_output_mismatch", _ASCENT, {}
     factor = 0.01 if trajectory.rise >= _FAR else 0.1
     smaller = rate.scaled(factor)
     if trajectory.kind == "thrown_up":
@@ -196,4 +207,4 @@ def too_long_steps(
             "stage, or the data changed",
             remedy=f"{smaller}; use a decaying learning rate; clip the gradient norm",
         )
-    return advice, rate.corrected(factor)
+    return "learning_rate_too_high", advice, rate.corrected(factor)

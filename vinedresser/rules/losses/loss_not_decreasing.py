@@ -9,6 +9,7 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.outcomes.outcome import PLATEAU
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
@@ -55,6 +56,7 @@ class LossNotDecreasing(OnceRule):
         self.needs = optional_statistics(20, gradients=("l2",), weights=("l2",))
         self.progress = NoProgress(patience, drop, rise)
         self.rate = LearningRateSignal()
+        self.predicted = PredictedFall()
         self._diagnosis = LossDiagnosis()
 
     def begin(self, info: RunRecord) -> None:
@@ -86,7 +88,9 @@ class LossNotDecreasing(OnceRule):
         threshold = start + (self.rise if trajectory.blown else -self.drop) * abs(start)
         error = math.hypot(trajectory.start_error, stretch.error)
         margin = (stretch.level - threshold) / error if error else math.inf
-        fault, advice, correction = self._diagnosis.explain(trajectory, self.rate)
+        fault, advice, correction = self._diagnosis.explain(
+            trajectory, self.rate, ascends=self.predicted.ascends()
+        )
         return self.found(
             step,
             since=stretch.first,

@@ -71,6 +71,9 @@ class LossOutputMismatch(OnceRule):
         self._given: dict[str, str] = {}
         self._broadcasting: frozenset[str] = frozenset()
         self._negated = False
+        # An optimizer maximises, and it is not known what.
+        self._maximizes = False
+        self._first: dict[str, float] = {}
         self._seen: dict[str, _Sighting] = {}
         self._ones = True
 
@@ -92,9 +95,10 @@ class LossOutputMismatch(OnceRule):
             if setup.get("activation")
         }
         signs = [setup["negated"] for setup in info.losses.values() if "negated" in setup]
-        if len(info.optimizers) == 1 and signs:
+        if len(info.optimizers) == 1:
             maximizes = info.optimizers[0].get("settings", {}).get("maximize") is True
-            self._negated = (True in signs) != maximizes
+            self._negated = bool(signs) and (True in signs) != maximizes
+            self._maximizes = maximizes and not signs
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -131,9 +135,14 @@ class LossOutputMismatch(OnceRule):
             self._given.get(loss, self._activation),
             compared.loss in self._broadcasting,
             value,
-            self._negated,
+            self._negated or self._ascends(identity, loss, value),
         )
         return next((found for check in CHECKS if (found := check(given))), None)
+
+    def _ascends(self, identity: LossIdentity, loss: str, value: float) -> bool:
+        """Return whether an optimizer maximises a loss of known formula, which has risen."""
+        first = self._first.setdefault(loss, value)
+        return self._maximizes and bool(identity.loss) and value > first
 
     def _note(self, step: Step, loss: str, mismatch: Mismatch | None) -> None:
         if mismatch is None:

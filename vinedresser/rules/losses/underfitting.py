@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need, optional_statistics
@@ -16,6 +17,13 @@ from vinedresser.store.records import RunRecord
 _EVERY = 5
 # The verdict requires two standard errors.
 _CONFIDENCE = 0.95
+
+_WORSE = Advice(
+    cause="the policy becomes worse than it was untrained: the loss, or the advantage in it, has "
+    "the wrong sign, or steps are too large",
+    remedy="check the sign: the loss of a policy gradient is -(log-probability * advantage); then "
+    "try a tenth of the learning rate",
+)
 
 
 class Underfitting(OnceRule):
@@ -74,6 +82,8 @@ class Underfitting(OnceRule):
 
     def _finding(self, step: Step, verdict: Verdict) -> Finding:
         fault, advice = self._diagnosis.standing()
+        if self.outcome.progress.worse_return() and not self._patience.looks:
+            advice = _WORSE
         known = fault in ("learning_rate_too_low", "untrained_parameters")
         low = fault == "learning_rate_too_low"
         rate = self._diagnosis.rate

@@ -16,6 +16,11 @@ _CAUSE = "gradients accumulate over steps instead of being cleared"
 _REMEDY = "call optimizer.zero_grad() before each backward pass"
 # The scalar of a model with a name is `state/NAME.uncleared`.
 _UNCLEARED = "uncleared"
+# Such gradients soon end in overflow: more looks at the start.
+_STATE = (
+    Need("state", every=5, stop=20, required=False),
+    Need("state", every=20, required=False),
+)
 # Looks at which gradients were kept; there are none to keep before the first step.
 _ENOUGH = 2
 
@@ -47,7 +52,7 @@ class GradientsNotCleared(SymptomRule):
         self.growth = growth
         self.every = every
         self.gradients = GradientGrowth(every)
-        self.needs = (*self.gradients.needs, Need("state", every=every, required=False))
+        self.needs = (*self.gradients.needs, *_STATE)
         self._losses: dict[str, float] = {}
         # By scalar: the first of the consecutive looks at which gradients were kept, and their
         # number.

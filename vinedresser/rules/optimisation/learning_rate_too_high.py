@@ -25,7 +25,8 @@ class LearningRateTooHigh(SymptomRule):
     x above ``overshoot`` at any check, in a training that learns less than it should: one such step
     can move the weights to where the gradient vanishes. Also fires, regardless of captured weights,
     when the loss rose far above its start, or decreased and rose again, without recovery
-    (`NoProgress`); below ten times its start only as a warning if its targets are not captured.
+    (`NoProgress`); below ten times its start only as a warning if its targets are not captured. The
+    fault is `loss_output_mismatch` if the loss is maximised (`PredictedFall.ascends`).
     Warns of a jump of the optimizer's learning rate to a new maximum after which the loss lost half
     of what it had gained (`RateJump`).
 
@@ -132,7 +133,8 @@ class LearningRateTooHigh(SymptomRule):
         """Return the finding from the loss alone, if any."""
         if trajectory is None or trajectory.kind == "standing":
             return None
-        advice, correction = too_long_steps(trajectory, self.rate)
+        ascends = self.predicted.ascends()
+        fault, advice, correction = too_long_steps(trajectory, self.rate, ascends=ascends)
         size = abs(trajectory.start)
         error = math.hypot(trajectory.start_error, trajectory.stretch.error)
         margin = (trajectory.progress.peak - trajectory.start) / error if error else math.inf
@@ -153,6 +155,7 @@ class LearningRateTooHigh(SymptomRule):
                 "rise": trajectory.rise,
                 "learning_rates": self.rate.captured,
             },
+            fault=fault,
             severity=None if trajectory.certain else self.without_stop,
             correction=correction,
         )

@@ -37,10 +37,10 @@ class LearningRateTooLow(SymptomRule):
     least ``share`` of what its gradient predicts to first order (`PredictedFall`): the loss is then
     almost linear over a step, so a larger step would lower it more. Applies to a training that
     learns less than it should and that no earlier step has made diverge. Warns before the outcome
-    is known if the training has not learned anything yet and r is below a tenth of ``ratio`` or so
-    small that all steps of the run change the weights by less than 0.5 %, unless a schedule may
-    raise the rate: it rose within ``patience`` checks, or is lower than that with which the
-    optimizer was created.
+    is known, after two checks, if the training has not learned anything yet and r is below a tenth
+    of ``ratio`` or so small that all steps of the run change the weights by less than 0.5 %, unless
+    a schedule may raise the rate: it rose within ``patience`` checks, or is lower than that with
+    which the optimizer was created.
 
     Args:
         ratio: ratio of updates to weights below which the weights do not move; healthy trainings
@@ -50,6 +50,7 @@ class LearningRateTooLow(SymptomRule):
     """
 
     fault = "learning_rate_too_low"
+    soon = 2
 
     def __init__(self, ratio: float = 2e-5, share: float = 0.5, patience: int = 5) -> None:
         require_above(0, ratio=ratio)

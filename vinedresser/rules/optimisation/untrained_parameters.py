@@ -25,6 +25,8 @@ _GREATER_PART = 0.5
 # since summation order may vary.
 _EVALUATIONS, _SAME = 3, 1e-6
 _CONFIDENCE = 0.9
+# Factor of the patience for a whole model, which may be trained after a phase of exploration.
+_ELSEWHERE = 2
 
 _ADVICE: dict[Trouble, Advice] = {
     "elsewhere": Advice(
@@ -65,19 +67,19 @@ class UntrainedParameters(Rule):
     With the default severity, findings are "stop" if more than half of the parameters are affected
     in a training that learns less than it should, and "warning" otherwise. Cases that may be
     intended are "info" unless the training learns less than it should: only the last layer is in an
-    optimizer (a new head is trained), modules are unused (no gradient reaches them, but those
-    before them), weights stop changing during the run, or a group has a learning rate of 0. Also
-    fires if no optimizer takes a step at all, which shows as evaluations with equal results before
-    the first step.
+    optimizer (a new head is trained), no weight is (an input is trained), modules are unused (no
+    gradient reaches them, but those before them), weights stop changing during the run, or a group
+    has a learning rate of 0. Also fires if no optimizer takes a step at all, which shows as
+    evaluations with equal results before the first step.
 
     Args:
         every: train steps between checks.
-        patience: number of consecutive checks.
+        patience: number of consecutive checks; twice as many if no gradient reaches any parameter.
     """
 
     fault = "untrained_parameters"
 
-    def __init__(self, every: int = 20, patience: int = 4) -> None:
+    def __init__(self, every: int = 20, patience: int = 2) -> None:
         require_at_least(1, every=every, patience=patience)
         self.every = every
         self.patience = patience
@@ -100,7 +102,7 @@ class UntrainedParameters(Rule):
         states = {
             name: state
             for name, state in self.parameters.states.items()
-            if state.looks >= self.patience
+            if state.looks >= self.patience * (_ELSEWHERE if state.trouble == "elsewhere" else 1)
         }
         for trouble in _ADVICE:
             names = [name for name, state in states.items() if state.trouble == trouble]
@@ -126,8 +128,8 @@ class UntrainedParameters(Rule):
         sizes = list(self.parameters.sizes)
         meant = trouble == "unmoved" or all(states[name].moved for name in names)
         if trouble == "left_out":
-            # Only a head is trained.
-            meant |= names == sizes[:-1]
+            # Only a head is trained, or not the model but its input.
+            meant |= names == sizes[:-1] or self.parameters.none_moves
         elif trouble == "cut_off":
             # If the first layer is unused, so are all layers after it.
             meant |= sizes[0] not in names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 from vinedresser.rules.need import Need, optional_statistics
@@ -18,6 +19,10 @@ _BLOCK = 20
 _MOST = 64
 # Minimum number of blocks to tell a fall from noise.
 _FEWEST = 10
+# Number of rises from block to block at the start that show an ascent; their bounds, as a ratio to
+# the predicted fall; and the longest step p / x. In ascents the ratio was 0.4 to 1.5, and after too
+# long steps below 0.1, because the loss does not follow its gradient then.
+_RISES, _RISE, _SHORT = 4, (0.2, 3.0), 0.5
 
 
 class Agreement(NamedTuple):
@@ -45,7 +50,8 @@ class PredictedFall(Signal):
     minimum loss of 0 (B. T. Polyak, "Introduction to Optimization", 1987, sec. 5.3): on a convex
     loss a step with p / x > 2 leads away from the minimum. Along an eigenvector of the Hessian with
     eigenvalue c, a step lowers the loss by (1 - lr c / 2) p, so a fall of at least p / 2 implies a
-    learning rate below the optimum 1 / c. Only for trainings with a single loss.
+    learning rate below the optimum 1 / c. A loss that rises by as much, after short steps, is
+    maximised. Only for trainings with a single loss.
 
     Attributes:
         overshoot: p / x at the last look; NaN if unknown or if the loss was not positive.
@@ -83,6 +89,21 @@ class PredictedFall(Signal):
         whole, late = self._blocks, self._blocks[len(self._blocks) // 2 :]
         found = (self._agreement(blocks) for blocks in (whole, late))
         return [one for one in found if one is not None]
+
+    def ascends(self) -> bool:
+        """Return whether from the start the loss rises as much as its gradients predict a fall.
+
+        Its steps are short, so that it follows its gradient, but upwards.
+        """
+        pairs = list(pairwise(self._blocks[: _RISES + 1]))
+        if len(pairs) < _RISES or not self._positive or self.greatest_overshoot[1] > _SHORT:
+            return False
+        low, high = _RISE
+        for one, other in pairs:
+            predicted = (one[2] + other[2]) / 2 * (other[0] - one[0])
+            if not low * predicted < other[1] - one[1] < high * predicted:
+                return False
+        return True
 
     def _look(self, step: Step, loss: float) -> None:
         updates = step.reduction_of("updates", "l2")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import LossProgress
-from vinedresser.rules.signals.outcomes.metric_scale import metric_scale
+from vinedresser.rules.signals.outcomes.metric_scale import is_return, metric_scale
 from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -22,12 +22,12 @@ _UNMOVED = ("AUC", "F1", "MCC", "balanced accuracy", "kappa")
 
 
 class Guessed(NamedTuple):
-    """A metric with values that guessing reaches.
+    """A metric with values that guessing, or an untrained policy, reaches.
 
     Attributes:
         name: its full name.
         value: mean of its last values.
-        guessing: value of guessing.
+        guessing: value of guessing, or of the untrained policy.
         values: number of values so far.
         words: a description with numbers.
     """
@@ -138,6 +138,8 @@ class LearningOutcome(Signal):
             value = math.fsum(recent) / len(recent)
             gain = math.fsum(scale.gains(recent)) / len(recent) - scale.least
             words = f"{scale.kind} is {value:.3g}, where guessing gives {scale.guessing:.3g}"
+            if scale.guessing == 0 and scale.share:
+                words = f"{scale.kind} is {value:.3g}: nothing is found"
             kept = found.get(scale.kind)
             if kept is None or gain > kept[0]:
                 one = Guessed(key[0], value, scale.guessing, trend.values, words)
@@ -147,6 +149,17 @@ class LearningOutcome(Signal):
         if not found or self.adversaries or any(gain > 0 for gain, _ in found.values()):
             return None
         return next(iter(found.values()))[1]
+
+    def worse_return(self) -> Guessed | None:
+        """Return the return of a policy that became steadily worse than at its start, by half."""
+        for (name, _), trend in self._metrics.items():
+            lost = trend.worsened() if is_return(name) else None
+            if lost is not None:
+                words = (
+                    f"{name.rpartition('/')[2]} fell steadily from {lost[0]:.3g} to {lost[1]:.3g}"
+                )
+                return Guessed(name, lost[1], lost[0], trend.values, words)
+        return None
 
     def metrics_in_words(self) -> str:
         """Return text such as ", accuracy 0.11 and not rising"; "" without such metrics."""

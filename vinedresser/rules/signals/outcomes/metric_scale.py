@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["MetricScale", "direction", "metric_scale"]
+__all__ = ["MetricScale", "direction", "is_return", "metric_scale"]
 
 # fmt: off
 _HIGHER = frozenset((
     "acc", "accuracy", "ari", "auc", "auprc", "auroc", "bleu", "chrf", "correct", "dice", "f1",
     "iou", "jaccard", "kappa", "map", "mcc", "meteor", "miou", "mrr", "ndcg", "nmi", "pearson",
-    "precision", "psnr", "r2", "recall", "return", "reward", "rouge", "score", "spearman", "ssim",
-    "success", "top1", "top5",
+    "precision", "psnr", "r2", "recall", "return", "returns", "reward", "rewards", "rouge", "score",
+    "spearman", "ssim", "success", "top1", "top5",
 ))
 _LOWER = frozenset((
     "bpc", "bpd", "brier", "cer", "eer", "err", "error", "fid", "kid", "logloss", "loss", "lpips",
@@ -28,6 +28,9 @@ _NEUTRAL = frozenset((
     "training", "val", "valid", "validation",
 ))
 # fmt: on
+# Returns of a policy, unlike those of curiosity, do not become worse while it learns.
+_RETURNS = frozenset({"return", "returns", "reward", "rewards", "success"})
+_EPISODES = frozenset({"cumulative", "ep", "episode", "episodes", "episodic", "rate", "rollout"})
 _ACCURACY = frozenset({"acc", "accuracy", "top1"})
 _AUC = frozenset({"auc", "auroc"})
 # By kind: words of which one must be in the name, and further words that may be.
@@ -101,6 +104,12 @@ def direction(name: str) -> int:
     """
     words = set(_words(name.rpartition("/")[2]))
     return bool(words & _HIGHER) - bool(words & _LOWER)
+
+
+def is_return(name: str) -> bool:
+    """Return whether a metric is the return of a policy, by its name."""
+    words = frozenset(_words(name.removeprefix("metrics/"))) - _NEUTRAL
+    return _is_named(words, _RETURNS, _EPISODES)
 
 
 def metric_scale(name: str, classes: int) -> MetricScale | None:

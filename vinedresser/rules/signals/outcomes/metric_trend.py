@@ -10,9 +10,12 @@ from vinedresser.rules.signals.outcomes.metric_scale import direction
 __all__ = ["MetricTrend"]
 
 _MOST_VALUES = 128
-_SURE = 2.0
+_SURE, _VERY_SURE = 2.0, 3.0
+_FEWEST = 4
 # Learning only the class frequencies improves an accuracy slightly.
 _LEAST = 0.1
+# Share of the first values that a metric has lost that became worse.
+_LOST = 0.5
 
 
 class MetricTrend:
@@ -62,10 +65,28 @@ class MetricTrend:
         Steadiness is the test of Mann and Kendall, which counts the pairs of values in the right
         order: by chance a metric may jump, but not rise steadily.
         """
+        sure, first, last = self._trend()
+        return sure > _SURE and last - first > _LEAST * abs(first)
+
+    def worsened(self) -> tuple[float, float] | None:
+        """Return the first and last values of a metric that became steadily worse, by half or more.
+
+        Each is a mean over an eighth of the values; None for any other metric.
+        """
+        sure, first, last = self._trend()
+        if not sure < -_VERY_SURE or first - last < _LOST * abs(first):
+            return None
+        return self.direction * first, self.direction * last
+
+    def _trend(self) -> tuple[float, float, float]:
+        """Return the steadiness in standard deviations, and the first and last values.
+
+        Greater is better; all are 0 with few values or an unknown direction.
+        """
         values = [self.direction * value for value in self._means]
         count = len(values)
-        if not self.direction or count < 4:
-            return False
+        if not self.direction or count < _FEWEST:
+            return 0.0, 0.0, 0.0
         ordered = sum(
             (later > value) - (later < value)
             for place, value in enumerate(values)
@@ -74,5 +95,7 @@ class MetricTrend:
         deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
         eighth = max(2, count // 8)
         first = math.fsum(values[:eighth]) / eighth
-        gain = math.fsum(values[-eighth:]) / eighth - first
-        return ordered - 1 > _SURE * deviation and gain > _LEAST * abs(first)
+        last = math.fsum(values[-eighth:]) / eighth
+        # The correction for continuity.
+        sure = math.copysign(max(abs(ordered) - 1, 0), ordered) / deviation
+        return sure, first, last

@@ -74,7 +74,8 @@ class Outcome(Signal):
     finds nothing either, or the rows are tokens, it is poor if the model does not beat guessing:
     neither its gain nor its loss, on the same trend. Without baseline or labels, losses and metrics
     decide (`LearningOutcome`). At the end, it is also poor if all reported metrics of known meaning
-    are those of guessing (`metric_scale`) and the predictions are not good.
+    are those of guessing (`metric_scale`), or the return of a policy has become steadily worse, and
+    the predictions are not good.
     """
 
     def __init__(self) -> None:
@@ -155,8 +156,11 @@ class Outcome(Signal):
         return losses
 
     def guessed(self) -> Guessed | None:
-        """Return a reported metric whose last values are those of guessing; None without one."""
-        return self.progress.guessed(self._classes())
+        """Return a reported metric whose last values are those of guessing; None without one.
+
+        That includes the return of a policy that has become worse than the untrained policy.
+        """
+        return self.progress.guessed(self._classes()) or self.progress.worse_return()
 
     def _classes(self) -> int:
         """Return the number of classes among the labels; 0 if it is not known."""

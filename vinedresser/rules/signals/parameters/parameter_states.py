@@ -45,6 +45,8 @@ class ParameterStates(Signal):
     previous look stands still because it has no update (no optimizer has it), no gradient, or a
     non-zero gradient and a zero update. Other reasons, such as a zero gradient, are not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
+    Of several optimizers, one may take steps without any gradient: its model is not reached.
+    Where no weight at all had a non-zero update, weights that no optimizer has stand still, too.
     If no step so far had any gradient, although optimizers took steps, all weights with updates
     stand still because the loss depends on others.
 
@@ -56,6 +58,8 @@ class ParameterStates(Signal):
         states: by full name of a weight, for weights that stand still.
         sizes: number of elements of each trainable weight by full name, in the order of the
             modules.
+        none_moves: whether gradients arrive, but no optimizer updated any weight at the last look:
+            it may train something else on purpose, such as an input.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -66,9 +70,12 @@ class ParameterStates(Signal):
         self.looked = False
         self.states: dict[str, ParameterState] = {}
         self.sizes: dict[str, float] = {}
+        self.none_moves = False
         self._frozen: frozenset[str] = frozenset()
         self._places: dict[str, int] = {}
         self._models = ModelNames()
+        # Whether there are several optimizers.
+        self._several = False
         self._last: dict[str, tuple[float, ...]] = {}
         self._moved: set[str] = set()
         # Whether a gradient has reached a parameter, and number of looks before.
@@ -80,6 +87,7 @@ class ParameterStates(Signal):
         self._frozen = frozenset(info.frozen)
         self._places = {path: place for place, path in enumerate(info.modules)}
         self._models = ModelNames(info)
+        self._several = len(info.optimizers) > 1
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -91,9 +99,11 @@ class ParameterStates(Signal):
         updates = step.reduction_of("updates", "l2")
         gradients = step.reduction_of("gradients", "l2")
         moving = {self._models.of(name) for name, norm in updates.items() if norm != 0}
-        if not norms or not moving or not gradients:
+        if not norms or not gradients:
             self.looked = bool(self._idle and norms)
             return
+        self.none_moves = not moving
+        unreached = self._unreached(updates, gradients) if moving else set[str]()
         self.looked = True
         self._measure(step, norms)
         for name in list(self.states):
@@ -107,8 +117,14 @@ class ParameterStates(Signal):
             self._last[name] = now
             _, _, path = name.partition("/")
             trouble = _trouble(updates.get(f"updates/{path}"), gradients.get(f"gradients/{path}"))
+            model = self._models.of(name)
+            if trouble == "cut_off" and model in unreached:
+                trouble = "elsewhere"
+            others_move = model in moving | unreached
+            # With no update at all, a learning rate may be 0 so far.
+            others_move |= self.none_moves and trouble == "left_out"
             # The first look has no previous values.
-            if trouble is None or not still or self._models.of(name) not in moving:
+            if trouble is None or not still or not others_move:
                 self.states.pop(name, None)
                 continue
             known = self.states.get(name)
@@ -120,6 +136,17 @@ class ParameterStates(Signal):
                 name in self._moved,
                 f"gradients/{path}" in gradients,
             )
+
+    def _unreached(self, updates: Mapping[str, float], gradients: Mapping[str, float]) -> set[str]:
+        """Return the models that no gradient reaches, although their own optimizer took the step.
+
+        A weight has an update in the steps of its optimizer only.
+        """
+        if not self._several:
+            return set()
+        optimized = {self._models.of(name) for name in updates}
+        updated = {self._models.of(name) for name, norm in updates.items() if norm != 0}
+        return optimized - updated - {self._models.of(name) for name in gradients}
 
     def _look_for_any(self, step: Step) -> None:
         """Note whether any gradient has reached any parameter of an optimizer."""
