@@ -19,6 +19,8 @@ from tests.replay.stories import BAD_ROW, BAD_STEP, train_attention, train_half
 from vinedresser.errors import ConfigError
 from vinedresser.replay.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import open_snapshot
+from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.store.storage import LocalStorage
 
 
 def again(run: Path, step: int, factory: str, *options: str, code: int = 0) -> str:
@@ -74,8 +76,11 @@ def test_the_result_is_saved_on_request(tmp_path: Path) -> None:
     before = {one: one.stat().st_mtime_ns for one in run.rglob("*")}
     again(run, BAD_STEP, "half", "--locate")
     assert {one: one.stat().st_mtime_ns for one in run.rglob("*")} == before
+    # As a run of somebody else, whose MLflow is not contacted.
+    write_record(LocalStorage(run), TrackingRecord("http://localhost:1", "1", "2"))
     told = again(run, BAD_STEP, "half", "--locate", "--bisect", "--save")
     assert f"saved: {place}/replay.json" in told
+    assert "not sent to MLflow: " in told
     # The run is over: its report is written again.
     report = (run / "report.html").read_text(encoding="utf-8")
     assert "aten.exp in the forward: float16 [64, 1] is inf at [11, 0]" in report

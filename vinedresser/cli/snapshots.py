@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vinedresser.cli.options import RunArgument
-from vinedresser.errors import ConfigError, NotARun
+from vinedresser.errors import ConfigError, NotARun, UntrustedTracking
 
 if TYPE_CHECKING:
     from vinedresser.snapshots.reading import Snapshot
@@ -130,7 +130,11 @@ def _save(opened: Snapshot, found: ReplayRecord) -> None:
     save_replay(storage, name, found)
     say(f"saved: {storage.location}/{replay_key(name)}")
     if run_status(storage).over:
-        renew_report(parse_location(storage.location))
+        try:
+            renew_report(parse_location(storage.location))
+        except UntrustedTracking as error:
+            # Such as that of a run from another machine.
+            say(f"not sent to MLflow: {error}")
 
 
 def _stepping(framework: str, snapshot: str, factory: str | None) -> Any:

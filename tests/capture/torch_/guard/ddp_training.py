@@ -1,6 +1,6 @@
 """One rank of a data-parallel training whose gradient stops being finite on one of them.
 
-python -m tests.capture.torch_.guard.ddp_training FOLDER
+python -m tests.capture.torch_.guard.ddp_training FOLDER distances|half
 """
 
 from __future__ import annotations
@@ -10,31 +10,47 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.capture.torch_.guard.trainings import DistanceLoss, Distances, batch
+from tests.capture.torch_.guard.trainings import batch
 from tests.capture.torch_.parallel.ranks import join
+from tests.replay.stories import BAD_ROW as HALF_ROW
+from tests.replay.stories import BAD_STEP as HALF_STEP
+from tests.replay.stories import distances, half
 from vinedresser.capture import Hook
 
 
-def main(folder: Path) -> None:
+def half_batch(step: int) -> tuple[Tensor, Tensor]:
+    """Return rows and targets of a step; one target of the bad step is too large for half."""
+    generator = torch.Generator().manual_seed(step)
+    rows = torch.randn(64, 5, generator=generator)
+    wanted = torch.randn(64, 1, generator=generator)
+    if step == HALF_STEP:
+        wanted[HALF_ROW] = 300.0
+    return rows, wanted
+
+
+def main(folder: Path, story: str) -> None:
     """Train; only the batches of rank 1 have a bad sample."""
     rank = join(folder)
     torch.manual_seed(0)
-    model, loss_fn = DistributedDataParallel(Distances()), DistanceLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, loss_fn = distances() if story == "distances" else half()[:2]
+    batches = batch if story == "distances" else half_batch
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.Adam(parallel.parameters(), lr=1e-3)
     hook = Hook(folder / "run", guard="nonfinite")
-    hook.watch(model, loss=loss_fn, optimizer=optimizer)
+    hook.watch(parallel, loss=loss_fn, optimizer=optimizer)
     for step in range(8):
-        images, weights = batch(step)
+        inputs, targets = batches(step)
         if rank == 0:
-            weights = torch.ones_like(weights)
+            targets = torch.ones_like(targets)
         optimizer.zero_grad()
-        loss_fn(model(images), weights).backward()
+        loss_fn(parallel(inputs), targets).backward()
         optimizer.step()
     hook.close()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -9,36 +9,53 @@ import torch
 
 from tests.capture.torch_.guard.trainings import BAD_ROW, BAD_STEP, train
 from tests.capture.torch_.parallel.ranks import run_ranks
+from tests.replay.stories import BAD_ROW as HALF_ROW
+from tests.replay.stories import BAD_STEP as HALF_STEP
 from vinedresser.capture import open_run
-from vinedresser.replay.stepping import bisect, replay
+from vinedresser.replay.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.store.storage import LocalStorage, open_storage
 
 
 @pytest.mark.thorough
-def test_every_rank_keeps_the_same_step_and_its_own_batch(tmp_path: Path) -> None:
-    run_ranks("tests.capture.torch_.guard.ddp_training", tmp_path)
+@pytest.mark.parametrize(
+    ("story", "step", "row", "line"),
+    [
+        ("distances", BAD_STEP, BAD_ROW, ".sum(1).sqrt().mean()"),
+        ("half", HALF_STEP, HALF_ROW, "(wanted - found).half().exp()"),
+    ],
+)
+def test_every_rank_keeps_the_same_step_and_its_own_batch(
+    tmp_path: Path, story: str, step: int, row: int, line: str
+) -> None:
+    run_ranks("tests.capture.torch_.guard.ddp_training", tmp_path, story)
     run = tmp_path / "run"
     found = list_snapshots(LocalStorage(run), [])
-    assert [(one.step, one.rank) for one in found] == [(BAD_STEP, 0), (BAD_STEP, 1)]
+    # Later ones would have non-finite weights.
+    assert [(one.step, one.rank) for one in found] == [(step, 0), (step, 1)]
     assert all(one.world_size == 2 for one in found)
     assert len(open_run(run).findings()) == 1
     # The sample is in the batch of one rank.
     broken = []
     for record in found:
         replayed = replay(
-            open_snapshot(run / "snapshots" / record.name), "tests.replay.stories:distances"
+            open_snapshot(run / "snapshots" / record.name), f"tests.replay.stories:{story}"
         )
         assert replayed.comparison.losses
         assert record.inexact == [
             "the gradients are means over all ranks, which one rank cannot reproduce"
         ]
+        parameters = replayed.replay.step.models[""].parameters.values()
+        assert all(torch.isfinite(one).all() for one in parameters)
         broken.append(replayed.outcome.broken)
         if replayed.outcome.broken:
             samples = bisect(replayed)
             assert samples is not None
-            assert samples.found.samples == [(0, BAD_ROW)]
+            assert samples.found.samples == [(0, row)]
+            located, _ = locate(replayed)
+            assert located is not None
+            assert line in located.place.text
     assert broken == [False, True]
 
 
