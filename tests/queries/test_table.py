@@ -53,6 +53,19 @@ def test_an_unknown_name_is_told_once() -> None:
     assert "did you mean loss" in str(told.error)
 
 
+@pytest.mark.parametrize(("text", "told"), [("norm(outputs/relu)", 1), ("max(saved/z)", 0)])
+def test_a_known_name_that_is_never_offered_is_told_once(text: str, told: int) -> None:
+    table = StreamTable(known=lambda: ["outputs/relu", "saved/z"])
+    found: list[Answer] = []
+    table.subscribe(Query.parse(text), found.append, rate=None)
+    for step in range(500):
+        table.observe(event({"loss": 1.0}, step))
+    assert len(found) == told
+    for answer in found:
+        assert answer.error == "outputs/relu: known, but not offered at any of 100 events"
+        assert answer.step == 99
+
+
 def test_the_others_go_on_when_one_query_ends() -> None:
     table = StreamTable()
     found: list[Answer] = []

@@ -15,7 +15,7 @@ from vinedresser.queries.evaluating import Evaluator
 from vinedresser.queries.folds.window import WindowFold
 from vinedresser.queries.language.budget import OF_A_TRAINING, Limits
 from vinedresser.queries.language.values import Pending
-from vinedresser.queries.naming import check_names
+from vinedresser.queries.naming import check_names, matching
 from vinedresser.queries.observables import Observables
 from vinedresser.queries.query import Query
 
@@ -23,6 +23,8 @@ __all__ = ["DEFAULT_RATE", "StandingQuery"]
 
 # Windows per second.
 DEFAULT_RATE = 10.0
+# Kinds of values that scripts save when they like.
+_OF_THE_USER = ("saved/", "metrics/")
 
 
 @dataclass
@@ -268,6 +270,21 @@ class StandingQuery:
             place.time, place.rank = observables.time, observables.rank
             return self._made(place, "none", None, str(error))
         return None
+
+    def unoffered(self, observables: Observables, events: int) -> Answer | None:
+        """Return an answer that says which names no event has offered; None if it is the user's.
+
+        Args:
+            observables: the latest event.
+            events: number of events.
+        """
+        missing = [one for one in sorted(self.needs) if not matching(one, observables.names)]
+        if not missing or any(one.startswith(_OF_THE_USER) for one in missing):
+            return None
+        told = f"{', '.join(missing)}: known, but not offered at any of {events} events"
+        place = _Window(self._window.number, observables.step, observables.step)
+        place.time, place.rank = observables.time, observables.rank
+        return self._made(place, "none", None, told)
 
     def _end(self, observables: Observables, reason: str) -> Answer:
         """Disable the query for good and say why."""

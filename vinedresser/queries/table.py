@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from vinedresser.errors import ConfigError
@@ -17,6 +17,8 @@ from vinedresser.queries.standing import DEFAULT_RATE, StandingQuery
 __all__ = ["MOST_STREAMS", "Armed", "Sink", "StreamTable", "Subscription"]
 
 MOST_STREAMS = 64
+# Events after which a query without an answer is explained; some tensors come only now and then.
+_MOST_SILENT = 100
 
 # Receives answers on the training's thread; it must neither wait nor raise.
 Sink = Callable[[Answer], object]
@@ -27,7 +29,8 @@ class _Stream:
     standing: StandingQuery
     sinks: tuple[Sink, ...] = ()
     flush: bool = False
-    explained: bool = field(default=False)
+    # Events of its mode so far that did not offer what it reads.
+    silent: int = 0
 
     def deliver(self, answer: Answer) -> None:
         for sink in self.sinks:
@@ -188,7 +191,7 @@ class StreamTable:
                 stream.deliver(answer)
             if pending is not None:
                 waiting.append((stream, pending))
-            elif not stream.standing.answerable and not stream.explained:
+            elif not stream.standing.answerable:
                 self._explain(stream, observables)
         if not waiting:
             return
@@ -209,15 +212,26 @@ class StreamTable:
                 stream.deliver(answer)
 
     def _explain(self, stream: _Stream, observables: Observables) -> None:
-        """Say once which name is unknown, at an event that should offer it."""
-        every = stream.standing.query.every
+        """Say once which name is unknown, or after a while which one is known, but never offered.
+
+        Args:
+            stream: a stream without any answer so far.
+            observables: an event that does not offer everything that it reads.
+        """
+        standing = stream.standing
+        every = standing.query.every
         # Values of the user's event are offered at no other one.
         events = (every.event,) if every.kind == "event" else ("step", "batch", "evaluation")
-        if observables.event in events and observables.mode == every.mode:
-            stream.explained = True
-            answer = stream.standing.explain(observables, self._known())
-            if answer is not None:
-                stream.deliver(answer)
+        if observables.event not in events or observables.mode != every.mode:
+            return
+        stream.silent += 1
+        answer = None
+        if stream.silent == 1:
+            answer = standing.explain(observables, self._known())
+        elif stream.silent == _MOST_SILENT:
+            answer = standing.unoffered(observables, stream.silent)
+        if answer is not None:
+            stream.deliver(answer)
 
     def finish(self) -> None:
         """Deliver the answers of the open windows as the last ones; the training has ended."""
