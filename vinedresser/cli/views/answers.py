@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from vinedresser.cli.views.console import figure, plain, plain_table
 from vinedresser.plain_text import visible
@@ -42,7 +41,7 @@ def answer_view(answer: Answer, *, ranks: bool = False) -> list[RenderableType]:
         case "histograms":
             lines = (f"  {label}  {_histogram(one)}" for label, one in value.items())
             return [plain(where, "dim"), *map(plain, lines)]
-    return [Text.assemble((f"{where}  ", "dim"), visible(_line(answer)))]
+    return [plain("").append_text(plain(f"{where}  ", "dim")).append_text(plain(_line(answer)))]
 
 
 def _where(answer: Answer, *, ranks: bool) -> str:
