@@ -17,6 +17,7 @@ from vinedresser.cli.explaining import explain
 from vinedresser.cli.inspecting import judge, show
 from vinedresser.cli.live.asking import ask
 from vinedresser.cli.live.steering import checkpoint, pause, resume, set_parameters, snapshot, stop
+from vinedresser.cli.live.watching import watch
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
@@ -99,6 +100,7 @@ for _command in (
     *(
         judge,
         show,
+        watch,
         compare,
         ask,
         capture,

@@ -15,7 +15,7 @@ from vinedresser.version import __version__
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["write_page"]
+__all__ = ["rendered", "write_page"]
 
 
 def write_page(destination: str | os.PathLike[str], template: str, /, **contents: object) -> Path:
@@ -34,11 +34,19 @@ def write_page(destination: str | os.PathLike[str], template: str, /, **contents
     """
     path = Path(destination)
     written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    html = (
-        _templates().get_template(template).render(**contents, version=__version__, written=written)
-    )
+    html = rendered(template, **contents, version=__version__, written=written)
     LocalStorage(path.parent).put(path.name, [html.encode()])
     return path
+
+
+def rendered(template: str, /, **contents: object) -> str:
+    """Return the text of a template.
+
+    Args:
+        template: name of the template.
+        contents: its variables.
+    """
+    return _templates().get_template(template).render(**contents)
 
 
 def _plain(value: object) -> object:

@@ -1,0 +1,239 @@
+"""`vinedresser watch`, as its own process: who gets the pages, and whether they tell the truth."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.waiting import until
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.storage import open_storage
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import make_run, start_run, step_record
+
+NASTY = "<script>alert(1)</script>\x1b[31m" + "x" * 10_000
+
+
+@contextmanager
+def watching(where: Path) -> Iterator[tuple[str, httpx.Client, subprocess.Popen[str]]]:
+    """Serve a place; yield the printed address, a client without the cookie, and the process."""
+    command = [sys.executable, "-m", "vinedresser", "watch", str(where), "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address is not None
+        with httpx.Client(base_url=address[0].partition("/?")[0], timeout=60) as client:
+            yield address[0], client, process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("watched") / "runs"
+    losses = np.exp(-np.arange(60) / 20)
+    records = [
+        step_record(
+            step,
+            scalars={"losses/loss": float(loss)},
+            reductions={f"gradients/{name}.weight": {"l2": loss * size} for name, size in SIZES},
+        )
+        for step, loss in enumerate(losses)
+    ]
+    make_run(folder / "good", records, name="good", total_steps=60)
+    make_run(folder / "nasty", [step_record(0, scalars={"losses/loss": 1.0})], name=NASTY)
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "run.json").write_text("{", encoding="utf-8")
+    (folder.parent / "outside").mkdir()
+    make_run(folder.parent / "outside" / "secret", [step_record(0)], name="secret")
+    return folder
+
+
+SIZES = [("first", 1.0), ("second", 0.1), ("third", 0.01)]
+
+
+@pytest.fixture(scope="module")
+def served(store: Path) -> Iterator[tuple[str, httpx.Client]]:
+    with watching(store) as (address, client, _):
+        yield address, client
+
+
+@pytest.fixture
+def page(served: tuple[str, httpx.Client]) -> httpx.Client:
+    """Return a client that has exchanged the key for the cookie."""
+    address, client = served
+    client.get(address)
+    return client
+
+
+def view(client: httpx.Client, path: str) -> dict[str, str]:
+    """Return the view of a page once it is made."""
+    found: dict[str, str] = {}
+
+    def ready() -> bool:
+        found.update(client.get(f"{path}/view").json())
+        return found["state"] != "reading"
+
+    until(ready, f"view of {path or 'the store'}")
+    return found
+
+
+def test_nothing_is_served_without_the_key(served: tuple[str, httpx.Client]) -> None:
+    with httpx.Client(base_url=served[1].base_url) as stranger:
+        for path in ("/", "/view", "/run/good", "/run/good/view", "/?key=wrong", "/nowhere"):
+            answer = stranger.get(path)
+            assert answer.status_code == 403
+            assert "good" not in answer.text
+        assert not stranger.cookies
+
+
+def test_the_key_becomes_a_strict_cookie_named_after_the_port(
+    served: tuple[str, httpx.Client],
+) -> None:
+    address, known = served
+    answer = httpx.get(address)
+    cookie = answer.headers["set-cookie"]
+    key = address.partition("key=")[2]
+    assert len(key) >= 43
+    assert key not in cookie
+    assert key not in answer.text
+    assert f"_{known.base_url.port}=" in cookie
+    assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example:80"},
+        {"host": "127.0.0.1"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_other_hosts_and_sites_get_nothing(page: httpx.Client, headers: dict[str, str]) -> None:
+    assert page.get("/view").status_code == 200
+    answer = page.get("/view", headers=headers)
+    assert answer.status_code == 403
+    assert "good" not in answer.text
+
+
+def test_pages_only_read(page: httpx.Client) -> None:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert page.request(method, "/view").status_code == 405
+
+
+def test_the_policy_allows_no_script_but_the_page_s(page: httpx.Client) -> None:
+    answers = [page.get("/run/good") for _ in range(2)]
+    policies = [answer.headers["content-security-policy"] for answer in answers]
+    assert policies[0] != policies[1]
+    nonce = re.search(r"script-src 'nonce-([^']+)'", policies[0])
+    assert nonce is not None
+    assert re.findall(r"<script[^>]*>", answers[0].text) == [f'<script nonce="{nonce[1]}">']
+    assert "default-src 'none'" in policies[0]
+    assert answers[0].headers["cache-control"] == "no-store"
+    assert answers[0].headers["x-content-type-options"] == "nosniff"
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", answers[0].text)
+
+
+def test_the_table_has_each_run_of_the_store(page: httpx.Client, store: Path) -> None:
+    html = view(page, "")["html"]
+    assert re.findall(r'data-run="(\w+)"', html) == ["damaged", "good", "nasty"]
+    good = html[html.index('data-run="good"') : html.index('data-run="nasty"')]
+    last = open_run(store / "good").scalars("losses")["losses/loss"].values[-1]
+    assert f"{last:.4g}" in good
+    assert "60<small> of 60" in good
+    assert "unreadable" in html
+
+
+def test_text_of_runs_is_data(page: httpx.Client) -> None:
+    for path in ("", "/run/nasty"):
+        html = page.get(path or "/").text + view(page, path)["html"]
+        assert "<script>alert" not in html
+        assert "\x1b" not in html
+
+
+@pytest.mark.parametrize(
+    "name", ["secret", "%2e%2e", "..%2foutside%2fsecret", "%2e%2e%2foutside%2fsecret", "%00"]
+)
+def test_only_runs_that_the_store_lists_are_read(page: httpx.Client, name: str) -> None:
+    answer = page.get(f"/run/{name}/view")
+    assert answer.status_code == 404
+    assert "secret" not in answer.text
+
+
+def test_a_step_has_the_values_of_the_store(page: httpx.Client, store: Path) -> None:
+    html = page.get("/run/good/moment?step=31").text
+    run = open_run(store / "good")
+    assert f"{run.scalars()['losses/loss'].values[31]:.4g}" in html
+    shown = dict(re.findall(r'data-name="([^"]+)" data-value="([^"]+)"', html))
+    norms = run.reductions("l2", "gradients")
+    assert {f"gradients/{name}": float(text) for name, text in shown.items()} == {
+        name: column.values[31] for name, column in norms.items()
+    }
+    # The past is dimmed, and the future is not there.
+    frames = re.findall(r'stroke-opacity="([\d.]+)" data-step="(\d+)"', html)
+    assert [int(step) for _, step in frames] == list(range(24, 32))
+    assert [float(opacity) for opacity, _ in frames] == sorted(float(one) for one, _ in frames)
+
+
+@pytest.mark.parametrize("step", ["", "x", "-1", "1e3", "9" * 40, "²"])
+def test_a_step_that_is_none_is_refused(page: httpx.Client, step: str) -> None:
+    answer = page.get("/run/good/moment", params={"step": step})
+    assert answer.status_code == 400
+    assert answer.text == "step: give the number of a step"
+
+
+def test_a_page_follows_its_run(tmp_path: Path) -> None:
+    place = tmp_path / "alive"
+    start_run(place, name="alive")
+    with (
+        closing(RunWriter(open_storage(place), 0)) as writer,
+        watching(place) as (address, client, _),
+    ):
+        for step in range(3):
+            writer.add(step_record(step, scalars={"losses/loss": 0.5}))
+        client.get(address)
+        # A run in place of a store is its own front page.
+        assert 'data-path="/run/alive"' in client.get("/").text
+        until(lambda: "0.5" in view(client, "/run/alive")["html"], "the first steps")
+        before = view(client, "/run/alive")["version"]
+        writer.add(step_record(3, scalars={"losses/loss": 0.0625}))
+        until(lambda: "0.0625" in view(client, "/run/alive")["html"], "the next step")
+        assert view(client, "/run/alive")["version"] != before
+
+
+def test_a_view_is_sent_once(page: httpx.Client) -> None:
+    version = view(page, "/run/good")["version"]
+    assert page.get(f"/run/good/view?seen={version}").status_code == 204
+
+
+def test_ctrl_c_ends_it(store: Path) -> None:
+    with watching(store) as (address, client, process):
+        client.get(address)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_a_place_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "vinedresser", "watch", str(tmp_path / "none"), "--no-browser"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f"vinedresser: {tmp_path / 'none'}: no such directory; a store is a directory of runs\n"
+    )

@@ -1,0 +1,58 @@
+"""`vinedresser watch`: a local web page of a store or a run that is alive."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Annotated
+
+import typer
+
+from vinedresser.cli.options import DEFAULT_STORE
+
+__all__ = ["watch"]
+
+
+def watch(
+    where: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|STORE", help="Run, or directory of runs, or s3://bucket/prefix."
+        ),
+    ] = str(DEFAULT_STORE),
+    *,
+    port: Annotated[int | None, typer.Option(help="Port (default: a free one).")] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
+    ] = True,
+) -> None:
+    """Watch runs on a local web page, while they train or later."""
+    from vinedresser.cli.views.console import console
+    from vinedresser.store.storage import parse_location
+    from vinedresser.watching.serving import watch as serve
+
+    with TemporaryDirectory(prefix="vinedresser-") as private:
+
+        def ready(address: str) -> None:
+            console.print(f"watching at {address}   (Ctrl-C to stop)", soft_wrap=True)
+            if browser:
+                _open(address, Path(private))
+
+        serve(parse_location(where), port, ready)
+
+
+def _open(address: str, private: Path) -> None:
+    """Open an address in the browser.
+
+    All users of a machine see the arguments of its processes: the browser gets the key in a file.
+
+    Args:
+        address: the address, with its key.
+        private: directory of this user alone.
+    """
+    page = private / "watch.html"
+    page.write_text(f'<meta http-equiv="refresh" content="0;url={address}">', encoding="utf-8")
+    # A browser in the terminal would occupy this thread until it ends.
+    Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()

@@ -1,0 +1,37 @@
+"""One run as an overview: status, findings, losses, metrics, gradients by layer, timing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from urllib.parse import quote
+
+from vinedresser.explain.reports.page import build_page
+from vinedresser.explain.reports.report import PAINTS
+from vinedresser.explain.reports.templating import rendered
+from vinedresser.explain.watching.view import View
+from vinedresser.store.reading.reader import Run
+
+__all__ = ["run_view"]
+
+
+def run_view(run: Run, siblings: Collection[str] = ()) -> View:
+    """Return the overview of a run in any state, as of its last refresh.
+
+    Args:
+        run: the run.
+        siblings: names of the runs of its store, to which the page may link.
+
+    Raises:
+        CorruptData: the exit record of the run cannot be read.
+        StoreError: the storage refused.
+    """
+    page = build_page(run)
+    head = page.head
+    if head.remedy is not None:
+        first = head.remedy.first
+        link = f"/run/{quote(first, safe='')}" if first in siblings else ""
+        page = replace(page, head=replace(head, first_report=link))
+    html = rendered("run_sections.html.j2", page=page, **PAINTS)
+    title = f"{head.name} · {head.headline}"
+    return View(title, head.status.state, html, over=head.status.over, steps=head.steps_run)

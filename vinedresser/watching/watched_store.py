@@ -1,0 +1,141 @@
+"""A store that is watched: the view of its table and of each of its runs."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from vinedresser.errors import CorruptData, NotARun
+from vinedresser.explain.watching.moment import moment
+from vinedresser.explain.watching.run_view import run_view
+from vinedresser.explain.watching.store_view import Row, damaged_row, run_row, store_view
+from vinedresser.explain.watching.view import View
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.run_store import RunStore
+from vinedresser.watching.feed import Feed
+
+__all__ = ["WatchedStore"]
+
+# Runs whose pages are kept ready.
+_MOST_FEEDS = 8
+
+
+class WatchedRun:
+    """A run of a store, opened for its page.
+
+    Args:
+        store: the store.
+        name: its name there.
+
+    Attributes:
+        feed: its newest view.
+    """
+
+    def __init__(self, store: RunStore, name: str) -> None:
+        self._store = store
+        self._name = name
+        self._run: Run | None = None
+        self._seen: tuple[Hashable, View] | None = None
+        self._looked_at: Run | None = None
+        self._looking = threading.Lock()
+        self.feed = Feed(self._view, name)
+
+    def _view(self) -> View:
+        """Return the view of what is committed; the last one if nothing has changed."""
+        if self._run is None:
+            self._run = self._store[self._name]
+        run = self._run
+        run.refresh()
+        findings = repr([finding.to_json() for finding in run.findings()])
+        records = [len(run.steps(None, rank)) for rank in run.ranks]
+        key = (tuple(records), run.status, findings, len(run.controls()))
+        if self._seen is None or self._seen[0] != key:
+            self._seen = (key, run_view(run, [*self._store]))
+        return self._seen[1]
+
+    def moment(self, step: int) -> str:
+        """Return the section of one step; one thread at a time.
+
+        Raises:
+            NotARun: the run was removed.
+            StoreError: the storage refused.
+        """
+        with self._looking:
+            # Runs are not thread-safe, and the view may be in the making.
+            if self._looked_at is None:
+                self._looked_at = self._store[self._name]
+            self._looked_at.refresh()
+            return moment(self._looked_at, step)
+
+
+class WatchedStore:
+    """The runs of a store, each opened once.
+
+    Args:
+        store: the store.
+        single: the store is a run itself.
+
+    Attributes:
+        table: the newest view of the table.
+        single: the store is a run itself.
+    """
+
+    def __init__(self, store: RunStore, *, single: bool) -> None:
+        self._store = store
+        self.single = single
+        self._rows: dict[str, tuple[Run, Hashable, Row]] = {}
+        self._lock = threading.Lock()
+        self._watched: OrderedDict[str, WatchedRun] = OrderedDict()
+        self.table = Feed(self._table, str(store.location))
+
+    @property
+    def only(self) -> str:
+        """Name of the run if the store is a run itself."""
+        return next(iter(self._store))
+
+    def run(self, name: str) -> WatchedRun | None:
+        """Return a run; None if the store does not list the name.
+
+        Args:
+            name: a name from a request: only the names of the listing lead to files.
+
+        Raises:
+            NotARun: the store was removed.
+            StoreError: the storage refused.
+        """
+        with self._lock:
+            if name not in self._store:
+                self._store.refresh()
+            if name not in self._store:
+                return None
+            watched = self._watched.pop(name, None) or WatchedRun(self._store, name)
+            self._watched[name] = watched
+            while len(self._watched) > _MOST_FEEDS:
+                self._watched.popitem(last=False)
+            return watched
+
+    def _table(self) -> View:
+        with self._lock:
+            self._store.refresh()
+            names = [*self._store]
+        self._rows = {name: one for name, one in self._rows.items() if name in names}
+        return store_view(str(self._store.location), [self._row(name) for name in names])
+
+    def _row(self, name: str) -> Row:
+        """Return a run's row; a run whose records, status and findings are the same is not read."""
+        before = self._rows.get(name)
+        try:
+            run = self._store[name] if before is None else before[0]
+            run.refresh()
+            records = [len(run.steps(None, rank)) for rank in run.ranks]
+            key = (tuple(records), run.status, repr(run.findings()))
+            if before is not None and before[1] == key:
+                return before[2]
+            row = run_row(name, run)
+        except (CorruptData, NotARun) as error:
+            # Damaged, or removed meanwhile.
+            self._rows.pop(name, None)
+            return damaged_row(name, str(error))
+        self._rows[name] = (run, key, row)
+        return row
