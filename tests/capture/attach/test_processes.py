@@ -102,11 +102,10 @@ def test_ranks_of_accelerate_share_the_run(tmp_path: Path) -> None:
     script(tmp_path, ACCELERATED)
     launch = (sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu")
     settings = ("--num_processes=2", "--num_machines=1", "--mixed_precision=no")
-    variables = {"PYTHONPATH": str(tmp_path / "packages"), "ACCELERATE_USE_CPU": "true"}
-    plain = alone(*launch, *settings, "--dynamo_backend=no", "train.py", cwd=tmp_path, **variables)
-    done = attached(
-        *launch, *settings, "--dynamo_backend=no", "train.py", cwd=tmp_path, **variables
-    )
+    command = (*launch, *settings, "--dynamo_backend=no", "train.py")
+    path = str(tmp_path / "packages")
+    plain = alone(*command, cwd=tmp_path, PYTHONPATH=path, ACCELERATE_USE_CPU="true")
+    done = attached(*command, cwd=tmp_path, PYTHONPATH=path, ACCELERATE_USE_CPU="true")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines())
     run = open_run(tmp_path / "runs" / "run")
