@@ -37,7 +37,10 @@ def test_the_first_evaluation_may_load_libraries() -> None:
 def test_a_full_collection_of_garbage_is_not_the_fault_of_the_query() -> None:
     now = 0.0
     budget = Budget(limits(1.0), clock=lambda: now)
+    # Quick, since it looks at no object.
+    gc.freeze()
     gc.collect()
+    gc.unfreeze()
     now = 2.0
     budget.check()
     now = 2.9
@@ -76,6 +79,7 @@ def test_labels_that_are_always_new_end_with_a_reason() -> None:
     assert "more than 1,000 labels within a window" in str(query.ended)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ["norm", "mean", "std", "min", "share", "nonfinite", "size"])
 def test_half_precision_is_converted_in_slices(text: str) -> None:
     # Converted as a whole, it would need 80 MiB.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -234,6 +235,7 @@ def test_random_arguments_cause_only_documented_errors(
     observed(f"{function}({', '.join(words)}) {last}")
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=60))
 @examples(50)
 def test_random_texts_cause_only_documented_errors(text: str) -> None:
