@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,33 @@ def test_a_stalled_client_loses_answers_and_is_told(tmp_path: Path) -> None:
     assert taken[0].dropped == 15
     assert sum(one.dropped + 1 for one in taken) == 25
     assert box.take() == []
+
+
+@pytest.mark.thorough
+def test_a_stalled_client_is_told_over_the_socket_what_it_lost(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    found: list[Answer] = []
+    resumes = threading.Event()
+
+    def read() -> None:
+        for answer in ask_live(str(path), Query.parse("x", "tick"), rate=None):
+            found.append(answer)
+            resumes.wait(60)
+
+    reader = threading.Thread(target=read)
+    with Hook(path, live=True) as hook:
+        reader.start()
+        table = hook._agent.observer.table  # type: ignore[union-attr]
+        until(lambda: len(table))
+        for number in range(20_000):
+            hook.event("tick", x=float(number))
+        resumes.set()
+    reader.join(60)
+    assert [one.value for one in found[:1]] == [0.0]
+    for before, after in pairwise(found):
+        assert after.window - before.window == 1 + after.dropped
+    assert found[-1].window == 19_999
+    assert sum(one.dropped for one in found) > 0
 
 
 def connected(path: Path) -> socket.socket:
