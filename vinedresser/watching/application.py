@@ -49,7 +49,7 @@ class _Pages:
     def front(self, request: Request) -> Response:
         if self._store.single:
             return self._run_page(request, self._store.only)
-        return _page(request, self._store.table.latest(), "")
+        return _page(request, self._store.table.latest(), "", single=False)
 
     def table_view(self, request: Request) -> Response:
         return _update(request, self._store.table.latest())
@@ -72,7 +72,8 @@ class _Pages:
 
     def _run_page(self, request: Request, name: str) -> Response:
         view = self._watched(name).feed.latest()
-        return _page(request, view, f"/run/{quote(name, safe='')}")
+        path = f"/run/{quote(name, safe='')}"
+        return _page(request, view, path, single=self._store.single)
 
     def _watched(self, name: str) -> WatchedRun:
         try:
@@ -84,15 +85,17 @@ class _Pages:
         return found
 
 
-def _page(request: Request, view: View, path: str) -> Response:
+def _page(request: Request, view: View, path: str, *, single: bool) -> Response:
     """Return a whole page.
 
     Args:
         request: the request.
         view: its contents now.
         path: address of the run; "" for the table.
+        single: there is no table.
     """
     contents = {"view": view, "body": Svg(view.html), "path": path, "steps": bool(path)}
+    contents["single"] = single
     return HTMLResponse(rendered("watch.html.j2", **contents, nonce=request.scope["nonce"]))
 
 
