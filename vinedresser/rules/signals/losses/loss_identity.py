@@ -35,6 +35,32 @@ _BY_NAME: dict[str, tuple[str, str]] = {
     "huber": ("huber", ""),
     "smoothl1": ("huber", ""),
 }
+# Losses of torch and Keras with other formulas, which sampled rows may resemble by chance.
+_OTHERS = frozenset(
+    (
+        "cosineembedding",
+        "cosinesimilarity",
+        "ctc",
+        "gaussiannll",
+        "hinge",
+        "hingeembedding",
+        "categoricalhinge",
+        "squaredhinge",
+        "kldiv",
+        "kldivergence",
+        "logcosh",
+        "marginranking",
+        "meanabsolutepercentageerror",
+        "meansquaredlogarithmicerror",
+        "multilabelmargin",
+        "multimargin",
+        "poisson",
+        "poissonnll",
+        "softmargin",
+        "tripletmargin",
+        "tripletmarginwithdistance",
+    )
+)
 # The loss that the hook computes for classifiers of scikit-learn.
 _LOG_LOSS = "log_loss"
 # Losses of XGBoost's objectives; for squared errors it is the root of the mean.
@@ -150,9 +176,15 @@ class LossIdentities(Signal):
         reduction = "sum" if settings.get("reduction") == "sum" else "mean"
         return LossIdentity(found[0], takes, reduction, by_name=True)
 
+    def _is_another(self, loss: str) -> bool:
+        """Return whether the name of a loss tells that its formula is not one of `FORMULAS`."""
+        setup = self._settings.get(loss, {})
+        named = (setup.get("type"), setup.get("function"), loss.rpartition(".")[2])
+        return any(_word(str(one)) in _OTHERS for one in named if one)
+
     def _by_values(self, loss: str) -> LossIdentity | None:
         """Return the first entry of `FORMULAS` that agrees with all values."""
-        if self._looks[loss] < _LOOKS:
+        if self._looks[loss] < _LOOKS or self._is_another(loss):
             return None
         agreed = [key for key, votes in self._votes[loss].items() if votes == _LOOKS]
         order = list(FORMULAS)
