@@ -30,7 +30,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 _FACTORIES = "tests.capture.keras_.guard.trainings"
 
 
-def again(run: Path, factory: str, *options: str, backend: str = "tensorflow") -> str:
+def again(
+    run: Path, factory: str, *options: str, backend: str = "tensorflow", code: int = 0
+) -> str:
     """Run the bad step in another process; return what the command prints."""
     place = run / "snapshots" / f"step-{BAD_STEP}"
     command = [sys.executable, "-m", "vinedresser", "replay", str(place), *options]
@@ -42,8 +44,8 @@ def again(run: Path, factory: str, *options: str, backend: str = "tensorflow") -
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + (done.stderr if code else "")
 
 
 def line_of(text: str) -> str:
@@ -68,7 +70,10 @@ def test_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     train(tmp_path / "run", halves(), half=True)
-    told = again(tmp_path / "run", "halves", "--locate", "--bisect")
+    told = again(tmp_path / "run", "halves", "--what-if", code=2)
+    assert "--what-if needs a snapshot of torch, not of keras" in told
+    told = again(tmp_path / "run", "halves", "--locate", "--bisect", "--save")
+    assert "saved: " in told
     assert re.search(r"loss inf: the same   gradients: 6 of 6 the same", told)
     assert re.search(rf"samples: {BAD_ROW} of {BATCH} break the step \(\d runs\)", told)
     assert rf"operation: Exp in the forward: float16 [{BATCH}, 3] is inf at [{BAD_ROW}, 0]" in told
