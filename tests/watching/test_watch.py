@@ -24,10 +24,12 @@ NASTY = "<script>alert(1)</script>\x1b[31m" + "x" * 10_000
 
 
 @contextmanager
-def watching(where: Path) -> Iterator[tuple[str, httpx.Client, subprocess.Popen[str]]]:
+def watching(
+    where: Path, cwd: Path | None = None
+) -> Iterator[tuple[str, httpx.Client, subprocess.Popen[str]]]:
     """Serve a place; yield the printed address, a client without the cookie, and the process."""
     command = [sys.executable, "-m", "vinedresser", "watch", str(where), "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=cwd)
     try:
         assert process.stdout is not None
         address = re.search(r"http://\S+", process.stdout.readline())
@@ -216,6 +218,12 @@ def test_a_page_follows_its_run(tmp_path: Path) -> None:
         writer.add(step_record(3, scalars={"losses/loss": 0.0625}))
         until(lambda: "0.0625" in view(client, "/run/alive")["html"], "the next step")
         assert view(client, "/run/alive")["version"] != before
+
+
+def test_the_current_directory_may_be_the_run(store: Path) -> None:
+    with watching(Path("."), store / "good") as (address, client, _):
+        client.get(address)
+        assert 'data-path="/run/good"' in client.get("/").text
 
 
 def test_a_view_is_sent_once(page: httpx.Client) -> None:

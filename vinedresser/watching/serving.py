@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import uvicorn
 
@@ -35,6 +36,9 @@ def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> No
         NotARun: the directory does not exist.
         StoreError: the object store refused.
     """
+    if isinstance(where, Path):
+        # The name of "." is empty, and a run is known to its page by its name.
+        where = where.resolve()
     store = RunStore(where)
     single = open_storage(where).exists(RunRecord.KEY)
     listening = _listen(port)

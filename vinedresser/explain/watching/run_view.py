@@ -30,7 +30,7 @@ def run_view(run: Run, siblings: Collection[str] = ()) -> View:
     head = page.head
     if head.remedy is not None:
         first = head.remedy.first
-        link = f"/run/{quote(first, safe='')}" if first in siblings else ""
+        link = f"/run/{quote(first, safe='', errors='replace')}" if first in siblings else ""
         page = replace(page, head=replace(head, first_report=link))
     html = rendered("run_sections.html.j2", page=page, **PAINTS)
     title = f"{head.name} · {head.headline}"
