@@ -15,7 +15,7 @@ from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.watching.feed import Feed
 
-__all__ = ["WatchedStore"]
+__all__ = ["WatchedRun", "WatchedStore"]
 
 # Runs whose pages are kept ready.
 _MOST_FEEDS = 8

@@ -1,0 +1,1 @@
+"""What the page of `vinedresser watch` costs."""
