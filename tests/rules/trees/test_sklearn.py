@@ -222,7 +222,7 @@ FAULTY = {
             0,
         ),
         rules("empty_trees"),
-        "underfitting",
+        "over_regularisation",
     ),
     "trees that learn rows by heart": Case(
         Learning(

@@ -7,6 +7,7 @@ import re
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
+from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
@@ -42,7 +43,7 @@ class EmptyTrees(OnceRule):
         patience: number of consecutive checks.
     """
 
-    fault = "underfitting"
+    fault = "over_regularisation"
 
     def __init__(self, drop: float = 0.1, every: int = 10, patience: int = 3) -> None:
         require_between(0, 1, drop=drop)
@@ -84,9 +85,10 @@ class EmptyTrees(OnceRule):
             f"{loss} was {first:.4g} in the first round and is now {last:.4g}"
             for loss, (first, last) in self._losses.items()
         )
-        cause, remedy = self._advice()
+        fault, cause, remedy = self._advice()
         return self.found(
             step,
+            fault=fault,
             since=self._patience.since,
             tensor=name,
             statistic="depth",
@@ -99,16 +101,18 @@ class EmptyTrees(OnceRule):
             evidence={"looks": self._patience.looks, "losses": self._losses},
         )
 
-    def _advice(self) -> tuple[str, str]:
-        """Return the cause and the remedy."""
+    def _advice(self) -> tuple[Fault, str, str]:
+        """Return the fault, its cause and the remedy."""
         for name, usual in _LIMITS.items():
             value = self._ensemble.number(name) if self._ensemble else None
             if value is not None and value > usual:
                 return (
+                    "over_regularisation",
                     f"{name} = {value:g} prevents every split",
                     f"lower {name} from {value:g} to {usual}, then raise it tenfold step by step",
                 )
         return (
+            "underfitting",
             "no split has any gain: features are constant or missing, or all labels are equal",
             "inspect the features and labels of the training data",
         )

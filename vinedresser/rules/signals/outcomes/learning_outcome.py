@@ -8,7 +8,11 @@ from typing import NamedTuple
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import LossProgress
-from vinedresser.rules.signals.outcomes.metric_scale import is_return, metric_scale
+from vinedresser.rules.signals.outcomes.metric_scale import (
+    is_return,
+    metric_scale,
+    tells_learning,
+)
 from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -117,7 +121,7 @@ class LearningOutcome(Signal):
     def improving_metric(self) -> str | None:
         """Return the name of a metric that improves; None if there is none."""
         for (name, _), trend in self._metrics.items():
-            if trend.improving():
+            if tells_learning(name) and trend.improving():
                 return name
         return None
 

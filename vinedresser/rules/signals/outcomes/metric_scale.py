@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["MetricScale", "direction", "is_return", "metric_scale"]
+__all__ = ["MetricScale", "direction", "is_return", "metric_scale", "tells_learning"]
 
 # fmt: off
 _HIGHER = frozenset((
@@ -20,6 +20,8 @@ _LOWER = frozenset((
     "bpc", "bpd", "brier", "cer", "eer", "err", "error", "fid", "kid", "logloss", "loss", "lpips",
     "mae", "mape", "mse", "nll", "perplexity", "ppl", "rmse", "rmsle", "smape", "wer",
 ))
+# They improve as soon as the frequencies of the classes are learned.
+_OF_FREQUENCIES = frozenset(("brier", "logloss"))
 # Words that do not change the meaning of a metric. With any other ("probe", "adversarial",
 # "class"), it may measure something else than the task of the loss.
 _NEUTRAL = frozenset((
@@ -104,6 +106,11 @@ def direction(name: str) -> int:
     """
     words = set(_words(name.rpartition("/")[2]))
     return bool(words & _HIGHER) - bool(words & _LOWER)
+
+
+def tells_learning(name: str) -> bool:
+    """Return whether an improvement of a metric shows more than knowledge of class frequencies."""
+    return not set(_words(name.rpartition("/")[2])) & _OF_FREQUENCIES
 
 
 def is_return(name: str) -> bool:
