@@ -54,6 +54,7 @@ def answer(address: tuple[str, int], sent: bytes, *, encrypted: bool) -> bytes:
             return b""
 
 
+@pytest.mark.thorough
 def test_every_port_asks_for_a_key(server: tuple[Path, psutil.Process, int]) -> None:
     _, process, s3 = server
     found = [one for one in process.net_connections("inet") if one.status == psutil.CONN_LISTEN]

@@ -146,6 +146,7 @@ def test_a_wrong_factory_is_named(tmp_path: Path, factory: str, message: str) ->
         replay(snapshot, f"tests.replay.stories:{factory}")
 
 
+@pytest.mark.thorough
 def test_without_a_factory_it_says_what_is_needed(tmp_path: Path) -> None:
     train_half(tmp_path / "run")
     told = again(tmp_path / "run", BAD_STEP, "", code=2)

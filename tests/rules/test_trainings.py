@@ -28,7 +28,8 @@ def found_during(run: Run) -> list[Finding]:
 
 THOROUGH = (
     *("cnn", "converged", "deep_tanh", "tiny_batches"),
-    *("lr_adam", "lr_momentum", "tiny_weights", "vanishing_adam"),
+    *("lr_adam", "lr_cnn", "lr_momentum", "lr_sticks", "mixed_rows", "nan_sqrt", "overfit"),
+    *("tiny_weights", "vanishing_adam"),
 )
 
 

@@ -155,6 +155,7 @@ def test_corrupt_bytes_are_detected_and_nothing_else_is_lost(folder: Path, seed:
     hurt_bytes(folder, seed, 15)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_strays_and_links_are_never_read(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 15, clutter=True)

@@ -55,6 +55,7 @@ def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     assert [line for line in said if not any(words in line for words in expected)] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["functional", "compiled", "compiled_loss", "closure", "tensors", "autograd_backward"],

@@ -201,6 +201,7 @@ def test_a_full_bucket_is_reported_once_and_uploads_resume_with_space(
         assert spools() == []
 
 
+@pytest.mark.thorough
 def test_committed_data_of_a_killed_training_is_uploaded(bucket: str) -> None:
     url = f"{bucket}/run"
     with start(url) as trainer:
@@ -359,6 +360,7 @@ def take_forty_steps(hook: Hook, server: TestServer, *, one_by_one: bool) -> Non
             hook.flush()
 
 
+@pytest.mark.thorough
 def test_a_full_spool_drops_steps_and_reports_it(
     frail: tuple[TestServer, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_tensors_inside_recurrent_loops_are_reported(
     assert run.tensor("gradients/rnn.cell.kernel").value(0).shape == (2, 12)
 
 
+@pytest.mark.thorough
 def test_fused_steps_run_one_by_one_if_something_is_due(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

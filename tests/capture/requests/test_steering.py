@@ -145,6 +145,7 @@ def test_replayed_changes_give_the_same_training(tmp_path: Path) -> None:
         Hook(tmp_path / "three", live=LiveSettings(replay=str(tmp_path / "nowhere")))
 
 
+@pytest.mark.thorough
 def test_a_paused_training_waits_and_takes_changes(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()

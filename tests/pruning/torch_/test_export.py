@@ -41,6 +41,7 @@ def check_export(name: str) -> None:
     assert relative_difference(results(model, BATCH), results(served, BATCH)) <= 1e-6
 
 
+@pytest.mark.thorough
 def test_a_pruned_model_is_exported() -> None:
     check_export("MobileNetV2")
 

@@ -115,6 +115,7 @@ def test_no_change_cures_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> Non
     assert step.replay.run().gradients == step.outcome.gradients
 
 
+@pytest.mark.thorough
 def test_a_missing_zero_grad_is_tried(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, optimizer, _ = gathering()

@@ -237,6 +237,7 @@ def test_improvement_is_no_overtraining(tmp_path: Path) -> None:
     assert one(case, tmp_path, Overtraining()) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "fault", "rate"),
     [("lr_adam", "learning_rate_too_high", 0.1), ("lr_too_low", "learning_rate_too_low", 1e-5)],

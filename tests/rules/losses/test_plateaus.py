@@ -45,6 +45,7 @@ def test_a_plateau_that_is_left_is_no_fault(tmp_path: Path) -> None:
     assert [one.rule for one in findings if one.severity != "info"] == []
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_run_on_a_plateau_is_reported(tmp_path: Path) -> None:
     last, findings = xor(tmp_path / "run", learns=False)
     assert last > 0.2

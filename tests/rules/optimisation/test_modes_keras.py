@@ -67,6 +67,7 @@ def trained(
     return [one.numpy() for one in model.trainable_variables]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("training", "fires"),
     [

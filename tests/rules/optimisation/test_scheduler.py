@@ -65,6 +65,7 @@ def test_an_unstepped_scheduler_is_found(total: int | None, step: int, tmp_path:
     assert "scheduler.step()" in finding.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "every"),
     [

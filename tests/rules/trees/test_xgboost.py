@@ -229,7 +229,13 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTY)
+THOROUGH = ("a learning rate far too small", "inputs that are lost", "rounds that add nothing")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in FAULTY],
+)
 def test_a_faulty_training_is_found(name: str, tmp_path: Path) -> None:
     assert missed(FAULTY[name], tmp_path / "run") == []
 

@@ -65,6 +65,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     return StoreUrl(request.getfixturevalue("s3")) / "a"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
 def test_a_run_with_a_damaged_exit_record_is_settled_as_killed(
     tmp_path: Path, location: Location, content: bytes
@@ -99,6 +100,7 @@ def test_a_run_that_was_stopped_counts_as_stopped_without_its_exit_record(tmp_pa
     assert reconcile(folder.parent) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("content", DAMAGE.values(), ids=DAMAGE)
 def test_a_run_with_a_damaged_tracking_record_is_settled_by_the_note_on_it(
     tmp_path: Path, location: Location, content: bytes

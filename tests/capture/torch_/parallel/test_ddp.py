@@ -33,6 +33,8 @@ from vinedresser.store.reading.reader import Run
 
 RANKS = (0, 1)
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -84,7 +86,6 @@ def check_gradients(run: Run, step: int, expected: dict[str, Tensor | None]) -> 
         np.testing.assert_allclose(one, gradient.numpy(), rtol=2e-4, atol=1e-7, err_msg=name)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("training", ["plain", "accumulated", "compiled"])
 def test_gradients_are_those_of_the_joint_batch(training: str, trained: Path) -> None:
     run = open_run(trained / training)
@@ -173,7 +174,6 @@ def test_readers_follow_all_ranks_in_the_same_order(trained: Path) -> None:
     assert seen == [(step, rank) for step in range(STEPS) for rank in RANKS]
 
 
-@pytest.mark.thorough
 def test_under_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
@@ -210,7 +210,6 @@ def test_under_torchrun(tmp_path: Path) -> None:
         assert run.tensor("gradients/weight").value(1, rank=rank).tolist() == [[2.0, 2.0]]
 
 
-@pytest.mark.thorough
 def test_a_killed_rank_is_reported_within_seconds(tmp_path: Path) -> None:
     with start_ranks("tests.capture.torch_.parallel.ddp_training", tmp_path, "die") as (
         survivor,
