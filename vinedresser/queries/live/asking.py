@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from vinedresser.errors import AgentAway, ConfigError
+from vinedresser.errors import AgentAway
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.live.client import agent_status, ask_live
 from vinedresser.queries.live.ranks import RankAnswers
 from vinedresser.queries.query import Query
+from vinedresser.queries.ranks import check_rank
 from vinedresser.store.reading.reader import Run
 
 __all__ = ["ask_running", "is_asked_live"]
@@ -45,11 +46,9 @@ def ask_running(
     status = run.status
     if status.over:
         raise AgentAway(f"{run.path}: the run is {status.words}, not running")
-    world = run.info.world_size
-    chosen = tuple(range(world) if ranks is None else ranks)
+    chosen = tuple(range(run.info.world_size) if ranks is None else ranks)
     for rank in chosen:
-        if rank not in range(world):
-            raise ConfigError(f"rank {rank}: {run.path} has the ranks 0 to {world - 1}")
+        check_rank(run, rank)
     try:
         if len(chosen) == 1:
             yield from ask_live(run.path, query, rank=chosen[0], rate=rate)

@@ -12,6 +12,7 @@ from vinedresser.queries.answer import Answer
 from vinedresser.queries.language.budget import OF_A_STORE
 from vinedresser.queries.naming import check_names
 from vinedresser.queries.query import Query
+from vinedresser.queries.ranks import check_rank
 from vinedresser.queries.standing import StandingQuery
 from vinedresser.queries.stored.offers import SPELLINGS
 from vinedresser.queries.stored.silence import explain_silence
@@ -55,10 +56,7 @@ def answers_of(
         )
     chosen = run.ranks if ranks is None else tuple(ranks)
     for rank in chosen:
-        if rank not in range(run.info.world_size):
-            raise ConfigError(
-                f"rank {rank}: {run.path} has the ranks 0 to {run.info.world_size - 1}"
-            )
+        check_rank(run, rank)
         if rank not in run.ranks and not follow:
             raise ConfigError(f"rank {rank}: {run.path} has stored nothing of it")
     if run.ranks or not follow:
