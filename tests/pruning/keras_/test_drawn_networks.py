@@ -63,13 +63,13 @@ def test_a_network_with_an_odd_operation_is_pruned_or_locked(seed: int) -> None:
     pruned(seed, odd=True)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_nearly_all_plain_networks_are_pruned() -> None:
     results = [pruned(seed, odd=False) for seed in range(4, 130)]
     assert np.mean(results) >= 0.95
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_nearly_all_networks_with_an_odd_operation_are_pruned() -> None:
     results = [pruned(seed, odd=True) for seed in range(4, 85)]
     assert np.mean(results) >= 0.75
