@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from tests.capture.torch_.guard.trainings import DistanceLoss, Distances
 from vinedresser.capture import Hook
 from vinedresser.replay.batch import Batch
+from vinedresser.snapshots.settings import SnapshotSettings
 
 # The sample with large values, and the step in which it comes.
 BAD_ROW, BAD_STEP = 11, 2
@@ -73,6 +75,39 @@ def attention() -> tuple[nn.Module, Callable[[Batch], Tensor]]:
     """Build the attention and its step."""
     model = Attention()
     return model, attention_step(model)
+
+
+def accumulated(*, backward: bool = True) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    """Build a regression and its step.
+
+    Args:
+        backward: whether the step computes gradients; else it only returns its loss.
+    """
+    model = nn.Linear(3, 1)
+
+    def step(batch: Batch) -> Tensor:
+        loss = model(*batch.args).square().mean()
+        if backward:
+            loss.backward()
+        return torch.as_tensor(loss)
+
+    return model, step
+
+
+accumulated_losses = partial(accumulated, backward=False)
+
+
+def train_accumulated(run: Path) -> None:
+    """Take one step with the gradients of three batches, with a periodic snapshot."""
+    torch.manual_seed(0)
+    model, step = accumulated()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    settings = SnapshotSettings(every=1)
+    hook = Hook(run, guard="nonfinite", snapshots=settings).watch(model, optimizer=optimizer)
+    for _ in range(3):
+        step(Batch((torch.randn(4, 3),), {}, (), None))
+    optimizer.step()
+    hook.close()
 
 
 def other_model() -> nn.Module:

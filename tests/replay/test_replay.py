@@ -15,7 +15,13 @@ from tests.capture.torch_.guard.trainings import BAD_ROW as ZERO_ROW
 from tests.capture.torch_.guard.trainings import BAD_STEP as ZERO_STEP
 from tests.capture.torch_.guard.trainings import train
 from tests.paths import ROOT
-from tests.replay.stories import BAD_ROW, BAD_STEP, train_attention, train_half
+from tests.replay.stories import (
+    BAD_ROW,
+    BAD_STEP,
+    train_accumulated,
+    train_attention,
+    train_half,
+)
 from vinedresser.errors import ConfigError
 from vinedresser.replay.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import open_snapshot
@@ -93,6 +99,17 @@ def test_the_result_is_saved_on_request(tmp_path: Path) -> None:
     ).stdout
     assert f"step-{BAD_STEP}: samples {BAD_ROW} of 64 break the step (7 runs)" in listed
     assert "aten.exp in the forward" in listed
+
+
+@pytest.mark.parametrize("factory", ["accumulated", "accumulated_losses"])
+def test_each_batch_of_an_accumulation_counts(tmp_path: Path, factory: str) -> None:
+    train_accumulated(tmp_path / "run")
+    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / "step-0")
+    replayed = replay(snapshot, f"tests.replay.stories:{factory}")
+    assert replayed.comparison.exact, replayed.comparison
+    assert len(replayed.outcome.losses) == 3
+    # As often as one likes.
+    assert replayed.replay.run().gradients == replayed.outcome.gradients
 
 
 def test_masks_are_not_blamed(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def replay_record(
         trials=[]
         if tried is None
         else [
-            TriedChange(one.change, course_words(one.course), one.verdict).to_json()
+            TriedChange(one.change, course_words(one.course), tried.verdict(one)).to_json()
             for one in tried.trials
         ],
     )

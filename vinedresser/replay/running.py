@@ -63,6 +63,8 @@ class Replay:
     step: RecordedStep
     whose: str
     runs: int = field(default=0, init=False)
+    # Whether the step function leaves `backward()` to the replay; None until it has run once.
+    _only_loss: bool | None = field(default=None, init=False)
 
     @property
     def samples(self) -> list[tuple[int, int]]:
@@ -115,11 +117,16 @@ class Replay:
             ConfigError: the factory builds something else.
         """
         run = self.parts.step or self._plain_step
+        # Gradients of an earlier batch say nothing about this one.
+        cleared = not self._has_gradients()
         loss: Any = None
         try:
             loss = run(batch)
-            if isinstance(loss, Tensor) and loss.requires_grad and not self._has_gradients():
-                loss.backward()
+            if isinstance(loss, Tensor) and loss.requires_grad:
+                if self._only_loss is None and cleared:
+                    self._only_loss = not self._has_gradients()
+                if self._only_loss:
+                    loss.backward()
         except UpdateReached:
             return loss
         return loss.detach() if isinstance(loss, Tensor) else None

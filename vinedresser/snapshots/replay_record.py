@@ -21,7 +21,8 @@ class TriedChange(Record):
     Attributes:
         change: the change in words.
         result: how its steps ended.
-        verdict: "cures it", "-", or one of these and "control".
+        verdict: "cures it", "better, no proof" (the controls do not allow a claim), or "-"; of a
+            control, "cures it, control" or "-, control".
     """
 
     KEY: ClassVar[str] = "trials"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.capture.torch_.guard.trainings import BAD_STEP as ZERO_STEP
 from tests.capture.torch_.guard.trainings import train as train_distances
 from tests.replay.test_replay import again
 from tests.replay.what_if.trainings import (
+    SLOW_CLOCK,
     fast,
     gathering,
     halves,
@@ -166,6 +168,32 @@ def test_without_time_nothing_is_claimed(tmp_path: Path) -> None:
     train(tmp_path / "run", fast(), 1)
     found = what_if(replayed(tmp_path / "run", 0, "fast"), steps=10, seconds=0.0)
     assert found.conclusion == "nothing was tried: there was no time for 10 steps"
+
+
+def test_a_control_that_is_not_completed_prevents_a_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", fast(), 1)
+    step = replayed(tmp_path / "run", 0, "slow_changes")
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: SLOW_CLOCK[0])
+        found = what_if(step, steps=20, seconds=230.0)
+    assert found.controls_left == ["labels shuffled"]
+    assert "labels shuffled" in found.not_tried
+    assert [one.kind for one in found.trials if one.cures] == ["learning rate"]
+    assert found.cures == []
+    assert found.conclusion == "nothing follows: labels shuffled, a control, was not completed"
+    assert [found.verdict(one) for one in found.trials] == ["better, no proof", "-"]
+
+
+def test_a_control_that_fails_prevents_a_claim(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", fast(), 1)
+    found = tried(tmp_path / "run", 0, "only_in_order", steps=20)
+    assert any(one.cures for one in found.trials)
+    assert found.controls_left == ["labels shuffled"]
+    assert found.cures == []
 
 
 def test_an_unknown_optimizer_is_asked_for(tmp_path: Path) -> None:

@@ -40,6 +40,48 @@ def fast() -> tuple[nn.Module, nn.Module, Optimizer]:
     return model, nn.CrossEntropyLoss(), SGD(model.parameters(), lr=2.0, momentum=0.9)
 
 
+SLOW_CLOCK = [0.0]
+"""Time in seconds at which `slow_changes` is."""
+
+
+def slow_changes() -> tuple[nn.Module, Optimizer, Step]:
+    """Build `fast`, whose steps take a second, or five with another learning rate."""
+    model, loss_fn, optimizer = fast()
+
+    def step(batch: Batch) -> Tensor:
+        SLOW_CLOCK[0] += 1.0 if optimizer.param_groups[0]["lr"] == 2.0 else 5.0
+        loss = loss_fn(model(*batch.args), batch.loss_args[1])
+        loss.backward()
+        return torch.as_tensor(loss)
+
+    return model, optimizer, step
+
+
+class InOrder(nn.Module):
+    """Refuses rows that are not those of `samples(0)`."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the rows [batch, features]."""
+        if not torch.equal(rows, samples(0)[0]):
+            raise ValueError("not the rows of the batch")
+        return rows
+
+
+def only_in_order() -> tuple[nn.Module, Optimizer, Step]:
+    """Build `fast`, whose step fails with samples in another order."""
+    model, loss_fn, optimizer = fast()
+    check = InOrder()
+    assert isinstance(model, nn.Sequential)
+    model[0].register_forward_pre_hook(lambda _, args: (check(*args),))
+
+    def step(batch: Batch) -> Tensor:
+        loss = loss_fn(model(*batch.args), batch.loss_args[1])
+        loss.backward()
+        return torch.as_tensor(loss)
+
+    return model, optimizer, step
+
+
 def gathering() -> tuple[nn.Module, Optimizer, Step]:
     """Build a training that never clears its gradients."""
     model = network()

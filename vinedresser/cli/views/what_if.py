@@ -19,7 +19,7 @@ def print_what_if(found: WhatIf) -> None:
         for name in ("  change", "result", ""):
             table.add_column(name, no_wrap=True)
         for one in found.trials:
-            table.add_row(f"  {one.change}", course_words(one.course), one.verdict)
+            table.add_row(f"  {one.change}", course_words(one.course), found.verdict(one))
         console.print(table)
     if found.not_tried:
         say(f"  no time to try: {'; '.join(found.not_tried)}")

@@ -82,8 +82,9 @@ def changes_for(
     """
     likely = [*_precisions(training, models, facts)]
     likely += [] if facts.at_once else _updates(training, facts)
-    others = [*_networks(training, models, first), *_random(facts)]
-    return [*likely[:2], *_shuffles(training, first), *likely[2:], *others]
+    # Without its controls, a cure proves nothing.
+    controls = [*_shuffles(training, first), *_random(facts)]
+    return [*likely[:2], *controls, *likely[2:], *_networks(training, models, first)]
 
 
 def _precisions(training: Training, models: list[nn.Module], facts: Facts) -> Iterator[Change]:

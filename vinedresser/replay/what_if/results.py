@@ -56,11 +56,6 @@ class Trial:
     course: Course
     cures: bool
 
-    @property
-    def verdict(self) -> str:
-        """Whether it cures the symptom, in words."""
-        return ("cures it" if self.cures else "-") + (", control" if self.control else "")
-
 
 @dataclass(frozen=True)
 class WhatIf:
@@ -74,6 +69,7 @@ class WhatIf:
         unchanged: the steps without a change.
         trials: the changes that were tried, cures first.
         not_tried: the changes for which there was no time.
+        controls_left: the controls that were not completed, in words: then nothing is claimed.
     """
 
     steps: int
@@ -83,17 +79,34 @@ class WhatIf:
     unchanged: Course
     trials: list[Trial]
     not_tried: list[str]
+    controls_left: list[str]
 
     @property
     def cures(self) -> list[Trial]:
-        """The best trial of each kind of change that cures the symptom; [] if a control does."""
-        if any(one.cures and one.control for one in self.trials):
+        """The best trial of each kind of change that cures the symptom.
+
+        [] if a control cures it, or was not completed.
+        """
+        if not self._controlled:
             return []
         best: dict[str, Trial] = {}
         for one in self.trials:
             if one.cures:
                 best.setdefault(one.kind, one)
         return list(best.values())
+
+    @property
+    def _controlled(self) -> bool:
+        """Whether all controls were completed, and none cures the symptom."""
+        return not (self.controls_left or any(one.cures and one.control for one in self.trials))
+
+    def verdict(self, trial: Trial) -> str:
+        """Return whether one of the trials cures the symptom, in words."""
+        if trial.control:
+            return "cures it, control" if trial.cures else "-, control"
+        if trial.cures:
+            return "cures it" if self._controlled else "better, no proof"
+        return "-"
 
     @property
     def conclusion(self) -> str:
@@ -106,6 +119,9 @@ class WhatIf:
         controls = [one.change for one in self.trials if one.control and one.cures]
         if controls:
             return f"nothing follows: {' and '.join(controls)}, a control, cures it as well"
+        if self.controls_left and any(one.cures for one in tried):
+            left = " and ".join(self.controls_left)
+            return f"nothing follows: {left}, a control, was not completed"
         if not self.cures:
             return f"none of {len(tried)} changes cures it" if tried else "no change applies"
         changes = " or ".join(f"{one.change} ({_figures(one.course)})" for one in self.cures)

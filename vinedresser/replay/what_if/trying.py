@@ -13,7 +13,7 @@ from vinedresser.capture.torch_.guard.codec import Computed
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.running import Replay
 from vinedresser.replay.stepping import Replayed
-from vinedresser.replay.what_if.changes import Facts, changes_for
+from vinedresser.replay.what_if.changes import Change, Facts, changes_for
 from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course, Trial, WhatIf, median, tenth
 from vinedresser.replay.what_if.training import Training
@@ -68,18 +68,27 @@ def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> W
             one["schedulers"] for each in again.step.models.values() for one in each.optimizers
         ),
     )
-    trials: list[Trial] = []
-    not_tried: list[str] = []
+    found = WhatIf(steps, len(batches), symptom, before, unchanged, [], [], [])
     models = list(again.parts.models.values())
-    for one in changes_for(training, models, batches[0][0], facts) if symptom else ():
-        course = training.run(steps, deadline, one.within())
+    if symptom:
+        _try(found, training, deadline, changes_for(training, models, batches[0][0], facts))
+    return found
+
+
+def _try(found: WhatIf, training: Training, deadline: float, changes: list[Change]) -> None:
+    """Add the trials of changes to a result, the best first."""
+    unchanged = found.unchanged
+    for one in changes:
+        course = training.run(found.steps, deadline, one.within())
+        # A control that fails, for example because its labels have another shape, shows nothing.
+        if one.control and (course.out_of_time or (course.failed and not unchanged.failed)):
+            found.controls_left.append(one.words)
         if course.out_of_time:
-            not_tried.append(one.words)
+            found.not_tried.append(one.words)
             continue
-        cures = _cures(course, before, unchanged)
-        trials.append(Trial(one.kind, one.words, one.control, course, cures))
-    trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
-    return WhatIf(steps, len(batches), symptom, before, unchanged, trials, not_tried)
+        cures = _cures(course, found.before, unchanged)
+        found.trials.append(Trial(one.kind, one.words, one.control, course, cures))
+    found.trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
 
 
 _STANDS = "the loss does not fall"
