@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -39,18 +39,12 @@ class Describer:
         self._read = faults.guard("reading a request", host_item)
         self._columns = faults.guard("describing requests", self._columns_of)
 
-    def describe(self, items: Sequence[Item], rest: Callable[[], None]) -> list[Described]:
-        """Describe the requests of calls; those of the same form together.
-
-        Args:
-            items: the calls.
-            rest: called between two batches.
-        """
+    def describe(self, items: Sequence[Item]) -> list[Described]:
+        """Describe the requests of calls; those of the same form together."""
         read = [(item, self._read(item)) for item in items]
         self.lost += sum(len(item.ids) for item, plain in read if plain is None)
         described = []
         for batch in batches(plain for _, plain in read if plain is not None):
-            rest()
             columns = self._columns(batch)
             if columns is None:
                 self.lost += len(batch.ids)

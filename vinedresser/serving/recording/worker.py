@@ -30,10 +30,6 @@ __all__ = ["Worker"]
 _RUNS = 32
 # Seconds to the first write: it shows what recording costs.
 _FIRST = 0.1
-# Seconds of rest between two pieces of work; a request of 5 ms then meets one piece at most.
-_REST = 0.01
-# Share of the time between two writes for which there are rests; work that takes longer is late.
-_RESTED = 0.05
 
 
 class _Pace(NamedTuple):
@@ -55,10 +51,9 @@ class _Pace(NamedTuple):
 class Worker:
     """Describes and writes the requests of one process, on its own thread.
 
-    It works in a few pieces, each about a millisecond long, and then rests until the next write, so
-    that few requests meet it and none is delayed for longer than a piece takes: a thread of Python
-    keeps the interpreter for up to 5 ms, and a model that computes outside of it needs it again
-    many times.
+    It works in one go and then rests until the next write, so that few requests meet it: a thread
+    of Python keeps the interpreter for milliseconds, and a model that computes outside of it needs
+    it again many times.
 
     Args:
         settings: what to record and where.
@@ -91,11 +86,11 @@ class Worker:
             most_bytes=limits.input_bytes,
             faults=faults,
         )
-        self._ready = self._stopping = self._hurried = False
+        self._ready = self._stopping = False
         self._turning = threading.Condition()
         self._begun = self._ended = 0
         self._looked = self._checked = -float("inf")
-        self._updated = self._rest_until = time.monotonic()
+        self._updated = time.monotonic()
         # Seconds of describing, and number of described requests.
         self._busy, self._described = 0.0, 0
         self._before = (self.inbox.counts, 0, 0.0)
@@ -145,7 +140,7 @@ class Worker:
         pauses = backoff(min(_FIRST, self._pace.flush), self._pace.flush)
         last = False
         while not last:
-            self._hurried = self.inbox.wake.wait(next(pauses))
+            self.inbox.wake.wait(next(pauses))
             with self._turning:
                 self.inbox.wake.clear()
                 self._begun += 1
@@ -160,26 +155,17 @@ class Worker:
 
     def _turn(self) -> None:
         items = self.inbox.take()
-        self._rest_until = time.monotonic() + _RESTED * self._pace.flush
         try:
             began = time.thread_time()
-            described = self._describer.describe(items, self._rest)
+            described = self._describer.describe(items)
             self._busy += time.thread_time() - began
             self._described += sum(len(one.batch.ids) for one in described)
-            self._rest()
             self._guarded("writing requests", lambda: self._write(described))
-            self._rest()
             self._guarded("limiting the store", self._check)
-            self._rest()
             self._guarded("looking for alerts", lambda: self._look(described))
         finally:
             self.inbox.settle(items)
         self._adapt()
-
-    def _rest(self) -> None:
-        """Let requests have the interpreter, unless somebody waits or the inbox fills."""
-        if not self._hurried and time.monotonic() < self._rest_until:
-            self.inbox.wake.wait(_REST)
 
     def _guarded(self, doing: str, action: Callable[[], None]) -> None:
         self._faults.guard(doing, action)()
@@ -191,7 +177,6 @@ class Worker:
             self._settings.folder.ensure()
             self._ready = True
         self._backlog.write()
-        self._rest()
         self._log.beat()
 
     def _check(self) -> None:
