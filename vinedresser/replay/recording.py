@@ -39,4 +39,6 @@ def replay_record(
             TriedChange(one.change, course_words(one.course), tried.verdict(one)).to_json()
             for one in tried.trials
         ],
+        symptom="" if tried is None else tried.symptom,
+        cures={} if tried is None else {one.kind: list(one.values) for one in tried.cures},
     )

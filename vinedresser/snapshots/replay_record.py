@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from vinedresser.snapshots.record import SnapshotRecord
-from vinedresser.store.json_values import check_time
+from vinedresser.store.json_values import check_time, shown
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import Record, write_record
 from vinedresser.store.storage import Storage
@@ -44,6 +45,9 @@ class ReplayRecord(Record):
         samples: the samples that broke the step.
         tried: what follows from the changes that were tried.
         trials: the changes, as JSON of `TriedChange`.
+        symptom: what is wrong without a change, such as "the loss does not fall".
+        cures: kinds of changes that cure it, as the experiment proves, the best first, each with
+            the value before and after, or [] if it is not that of a number.
     """
 
     KEY: ClassVar[str] = "replay.json"
@@ -55,15 +59,21 @@ class ReplayRecord(Record):
     samples: str = ""
     tried: str = ""
     trials: list[dict[str, str]] = field(default_factory=list)
+    symptom: str = ""
+    cures: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse values that readers cannot show.
 
         Raises:
             TypeError: an entry of the trials is not one.
-            ValueError: the time is not valid.
+            ValueError: the time is not valid, or a cure has values that are none.
         """
         check_time("time", self.time)
+        for kind, values in self.cures.items():
+            numbers = [one for one in values if type(one) in (int, float) and math.isfinite(one)]
+            if len(numbers) != len(values) or len(values) not in (0, 2):
+                raise ValueError(f"cures has {shown(values)} for {shown(kind)}, not two numbers")
         for one in self.trials:
             TriedChange.from_json(one)
 
@@ -82,9 +92,13 @@ class ReplayRecord(Record):
         if not operation:
             operation, place = earlier.operation, earlier.place
         newer = self if self.tried else earlier
-        samples = self.samples or earlier.samples
-        return ReplayRecord(
-            self.time, self.same, operation, place, samples, newer.tried, newer.trials
+        return replace(
+            newer,
+            time=self.time,
+            same=self.same,
+            operation=operation,
+            place=place,
+            samples=self.samples or earlier.samples,
         )
 
 

@@ -73,7 +73,9 @@ def test_a_lower_learning_rate_cures_one_that_is_too_high(tmp_path: Path) -> Non
     assert cures["learning rate"].course.losses == pytest.approx(losses, rel=1e-3, abs=1e-5)
     (control,) = (one for one in found.trials if one.control)
     assert not control.cures
-    assert "learning rate 0.2 instead of 2 (loss " in found.conclusion
+    assert found.conclusion.startswith("learning rate 0.2 instead of 2")
+    assert f"after 60 steps; unchanged: loss {found.unchanged.last:.4g})" in found.conclusion
+    assert cures["learning rate"].values == (2.0, pytest.approx(0.2))
 
 
 @pytest.mark.thorough
@@ -88,7 +90,8 @@ def test_single_precision_cures_an_overflow_in_half(tmp_path: Path) -> None:
     # Changes of the update would come too late.
     assert {one.kind for one in found.trials} == {"precision", "labels shuffled"}
     told = again_with(tmp_path / "run", 2, "halves")
-    assert "tried: float32 instead of float16 (loss " in told
+    assert "tried: float32 instead of float16 cures it (loss " in told
+    assert "after 20 steps; unchanged: not finite at step 0)" in told
     assert "20 steps from here, the same batch each time" in told
     assert "not finite at step 0" in told
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from tests.explain.reports.pages import finding
+from vinedresser.infra.tracking import NOTE_TAG
+from vinedresser.snapshots.replay_record import ReplayRecord, save_replay
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
@@ -16,7 +19,7 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.lifecycle.end_tags import end_tags
+from vinedresser.tasks.lifecycle.end_tags import end_tags, proof_tags
 from vinedresser.testing.runs import start_run
 
 TRACKING = TrackingRecord("sqlite:///x.db", "7", "f00")
@@ -50,6 +53,38 @@ def test_a_stopped_run_says_what_where_why_and_what_to_do(tmp_path: Path) -> Non
     )
     assert "75 steps saved · [report](#/experiments/7/runs/f00/artifacts/report.html)" in words
     assert decisive.remedy in words.replace("\\", "")
+
+
+PROVED = ReplayRecord(
+    time=1.0,
+    same="loss the same",
+    tried="lr 0.02 instead of 0.2 cures it (loss 0.41 after 200 steps; unchanged: loss 2.3)",
+    symptom="the loss does not fall",
+    cures={"learning rate": [0.2, 0.02]},
+)
+
+
+def test_a_proved_cure_is_told_with_the_finding(tmp_path: Path) -> None:
+    end = ExitRecord("finished", "", 1.0, last_step=24)
+    other = finding(rule="dying_relu", severity="warning", fault="", step=5, since=2)
+    run = ended(tmp_path / "run", end, other, finding())
+    before = end_tags(run, end, (), TRACKING)
+    assert "verdict.tried" not in before or before["verdict.tried"] is None
+    save_replay(run.storage, "step-3", PROVED)
+    tags = end_tags(run, end, (), TRACKING)
+    told = f"{PROVED.tried}; from step 3, symptom: the loss does not fall"
+    assert tags["verdict.tried"] == told
+    # Of the two findings, the one that decides.
+    (note,) = [one for one in str(tags[NOTE_TAG]).split("\n\n") if "Tried: " in one]
+    assert note.startswith(f"**{finding().rule}**".replace("_", "\\_"))
+    # Newer trials replace the text; what the user wrote stays.
+    changed = replace(PROVED, time=2.0, tried="eps 0.0001 instead of 1e-08 cures it")
+    save_replay(run.storage, "step-3", changed)
+    renewed = proof_tags(run, end, TRACKING, str(tags[NOTE_TAG]))
+    assert "Tried: eps 0.0001 instead of 1e-08 cures it" in str(renewed[NOTE_TAG]).replace("\\", "")
+    assert "lr 0.02" not in str(renewed[NOTE_TAG])
+    own = proof_tags(run, end, TRACKING, f"{before[NOTE_TAG]} and so on")
+    assert own.keys() == {"verdict.tried"}
 
 
 def test_a_healthy_run_says_so(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import vinedresser
+from vinedresser.snapshots.replay_record import ReplayRecord, save_replay
+from vinedresser.store.storage import LocalStorage
+from vinedresser.tasks.lifecycle.settle import renew_report
 
 SCRIPT = """
 import torch
@@ -70,3 +73,9 @@ def test_a_saved_replay_is_in_the_report_and_in_mlflow(
     for page in (sent, store / "broken" / "report.html"):
         assert "aten.div in the backward (SqrtBackward0)" in page.read_text(encoding="utf-8")
     assert told["status"] != "RUNNING"
+    proved = ReplayRecord(1.0, "", tried="eps cures it", symptom="broken", cures={"eps": []})
+    save_replay(LocalStorage(store / "broken"), "step-1", proved)
+    renew_report(store / "broken")
+    told = mlflow_runs(store)["broken"]["tags"]
+    assert told["verdict.tried"] == "eps cures it; from step 1, symptom: broken"
+    assert "Tried: eps cures it; from step 1" in told["mlflow.note.content"]

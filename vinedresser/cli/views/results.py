@@ -88,6 +88,8 @@ def print_result(run: RunResult, *, to: Console = console) -> None:
         print_finding(run.stopping, to=to)
     elif run.status.state not in ("finished", "running"):
         say(f"  {run.status.reason}", to)
+    if run.proof:
+        say(f"  tried          {run.proof}", to)
     _print_other_findings(run, to)
     for note in run.notes:
         say(f"  {note}", to, style="red")

@@ -14,6 +14,7 @@ from rich.table import Table
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.cli.views.console import console, say
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.explain.proofs import proof_of
 from vinedresser.queries.stored.streams import streams
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.reader import Run
@@ -45,23 +46,17 @@ def show_run(run: Run) -> None:
     for stream in streams(run).values():
         name, query, every, answers, extent = stream.summary
         say(f"  stream {name}   {query}   per {every}   {answers} answers, steps {extent}")
+    faults: list[str] = []
+    if proof := proof_of(run.storage, faults):
+        say(f"  tried: {proof}")
     if lost := lost_records(run.storage):
         say(f"  {lost} records lost (queue or disk full)", style="red")
     # Reading the values and the findings reveals damage.
     run.findings()
-    for problem in run.damage(status):
+    for problem in (*faults, *run.damage(status)):
         say(f"  {problem}", style="red")
     console.print(_collections(run, rows))
-    table = Table(header_style="bold")
-    for heading, right in (("name", 0), ("shape", 0), ("steps", 1), ("kept", 0), ("bytes", 1)):
-        table.add_column(heading, justify="right" if right else "left")
-    kind = ""
-    for row in rows:
-        if kind and not row.name.startswith(f"{kind}/"):
-            table.add_section()
-        kind = row.name.partition("/")[0]
-        table.add_row(row.name, row.shape, str(row.steps), row.kept, f"{row.size:,}")
-    console.print(table)
+    console.print(_tensors(rows))
 
 
 class _Row(NamedTuple):
@@ -72,6 +67,20 @@ class _Row(NamedTuple):
     steps: int
     kept: str
     size: int
+
+
+def _tensors(rows: list[_Row]) -> Table:
+    """Return a table of tensors and scalars, with a section for each kind."""
+    table = Table(header_style="bold")
+    for heading, right in (("name", 0), ("shape", 0), ("steps", 1), ("kept", 0), ("bytes", 1)):
+        table.add_column(heading, justify="right" if right else "left")
+    kind = ""
+    for row in rows:
+        if kind and not row.name.startswith(f"{kind}/"):
+            table.add_section()
+        kind = row.name.partition("/")[0]
+        table.add_row(row.name, row.shape, str(row.steps), row.kept, f"{row.size:,}")
+    return table
 
 
 def _collections(run: Run, rows: list[_Row]) -> Table:

@@ -8,6 +8,7 @@ from typing import Any
 
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, evidence_rows, plain
+from vinedresser.explain.verdicts import decisive_finding, stopping_finding
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
@@ -31,6 +32,8 @@ class Card:
         stopped: the finding stopped the run.
         symptom: the root cause above explains the finding.
         symptoms: number of findings that a root cause explains.
+        tried: what trials from a snapshot proved to cure the run, if the finding decides the
+            verdict; else "".
     """
 
     number: int
@@ -41,21 +44,24 @@ class Card:
     stopped: bool
     symptom: bool
     symptoms: int
+    tried: str
 
 
-def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
+def finding_cards(run: Run, status: Status, proof: str) -> tuple[list[Card], str]:
     """Return the findings: root causes first, each followed by its symptoms.
 
     Args:
         run: the run.
         status: status of the run.
+        proof: what trials proved to cure it, or "".
 
     Returns:
         The cards, and a note if there are none or some are left out.
     """
     faults: list[str] = []
     findings = run.findings(faults)
-    ended = next((entry for entry in findings if entry.rule == status.rule), None)
+    ended = stopping_finding(status, findings)
+    decisive = decisive_finding(status, findings)
     ordered = [
         (finding, finding is not root.finding, len(root.symptoms))
         for root in root_causes(findings)
@@ -71,6 +77,7 @@ def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
             stopped=finding is ended,
             symptom=symptom,
             symptoms=0 if symptom else explained,
+            tried=proof if finding is decisive else "",
         )
         for place, (finding, symptom, explained) in enumerate(ordered[:_MOST_CARDS], start=1)
     ]

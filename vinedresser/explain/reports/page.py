@@ -15,6 +15,7 @@ from vinedresser.explain.charts.layer_map import GRADIENT_SIZES, gradient_map
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.formatting import count
+from vinedresser.explain.proofs import proof_of
 from vinedresser.explain.reports.cards import Card, finding_cards, markers_of
 from vinedresser.explain.reports.evidence import (
     ExampleSection,
@@ -100,12 +101,12 @@ def build_page(run: Run) -> Page:
     losses = run.scalars("losses")
     sections = ScalarSections(losses, scalars)
     head = overview(run, losses)
-    cards, findings_note = finding_cards(run, head.status)
+    faults: list[str] = []
+    cards, findings_note = finding_cards(run, head.status, proof_of(run.storage, faults))
     markers = markers_of(cards)
     controls = run.controls()
     extent = _extent(head, sections.drawn, cards)
     seen = last_batches(run)
-    faults: list[str] = []
     checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, faults)
     return Page(
         head=head,
@@ -123,7 +124,7 @@ def build_page(run: Run) -> Page:
         examples=example_section(run, seen),
         schedule=sections.schedule_section(markers, extent),
         # Reading the columns above reveals damage.
-        problems=[*faults, *_problems(run, head.status, seen)],
+        problems=list(dict.fromkeys([*faults, *_problems(run, head.status, seen)])),
         commands=_commands(run),
         legend=sections.legend | ({"rule"} if markers else set()),
     )

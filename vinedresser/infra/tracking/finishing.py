@@ -17,7 +17,7 @@ from vinedresser.infra.tracking.runs import in_batches, text
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RunStatus", "finish", "reopen", "set_tags"]
+__all__ = ["RunStatus", "finish", "reopen", "set_tags", "tags_of"]
 
 # Finished by itself; stopped or killed; crashed.
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
@@ -101,6 +101,20 @@ def set_tags(uri: str, run_id: str, tags: Mapping[str, Any]) -> None:
     """
     with connected(absolute_uri(uri)) as client:
         _set_tags(client, run_id, _clean(tags))
+
+
+def tags_of(uri: str, run_id: str) -> dict[str, str]:
+    """Return the tags of a run, without retrying.
+
+    Args:
+        uri: tracking URI.
+        run_id: id of the MLflow run.
+
+    Raises:
+        TrackingError: the server or its database refused or is unavailable.
+    """
+    with connected(absolute_uri(uri)) as client:
+        return dict(client.get_run(run_id).data.tags)
 
 
 def _clean(tags: Mapping[str, Any]) -> dict[str, str]:

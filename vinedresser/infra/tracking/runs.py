@@ -17,7 +17,15 @@ from vinedresser.plain_text import visible
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["DIRECTORY_TAG", "RUN_TAG", "create_run", "directory_of", "in_batches", "text"]
+__all__ = [
+    "DIRECTORY_TAG",
+    "NOTE_TAG",
+    "RUN_TAG",
+    "create_run",
+    "directory_of",
+    "in_batches",
+    "text",
+]
 
 T = TypeVar("T")
 
@@ -25,6 +33,8 @@ T = TypeVar("T")
 RUN_TAG = "vinedresser.run_id"
 # The location at which a run or sweep was made.
 DIRECTORY_TAG = "vinedresser.directory"
+# MLflow's description of a run or experiment, in Markdown.
+NOTE_TAG = "mlflow.note.content"
 
 _MOST_PER_BATCH = 100
 _LONGEST_VALUE = 5000

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri
+from vinedresser.infra.tracking.runs import NOTE_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -22,7 +23,6 @@ __all__ = ["save_verdict_view"]
 
 _KEY = "vinedresser"
 _VIEW_TAG = f"mlflow.sharedViewState.{_KEY}"
-_NOTE_TAG = "mlflow.note.content"
 # MLflow shows the first line, and the rest if it is unfolded.
 _NOTE = """\
 **verdict**: how a run ended and what its rules found; **verdict.since**: first step with the \
@@ -64,8 +64,8 @@ def save_verdict_view(uri: str, experiment_id: str) -> str:
         if created is not None:
             view = _view(_main_metrics(client, experiment_id), created)
             client.set_experiment_tag(experiment_id, _VIEW_TAG, view)
-        if _NOTE_TAG not in tags:
-            client.set_experiment_tag(experiment_id, _NOTE_TAG, _NOTE)
+        if NOTE_TAG not in tags:
+            client.set_experiment_tag(experiment_id, NOTE_TAG, _NOTE)
     return _KEY
 
 

@@ -36,12 +36,14 @@ class Change:
         words: the change in words, such as "learning rate 0.02 instead of 0.2".
         within: makes the context in which the training is changed, entered in its recorded state.
         control: whether it should cure nothing.
+        values: the value before and after, such as (0.2, 0.02); () if it is not that of a number.
     """
 
     kind: str
     words: str
     within: Callable[[], AbstractContextManager[None]]
     control: bool = False
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,14 +111,16 @@ def _updates(training: Training, facts: Facts) -> Iterator[Change]:
         words = f"learning rate {rates[0] * factor:.4g} instead of {rates[0]:.4g}"
         if len(set(rates)) > 1:
             words = f"learning rates times {factor:g}"
-        yield Change("learning rate", words, partial(_scaled, training, factor))
+        values = rates[0], rates[0] * factor
+        yield Change("learning rate", words, partial(_scaled, training, factor), values=values)
     if facts.norm > _CLIP:
         words = f"gradients clipped to a norm of {_CLIP:g}, from up to {facts.norm:.3g}"
-        yield Change("clipping", words, partial(_clipped, training))
+        values = facts.norm, _CLIP
+        yield Change("clipping", words, partial(_clipped, training), values=values)
     eps = [float(one["eps"]) for one in groups if type(one.get("eps")) is float]
     if eps and max(eps) < _EPS:
         words = f"eps {_EPS:g} instead of {eps[0]:g} in the optimizer"
-        yield Change("eps", words, partial(_with_eps, training))
+        yield Change("eps", words, partial(_with_eps, training), values=(eps[0], _EPS))
 
 
 def _networks(training: Training, models: list[nn.Module], first: Batch) -> Iterator[Change]:
@@ -127,7 +131,8 @@ def _networks(training: Training, models: list[nn.Module], first: Batch) -> Iter
         if isinstance(one, _DropoutNd) and one.training and one.p > 0
     ]
     if dropouts:
-        yield Change("dropout", "no dropout", partial(_without_dropout, dropouts))
+        within = partial(_without_dropout, dropouts)
+        yield Change("dropout", "no dropout", within, values=(float(dropouts[0].p), 0.0))
     scales = Scales(first)
     if scales.unusual:
         yield Change(

@@ -48,6 +48,7 @@ class Trial:
         control: whether it should cure nothing, such as shuffled labels.
         course: the steps.
         cures: whether the symptom is gone.
+        values: the value before and after; () if the change is not that of a number.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Trial:
     control: bool
     course: Course
     cures: bool
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,12 @@ class WhatIf:
             return f"nothing follows: {left}, a control, was not completed"
         if not self.cures:
             return f"none of {len(tried)} changes cures it" if tried else "no change applies"
-        changes = " or ".join(f"{one.change} ({_figures(one.course)})" for one in self.cures)
-        return f"{changes} cures it; unchanged: {course_words(self.unchanged)}"
+        changes = " or ".join(one.change for one in self.cures)
+        losses = " or ".join(f"{one.course.last:.4g}" for one in self.cures)
+        unchanged = course_words(self.unchanged)
+        return (
+            f"{changes} cures it (loss {losses} after {self.steps} steps; unchanged: {unchanged})"
+        )
 
 
 def course_words(course: Course) -> str:
@@ -134,11 +140,7 @@ def course_words(course: Course) -> str:
         return f"fails at step {len(course.losses)}: {course.failed}"
     if course.broke is not None:
         return f"not finite at step {course.broke}"
-    return "not completed" if course.out_of_time else _figures(course)
-
-
-def _figures(course: Course) -> str:
-    return f"loss {course.last:.4g}"
+    return "not completed" if course.out_of_time else f"loss {course.last:.4g}"
 
 
 def tenth(steps: int) -> int:

@@ -87,7 +87,8 @@ def _try(found: WhatIf, training: Training, deadline: float, changes: list[Chang
             found.not_tried.append(one.words)
             continue
         cures = _cures(course, found.before, unchanged)
-        found.trials.append(Trial(one.kind, one.words, one.control, course, cures))
+        trial = Trial(one.kind, one.words, one.control, course, cures, one.values)
+        found.trials.append(trial)
     found.trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
 
 

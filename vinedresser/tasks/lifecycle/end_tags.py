@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 
 from vinedresser.explain.formatting import count
+from vinedresser.explain.proofs import proof_of
 from vinedresser.explain.verdicts import decisive_finding, verdict
+from vinedresser.infra.tracking import NOTE_TAG
 from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.finding import Finding
@@ -22,7 +24,10 @@ from vinedresser.store.records import (
 from vinedresser.store.status import Status
 from vinedresser.store.storage import Storage
 
-__all__ = ["description", "end_tags", "literal", "rule_tags"]
+__all__ = ["description", "end_tags", "literal", "proof_tags", "rule_tags"]
+
+_TRIED = "Tried: "
+_PROOF = re.compile(rf"  \n{_TRIED}[^\n]*")
 
 
 def end_tags(
@@ -48,6 +53,7 @@ def end_tags(
     damaged = [*faults]
     rules = rule_tags(run.storage, damaged)
     checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, damaged)
+    proof = proof_of(run.storage, damaged)
     return {
         "exit.cause": end.cause,
         "exit.reason": end.reason,
@@ -61,16 +67,35 @@ def end_tags(
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         "controls": "\n".join(f"step {one.step}: {one.words}" for one in run.controls()) or None,
         "preflight": checked.summary if checked else None,
-        **_verdict_tags(status, findings),
-        "mlflow.note.content": "\n\n".join(
-            [description(run, status, findings, tracking), *_suspicions(checked)]
+        **_verdict_tags(status, findings, proof),
+        NOTE_TAG: "\n\n".join(
+            [description(run, status, findings, tracking, proof), *_suspicions(checked)]
         ),
         "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,
         **rules,
     }
 
 
-def _verdict_tags(status: Status, findings: Sequence[Finding]) -> dict[str, object]:
+def proof_tags(run: Run, end: ExitRecord, tracking: TrackingRecord, note: str) -> dict[str, object]:
+    """Return the tags that change if something was proved after the end of a run.
+
+    Args:
+        run: the run.
+        end: how it ended.
+        tracking: its MLflow run.
+        note: its present description; one that the user has changed is kept.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    tags = end_tags(run, end, (), tracking)
+    renewed = {"verdict.tried": tags.get("verdict.tried")}
+    if _PROOF.sub("", note) == _PROOF.sub("", str(tags[NOTE_TAG])):
+        renewed[NOTE_TAG] = tags[NOTE_TAG]
+    return renewed
+
+
+def _verdict_tags(status: Status, findings: Sequence[Finding], proof: str) -> dict[str, object]:
     """Return the verdict, and the finding that decides it in columns of MLflow's table."""
     finding = decisive_finding(status, findings)
     tags: dict[str, object] = {"verdict": verdict(status, findings)}
@@ -81,12 +106,17 @@ def _verdict_tags(status: Status, findings: Sequence[Finding]) -> dict[str, obje
             "verdict.tensor": finding.tensor or None,
             "verdict.cause": finding.cause or None,
             "verdict.remedy": finding.remedy or None,
+            "verdict.tried": proof or None,
         }
     return tags
 
 
 def description(
-    run: Run, status: Status, findings: Sequence[Finding], tracking: TrackingRecord | None
+    run: Run,
+    status: Status,
+    findings: Sequence[Finding],
+    tracking: TrackingRecord | None,
+    proof: str = "",
 ) -> str:
     """Return the head of the page of a run in Markdown: the verdict in words, then the findings.
 
@@ -95,6 +125,7 @@ def description(
         status: its status.
         findings: its findings.
         tracking: its MLflow run, whose page shows the text and links the report; None: no links.
+        proof: what trials proved to cure it, shown with the finding that decides the verdict.
     """
     words = verdict(status, findings)
     line = f"**{literal(words[0].upper() + words[1:])}**"
@@ -106,7 +137,9 @@ def description(
     if tracking is not None and tracking.run_id:
         place = f"#/experiments/{tracking.experiment_id}/runs/{tracking.run_id}"
         line += f" · [report]({place}/artifacts/report.html)"
-    return "\n\n".join([line, *map(_note, findings)])
+    decisive = decisive_finding(status, findings)
+    notes = [_note(one, proof if one is decisive else "") for one in findings]
+    return "\n\n".join([line, *notes])
 
 
 def _suspicions(checked: PreflightRecord | None) -> list[str]:
@@ -117,11 +150,12 @@ def _suspicions(checked: PreflightRecord | None) -> list[str]:
     ]
 
 
-def _note(finding: Finding) -> str:
+def _note(finding: Finding, proof: str) -> str:
     """Return a finding as a paragraph of Markdown for the head of MLflow's page."""
+    tried = f"  \n{_TRIED}{literal(proof)}" if proof else ""
     return (
         f"**{literal(finding.rule)}** at step {finding.step}: {literal(finding.seen)}  \n"
-        f"Likely cause: {literal(finding.cause)}  \nTry: {literal(finding.remedy)}"
+        f"Likely cause: {literal(finding.cause)}  \nTry: {literal(finding.remedy)}{tried}"
     )
 
 

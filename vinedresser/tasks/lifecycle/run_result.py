@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinedresser.errors import NotARun, VinedresserError
+from vinedresser.explain.proofs import proof_of
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
@@ -43,6 +44,7 @@ class RunResult:
         parameters: hyperparameters.
         remedy: the stopped run that it replaces; None if it replaces none.
         preflight: result of the checks that preceded it; None if there were none.
+        proof: what trials from a snapshot proved to cure it; "" if nothing.
         lost: number of step records lost to a full queue or disk.
         problems: one sentence for each damaged file.
     """
@@ -60,6 +62,7 @@ class RunResult:
     parameters: dict[str, Any]
     remedy: RemedyRecord | None
     preflight: PreflightRecord | None = None
+    proof: str = ""
     lost: int = 0
     problems: tuple[str, ...] = ()
 
@@ -162,6 +165,7 @@ def run_result(directory: Location) -> RunResult:
         parameters=run.info.parameters,
         remedy=RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None,
         preflight=checked,
+        proof=proof_of(run.storage, faults),
         lost=lost_records(run.storage),
         # Reading the values above reveals damage.
         problems=tuple(

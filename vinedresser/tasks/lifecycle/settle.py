@@ -11,7 +11,7 @@ from pathlib import Path
 from vinedresser.errors import StillRunning
 from vinedresser.explain.reports.report import write_report
 from vinedresser.infra.launcher import end_without_record, settle
-from vinedresser.infra.tracking import RunStatus, finish
+from vinedresser.infra.tracking import NOTE_TAG, RunStatus, finish, set_tags, tags_of
 from vinedresser.infra.tracking.artifacts import upload
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import group_files
@@ -23,7 +23,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import LocalStorage, Location, open_storage
-from vinedresser.tasks.lifecycle.end_tags import end_tags
+from vinedresser.tasks.lifecycle.end_tags import end_tags, proof_tags
 from vinedresser.tasks.lifecycle.metric_points import control_points, rule_points
 from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
@@ -129,6 +129,8 @@ def settle_run(location: Location) -> ExitRecord:
 def renew_report(location: Location) -> None:
     """Write the report of a run that is over again, also to MLflow if that has the run.
 
+    What was proved meanwhile is in its tags and its description, too.
+
     Args:
         location: location of the run.
 
@@ -139,8 +141,13 @@ def renew_report(location: Location) -> None:
     run = open_run(location)
     with _artifacts(run, []) as artifacts:
         tracking = tracking_or_note(location, run.storage)
-        if tracking is not None and tracking.run_id:
-            upload(tracking.uri, tracking.run_id, {REPORT: artifacts[REPORT]})
+        if tracking is None or not tracking.run_id:
+            return
+        upload(tracking.uri, tracking.run_id, {REPORT: artifacts[REPORT]})
+    end = read_record_or_none(run.storage, ExitRecord, ExitRecord.KEY, [])
+    if end is not None:
+        note = tags_of(tracking.uri, tracking.run_id).get(NOTE_TAG, "")
+        set_tags(tracking.uri, tracking.run_id, proof_tags(run, end, tracking, note))
 
 
 @contextmanager
