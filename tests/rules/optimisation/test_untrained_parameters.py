@@ -78,6 +78,25 @@ def dark() -> nn.Module:
     return model
 
 
+class Coded(nn.Module):
+    """Two encoders of digits and a head; the first is multiplied by a factor."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.masked = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
+        self.plain = nn.Sequential(nn.Linear(64, 32), nn.ReLU())
+        self.head = nn.Linear(96, 10)
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(torch.cat([self.masked(x) * self.factor, self.plain(x)], 1))
+        return out
+
+
+def decayed(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
+
+
 def freeze(model: nn.Module, step: int) -> None:
     if step == 40:
         model.get_submodule("first").requires_grad_(False)
@@ -131,6 +150,38 @@ def test_untrained_parameters_are_a_warning(
     assert finding.value == pytest.approx(share, rel=1e-6)
 
 
+@pytest.mark.parametrize("optimizer", [everything, decayed])
+def test_gradients_of_zero_are_a_warning_once_the_others_learn(
+    optimizer: Optimizer, tmp_path: Path
+) -> None:
+    (finding,) = judged(tmp_path / "run", lambda: Coded(0.0), optimizer, 200)
+    assert (finding.severity, finding.evidence["trouble"]) == ("warning", "zero")
+    assert (finding.evidence["names"], finding.since) == (["weights/masked.0.weight"], 0)
+    assert "do not get a gradient" in finding.seen
+    assert judged(tmp_path / "healthy", lambda: Coded(1.0), optimizer, 200) == []
+
+
+@pytest.mark.parametrize("lost", ["constant", "bias"])
+def test_gradients_of_zero_of_a_network_that_does_not_learn_are_another_fault(
+    lost: str, tmp_path: Path
+) -> None:
+    def dead() -> nn.Module:
+        model = Net()
+        if lost == "bias":
+            nn.init.constant_(model.second.bias, -100.0)
+        for one in model.parameters() if lost == "constant" else ():
+            nn.init.zeros_(one)
+        return model
+
+    assert judged(tmp_path / "run", dead, everything, 200) == []
+
+
+def test_an_optimizer_of_frozen_parameters_only_is_a_warning(tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path / "run", frozen, some("first", "second"))
+    assert (finding.severity, finding.evidence["trouble"]) == ("warning", "left_out")
+    assert finding.evidence["names"] == ["weights/head.weight"]
+
+
 @pytest.mark.parametrize(
     ("model", "optimizer", "before_step", "trouble"),
     [
@@ -152,7 +203,7 @@ def test_possibly_intended_cases_are_info(
     before_step = before_step or (lambda model, step: None)
     (finding,) = judged(tmp_path / "run", model, optimizer, 170, before_step)
     assert (finding.severity, finding.evidence["trouble"]) == ("info", trouble)
-    assert ("no longer change" in finding.seen) is (before_step is freeze)
+    assert ("no longer" in finding.seen) is (before_step is freeze)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import optional_statistics
-from vinedresser.rules.signals.parameters.gradients import gradient_profile
+from vinedresser.rules.signals.parameters.gradients import gradient_profile, left_out
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -48,17 +48,23 @@ class ExplodingGradient(SymptomRule):
         self.needs = optional_statistics(every, gradients=("l2", "abs_mean"))
         self._start: list[float] = []
         self._rate: LearningRate | None = None
+        self._left_out: frozenset[str] = frozenset()
 
     def begin(self, info: RunRecord) -> None:
-        """Read the learning rate."""
+        """Read the learning rate, and which parameters no optimizer has."""
         self._rate = LearningRate.among(info.parameters)
+        self._left_out = left_out(info)
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         return self._along_the_steps(step) or self._along_the_depth(step)
 
     def _along_the_steps(self, step: Step) -> Symptom | None:
-        norms = step.reduction_of("gradients", "l2")
+        norms = {
+            name: one
+            for name, one in step.reduction_of("gradients", "l2").items()
+            if name not in self._left_out
+        }
         norm = math.hypot(*norms.values())
         # Infinite if the square of a finite norm overflows; NaN is left to another rule.
         if math.isnan(norm):

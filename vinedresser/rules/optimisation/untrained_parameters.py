@@ -25,8 +25,9 @@ _GREATER_PART = 0.5
 # since summation order may vary.
 _EVALUATIONS, _SAME = 3, 1e-6
 _CONFIDENCE = 0.9
-# Factor of the patience for a whole model, which may be trained after a phase of exploration.
-_ELSEWHERE = 2
+# Factor of the patience for a whole model, which may be trained after a phase of exploration, and
+# for gradients of zero: the weight of a term may rise from 0.
+_LONGER: dict[Trouble, int] = {"elsewhere": 2, "zero": 2}
 
 _ADVICE: dict[Trouble, Advice] = {
     "elsewhere": Advice(
@@ -46,6 +47,12 @@ _ADVICE: dict[Trouble, Advice] = {
         "remove the detach() or no_grad() between them and the loss, or freeze them: "
         "parameter.requires_grad_(False)",
     ),
+    "zero": Advice(
+        "the loss does not depend on them: the graph is cut after them (detach()), or a factor of "
+        "0 (a weight of a term, a mask) removes their part of it",
+        "remove the detach() or the factor of 0 between them and the loss, or freeze them: "
+        "parameter.requires_grad_(False)",
+    ),
     "unmoved": Advice(
         "the learning rate of their parameter group is 0, or their updates are too small for the "
         "precision of the weights",
@@ -61,7 +68,8 @@ class UntrainedParameters(Rule):
     For weights that are equal at ``patience`` consecutive checks while others of their model
     change, the rule determines why (`ParameterStates`): no optimizer has them, no gradient reaches
     them, or their updates are zero although their gradients are not. So it does if no gradient has
-    reached any parameter of an optimizer since the start. Frozen weights
+    reached any parameter of an optimizer since the start, and if the gradients of some weights have
+    been exactly zero since the start in a training that learns with the others. Frozen weights
     (``requires_grad=False``) are intended, and tied weights count as one.
 
     With the default severity, findings are "stop" if more than half of the parameters are affected
@@ -74,7 +82,8 @@ class UntrainedParameters(Rule):
 
     Args:
         every: train steps between checks.
-        patience: number of consecutive checks; twice as many if no gradient reaches any parameter.
+        patience: number of consecutive checks; twice as many if no gradient reaches any parameter,
+            and for gradients of zero.
     """
 
     fault = "untrained_parameters"
@@ -87,6 +96,7 @@ class UntrainedParameters(Rule):
         self.parameters = ParameterStates(every)
         self.needs = (Need("losses", modes=("train", "eval")),)
         self._reported: dict[Trouble, Severity] = {}
+        self._last: Step | None = None
         # Evaluations before the first train step; None afterwards.
         self._evaluations: list[dict[str, float]] | None = []
 
@@ -99,16 +109,25 @@ class UntrainedParameters(Rule):
         self._evaluations = None
         if not self.parameters.looked:
             return None
+        self._last = step
+        return self._judge(step, ended=False)
+
+    def finish(self) -> Finding | None:
+        """See `Rule.finish`."""
+        return None if self._last is None else self._judge(self._last, ended=True)
+
+    def _judge(self, step: Step, *, ended: bool) -> Finding | None:
+        """Return the finding at a look, if there is news."""
         states = {
             name: state
             for name, state in self.parameters.states.items()
-            if state.looks >= self.patience * (_ELSEWHERE if state.trouble == "elsewhere" else 1)
+            if state.looks >= self.patience * _LONGER.get(state.trouble, 1)
         }
         for trouble in _ADVICE:
             names = [name for name, state in states.items() if state.trouble == trouble]
-            severity = self._severity(trouble, names, states) if names else None
+            severity = self._severity(trouble, names, states, ended=ended) if names else None
             if severity is not None and self._is_news(trouble, severity):
-                return self._finding(step, trouble, names, states, severity)
+                return self._finding(step, trouble, names, states, severity, ended=ended)
         return None
 
     def _is_news(self, trouble: Trouble, severity: Severity) -> bool:
@@ -120,17 +139,26 @@ class UntrainedParameters(Rule):
         return True
 
     def _severity(
-        self, trouble: Trouble, names: list[str], states: dict[str, ParameterState]
-    ) -> Severity:
-        """Return the severity of a trouble of some weights."""
-        if self.outcome.verdict().kind == "poor":
+        self,
+        trouble: Trouble,
+        names: list[str],
+        states: dict[str, ParameterState],
+        *,
+        ended: bool,
+    ) -> Severity | None:
+        """Return the severity of a trouble of some weights; None to report nothing."""
+        kind = (self.outcome.final() if ended else self.outcome.verdict()).kind
+        if trouble == "zero" and kind != "good":
+            # Dead or equal units are more likely.
+            return None
+        if kind == "poor":
             return self.severity if self._share(names) > _GREATER_PART else self.without_stop
         sizes = list(self.parameters.sizes)
         meant = trouble == "unmoved" or all(states[name].moved for name in names)
         if trouble == "left_out":
             # Only a head is trained, or not the model but its input.
-            meant |= names == sizes[:-1] or self.parameters.none_moves
-        elif trouble == "cut_off":
+            meant |= names == sizes[:-1] or self.parameters.none_held
+        elif trouble in ("cut_off", "zero"):
             # If the first layer is unused, so are all layers after it.
             meant |= sizes[0] not in names
         return "info" if meant else self.without_stop
@@ -146,13 +174,16 @@ class UntrainedParameters(Rule):
         names: list[str],
         states: dict[str, ParameterState],
         severity: Severity,
+        *,
+        ended: bool,
     ) -> Finding:
         share = self._share(names)
         since = min(states[name].since for name in names)
         stopped = all(states[name].moved for name in names)
         graded = trouble == "left_out" and any(states[name].graded for name in names)
         advice = _ADVICE[trouble]
-        reason = self.outcome.verdict().reason
+        reason = (self.outcome.final() if ended else self.outcome.verdict()).reason
+        verb = "get a gradient" if trouble in ("cut_off", "zero") else "change"
         finding = self.found(
             step,
             since=since,
@@ -162,7 +193,7 @@ class UntrainedParameters(Rule):
             threshold=0.0,
             confidence=_CONFIDENCE,
             seen=f"{len(names)} of {len(self.parameters.sizes)} weights ({share:.0%} of the "
-            f"parameters) {'no longer change' if stopped else 'do not change'}: {listed(names)}"
+            f"parameters) {'no longer' if stopped else 'do not'} {verb}: {listed(names)}"
             + (f"; {reason}" if severity == "stop" and reason else ""),
             cause=advice.cause + (", though gradients are computed for them" if graded else ""),
             remedy=advice.remedy,

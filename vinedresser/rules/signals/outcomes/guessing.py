@@ -8,14 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.signals.losses.compared import BatchSignal
+from vinedresser.rules.signals.losses.loss_formulas import FORMULAS
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.store.reading.step import Step
+
+# Maximum number of kept targets of a loss without a formula for its best constant.
+_KEPT = 1 << 15
 
 
 class Guessing(BatchSignal):
     """The loss of the best constant prediction.
 
-    It is the entropy of the labels for a cross-entropy, and the variance for a mean squared error.
+    It is the entropy of the labels for a cross-entropy, the variance for a mean squared error, and
+    the mean distance from the median for an absolute error. For a Huber loss, it is that of the
+    mean or of the median of the first targets, whichever is lower.
     """
 
     def __init__(self) -> None:
@@ -23,6 +29,8 @@ class Guessing(BatchSignal):
         self.fit = Fit()
         # By loss: number of rows; mean and sum of squared deviations, [outputs].
         self._values: dict[str, tuple[float, NDArray[np.float64], NDArray[np.float64]]] = {}
+        # By loss: the first targets, of each batch [rows, outputs].
+        self._first: dict[str, list[NDArray[np.float64]]] = {}
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -34,9 +42,12 @@ class Guessing(BatchSignal):
                 continue
             values = labels.astype(np.float64).reshape(len(labels), -1)
             self._add(compared.loss, values)
+            first = self._first.setdefault(compared.loss, [])
+            if sum(one.size for one in first) + values.size <= _KEPT:
+                first.append(values)
 
     def loss(self, name: str) -> float | None:
-        """Return the loss of guessing, in nats or squared units; None if unknown.
+        """Return the loss of guessing, in the unit of the loss; None if unknown.
 
         Args:
             name: name of the loss without its collection.
@@ -48,6 +59,8 @@ class Guessing(BatchSignal):
             variance = self._variance(name)
             root = variance is not None and series.identity.reduction == "root"
             return math.sqrt(variance) if root and variance is not None else variance
+        if series.identity.loss in ("mean_absolute_error", "huber") and series.task == "values":
+            return self._of_constant(series.identity.loss, name)
         if not series.identity.loss.endswith("cross_entropy"):
             return None
         shares = series.counts / series.total
@@ -88,6 +101,18 @@ class Guessing(BatchSignal):
             return None
         count, _, squares = self._values[loss]
         return float(squares.mean() / count)
+
+    def _of_constant(self, loss: str, name: str) -> float | None:
+        """Return the loss of the better of two constants, the median and the mean."""
+        first = self._first.get(name)
+        if not first:
+            return None
+        targets = np.concatenate([one for one in first if one.shape[1] == first[0].shape[1]])
+        constants = (np.median(targets, 0), targets.mean(0))
+        losses = (
+            FORMULAS[loss, ""](targets, np.broadcast_to(one, targets.shape)) for one in constants
+        )
+        return min(float(one.mean()) for one in losses if one is not None)
 
 
 def _entropy(shares: NDArray[np.float64]) -> float:

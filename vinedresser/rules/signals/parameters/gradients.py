@@ -10,8 +10,9 @@ from typing import NamedTuple
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
-__all__ = ["GradientGrowth", "GradientNorms", "GradientProfile", "gradient_profile"]
+__all__ = ["GradientGrowth", "GradientNorms", "GradientProfile", "gradient_profile", "left_out"]
 
 # Minimum number of layers for a profile.
 _FEWEST_LAYERS = 3
@@ -56,6 +57,8 @@ class GradientNorms:
 class GradientGrowth(Signal):
     """The norm of the whole gradient, relative to its first value.
 
+    Gradients of parameters that no optimizer has are left out: no optimizer clears them either.
+
     Args:
         every: train steps between two looks.
 
@@ -69,6 +72,11 @@ class GradientGrowth(Signal):
         self.needs = optional_statistics(every, gradients=("l2",))
         self.first = math.nan
         self.last = math.nan
+        self._left_out: frozenset[str] = frozenset()
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the parameters that no optimizer has."""
+        self._left_out = left_out(info)
 
     @property
     def growth(self) -> float:
@@ -77,7 +85,8 @@ class GradientGrowth(Signal):
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
-        norm = _norm(step.reduction_of("gradients", "l2").values())
+        norms = step.reduction_of("gradients", "l2")
+        norm = _norm([one for name, one in norms.items() if name not in self._left_out])
         if step.rank == 0 and step.mode == "train" and not math.isnan(norm):
             self.last = norm
             if math.isnan(self.first):
@@ -105,6 +114,11 @@ class GradientProfile(NamedTuple):
     def per_layer(self) -> float:
         """The factor from a layer to the previous one, as a geometric mean."""
         return math.pow(max(self.ratio, _LEAST), 1 / max(1, len(self.sizes) - 1))
+
+
+def left_out(info: RunRecord) -> frozenset[str]:
+    """Return the full names of the gradients of parameters that no optimizer has."""
+    return frozenset(f"gradients/{name.partition('/')[2]}" for name in info.unoptimized)
 
 
 def gradient_profile(step: Step) -> GradientProfile | None:

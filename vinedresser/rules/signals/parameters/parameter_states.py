@@ -15,12 +15,12 @@ from vinedresser.store.records import RunRecord
 __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 
 # No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero; no
-# gradient has reached any parameter.
-Trouble = Literal["left_out", "cut_off", "unmoved", "elsewhere"]
+# gradient has reached any parameter; its gradient has been exactly zero since the start.
+Trouble = Literal["left_out", "cut_off", "unmoved", "elsewhere", "zero"]
 
 
 class ParameterState(NamedTuple):
-    """A parameter that has not changed since the previous look.
+    """A parameter that is not trained at present.
 
     Attributes:
         trouble: reason.
@@ -43,7 +43,9 @@ class ParameterStates(Signal):
     A look is a train step at which weights, updates and gradients were captured and some weight had
     a non-zero update. A weight whose norm, mean and standard deviation are the same as at the
     previous look stands still because it has no update (no optimizer has it), no gradient, or a
-    non-zero gradient and a zero update. Other reasons, such as a zero gradient, are not reported.
+    non-zero gradient and a zero update. A weight whose gradient has been exactly zero at each look
+    since the start counts, too, if another weight of its model has another gradient; weight decay
+    may move it. A gradient that has become zero is not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
     Of several optimizers, one may take steps without any gradient: its model is not reached.
     Where no weight at all had a non-zero update, weights that no optimizer has stand still, too.
@@ -58,8 +60,9 @@ class ParameterStates(Signal):
         states: by full name of a weight, for weights that stand still.
         sizes: number of elements of each trainable weight by full name, in the order of the
             modules.
-        none_moves: whether gradients arrive, but no optimizer updated any weight at the last look:
-            it may train something else on purpose, such as an input.
+        none_moves: whether gradients arrive, but no optimizer updated any weight at the last look.
+        none_held: whether, besides, no optimizer has any weight: it may train something else on
+            purpose, such as an input.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -71,6 +74,7 @@ class ParameterStates(Signal):
         self.states: dict[str, ParameterState] = {}
         self.sizes: dict[str, float] = {}
         self.none_moves = False
+        self.none_held = False
         self._frozen: frozenset[str] = frozenset()
         self._places: dict[str, int] = {}
         self._models = ModelNames()
@@ -78,6 +82,8 @@ class ParameterStates(Signal):
         self._several = False
         self._last: dict[str, tuple[float, ...]] = {}
         self._moved: set[str] = set()
+        # Weights that have had a gradient other than zero.
+        self._signalled: set[str] = set()
         # Whether a gradient has reached a parameter, and number of looks before.
         self._graded = False
         self._idle = 0
@@ -103,9 +109,11 @@ class ParameterStates(Signal):
             self.looked = bool(self._idle and norms)
             return
         self.none_moves = not moving
+        self.none_held = not updates
         unreached = self._unreached(updates, gradients) if moving else set[str]()
         self.looked = True
         self._measure(step, norms)
+        signalled = self._note_signals(gradients)
         for name in list(self.states):
             if name not in self.sizes:
                 del self.states[name]
@@ -115,7 +123,7 @@ class ParameterStates(Signal):
             if name in self._last and not still:
                 self._moved.add(name)
             self._last[name] = now
-            _, _, path = name.partition("/")
+            path = _path(name)
             trouble = _trouble(updates.get(f"updates/{path}"), gradients.get(f"gradients/{path}"))
             model = self._models.of(name)
             if trouble == "cut_off" and model in unreached:
@@ -123,6 +131,8 @@ class ParameterStates(Signal):
             others_move = model in moving | unreached
             # With no update at all, a learning rate may be 0 so far.
             others_move |= self.none_moves and trouble == "left_out"
+            if trouble is None and name not in self._signalled and model in signalled:
+                trouble, still = "zero", True
             # The first look has no previous values.
             if trouble is None or not still or not others_move:
                 self.states.pop(name, None)
@@ -133,9 +143,16 @@ class ParameterStates(Signal):
                 trouble,
                 known.since if known is not None and same else step.step,
                 known.looks + 1 if known is not None and same else 1,
-                name in self._moved,
+                name in self._moved and trouble != "zero",
                 f"gradients/{path}" in gradients,
             )
+
+    def _note_signals(self, gradients: Mapping[str, float]) -> set[str]:
+        """Note which weights have had a gradient; return the models with one at this look."""
+        # Also NaN: nothing is known of such a gradient.
+        now = [name for name in self.sizes if gradients.get(f"gradients/{_path(name)}") != 0]
+        self._signalled.update(now)
+        return {self._models.of(name) for name in now if f"gradients/{_path(name)}" in gradients}
 
     def _unreached(self, updates: Mapping[str, float], gradients: Mapping[str, float]) -> set[str]:
         """Return the models that no gradient reaches, although their own optimizer took the step.
@@ -164,7 +181,7 @@ class ParameterStates(Signal):
         self.states = {
             name: ParameterState("elsewhere", 0, self._idle, moved=False, graded=False)
             for name in self.sizes
-            if f"updates/{name.partition('/')[2]}" in updates
+            if f"updates/{_path(name)}" in updates
         }
 
     def _measure(self, step: Step, norms: Mapping[str, float]) -> None:
@@ -180,8 +197,13 @@ class ParameterStates(Signal):
         self.sizes = dict(sorted(found.items(), key=lambda one: self._place(one[0])))
 
     def _place(self, name: str) -> int:
-        path = name.partition("/")[2].rpartition(".")[0]
+        path = _path(name).rpartition(".")[0]
         return self._places.get(path, len(self._places))
+
+
+def _path(name: str) -> str:
+    """Return the full name of a tensor without its collection."""
+    return name.partition("/")[2]
 
 
 def _trouble(update: float | None, gradient: float | None) -> Trouble | None:
