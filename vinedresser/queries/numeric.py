@@ -61,6 +61,9 @@ class Numeric(Protocol):
     def argmax(self, x: Any, axis: int) -> Any:
         """Return the places of the largest elements along an axis; integers without this axis."""
 
+    def sizes(self, tensors: Sequence[Any]) -> list[int] | None:
+        """Return the numbers of elements of tensors; None if one is converted for arithmetic."""
+
     def statistic(self, name: str, rows: Any) -> Any:
         """Return a statistic of each row; float64 [rows].
 

@@ -92,6 +92,11 @@ class NumpyNumeric:
         """See `Numeric.argmax`."""
         return np.asarray(np.argmax(_widened(x), axis))
 
+    def sizes(self, tensors: Sequence[_Array]) -> list[int] | None:
+        """See `Numeric.sizes`."""
+        converted = any(self.widening(one)[1] for one in tensors)
+        return None if converted else [one.size for one in tensors]
+
     def statistic(self, name: str, rows: _Array) -> NDArray[np.float64]:
         """See `Numeric.statistic`."""
         return elementwise_statistics(rows, (name,))[name]

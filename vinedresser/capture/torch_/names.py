@@ -95,7 +95,7 @@ class NamedParameter(NamedTuple):
 
 
 class Names:
-    """Lists modules and tensors of a model with their names, anew each time.
+    """Lists modules and tensors of a model with their names, as the model is at the time.
 
     Shared modules and tensors are listed once, under their first path.
 
@@ -117,6 +117,8 @@ class Names:
         self._parameters: dict[str, tuple[str, str]] = {}
         # This rank's shards of parameters, by torch's path.
         self._shards: dict[str, nn.Parameter] = {}
+        # The modules with what they had when their parameters were listed, and this list.
+        self._listed: tuple[list[tuple[nn.Module, list[int]]], list[NamedParameter]] = ([], [])
 
     def modules(self) -> list[tuple[str, nn.Module]]:
         """Return paths and modules without wrappers; the root's path is its class name."""
@@ -136,6 +138,16 @@ class Names:
         For a parameter sharded by `fully_shard`, return this rank's shard, even while the full
         parameter replaces it.
         """
+        seen, listed = self._listed
+        if not seen or any(_contents(one) != before for one, before in seen):
+            # In this order, since another thread may change the model meanwhile.
+            seen = [(module, _contents(module)) for _, module in self._walk()]
+            listed = self._list_parameters()
+            # Both keep alive what the numbers in `seen` stand for.
+            self._listed = seen, listed
+        return listed
+
+    def _list_parameters(self) -> list[NamedParameter]:
         found = []
         seen: set[int] = set()
         for prefix, module in self._walk():
@@ -213,6 +225,11 @@ class Names:
             for name, child in reversed(module._modules.items()):
                 if child is not None:
                     stack.append((f"{prefix}.{name}" if prefix else name, child))
+
+
+def _contents(module: nn.Module) -> list[int]:
+    """Return the identities of the children and parameters of a module."""
+    return [*map(id, module._modules.values()), *map(id, module._parameters.values())]
 
 
 def own_class(module: nn.Module) -> type[nn.Module]:

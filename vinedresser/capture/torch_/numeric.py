@@ -60,6 +60,7 @@ _TOGETHER: dict[str, Callable[[list[Tensor]], list[Tensor]]] = {
 }
 # Squares of elements of tensors with smaller norms may be denormal in float32.
 _LEAST = 1e-12
+_AS_THEY_ARE = (torch.float32, torch.float64)
 
 
 class TorchNumeric:
@@ -107,6 +108,13 @@ class TorchNumeric:
         """See `Numeric.argmax`."""
         return torch.argmax(_widened(x), axis)
 
+    def sizes(self, tensors: Sequence[Any]) -> list[int] | None:
+        """See `Numeric.sizes`."""
+        if all(type(one) is Tensor and one.dtype in _AS_THEY_ARE for one in tensors):
+            return [one.numel() for one in tensors]
+        converted = any(self.widening(one)[1] for one in tensors)
+        return None if converted else [_tensor(one).numel() for one in tensors]
+
     def statistic(self, name: str, rows: Any) -> Any:
         """See `Numeric.statistic`."""
         tensor = _tensor(rows)
@@ -120,19 +128,20 @@ class TorchNumeric:
     def statistic_of_each(self, name: str, tensors: Sequence[Any]) -> Any:
         """See `Numeric.statistic_of_each`."""
         given = [_tensor(one) for one in tensors]
-        if any(one.device.type not in ("cpu", "mps") for one in given):
+        if any(not one.is_cpu and one.device.type != "mps" for one in given):
             home = given[0].device
             parts = [_on_device(name, group) for group in _by_device(given)]
             return torch.cat([part.to(home) for part in parts])
         found = np.full(len(given), np.nan)
         together = [place for place, one in enumerate(given) if _is_small(one)]
         if name in _TOGETHER and together:
-            values = torch.stack(_TOGETHER[name]([given[place] for place in together]))
-            found[together] = values.double().numpy()
-        for place, one in enumerate(given):
-            # Beyond the range of float32, and large ones more exactly.
-            if not _LEAST < abs(found[place]) < np.inf:
-                found[place] = self.statistic(name, one.reshape(1, -1))[0]
+            values = _TOGETHER[name]([given[place] for place in together])
+            # Faster than stacking numbers in host memory.
+            found[together] = [value.item() for value in values]
+        size = np.abs(found)
+        # Beyond the range of float32, and large ones more exactly.
+        for place in np.flatnonzero(~((size > _LEAST) & (size < np.inf))).tolist():
+            found[place] = self.statistic(name, given[place].reshape(1, -1))[0]
         return found
 
     def sample(self, rows: Any) -> Tensor:
@@ -158,6 +167,8 @@ class TorchNumeric:
 
     def fetch(self, values: Sequence[Any]) -> list[NDArray[np.float64]]:
         """See `Numeric.fetch`."""
+        if all(type(value) is np.ndarray and value.dtype == np.float64 for value in values):
+            return [*values]
         tensors = [_tensor(value) for value in values]
         away = [place for place, one in enumerate(tensors) if one.device.type != "cpu"]
         if away:
@@ -180,7 +191,7 @@ def _tensor(x: Any) -> Tensor:
 
 
 def _is_small(x: Tensor) -> bool:
-    return 0 < x.numel() <= _FEW and x.dtype == torch.float32 and x.device.type == "cpu"
+    return 0 < x.numel() <= _FEW and x.dtype == torch.float32 and x.is_cpu
 
 
 def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -45,10 +45,12 @@ class WindowFold:
         self._make: Callable[[], Fold] = Mean if reduce is None else fold_maker(reduce)
         self._state: Any = None
         self._kind: type[Any] | None = None
+        # The result of the only event so far with its step, while it is its own mean.
+        self._only: tuple[float | Share | ByLabel, int] | None = None
 
     def clear(self) -> None:
         """Begin another window."""
-        self._state = self._kind = None
+        self._state = self._kind = self._only = None
 
     def add(self, result: Any, step: int) -> None:
         """Add the result of an event.
@@ -63,7 +65,16 @@ class WindowFold:
         kind = float if isinstance(result, Share) else type(result)
         if self._kind is not None and kind is not self._kind:
             raise QueryError("the type of the result has changed within a window")
-        self._kind = kind
+        first, self._kind = self._kind is None, kind
+        if first and self._given is None and isinstance(result, float | Share | ByLabel):
+            self._only = result, step
+            return
+        if self._only is not None:
+            only, self._only = self._only, None
+            self._fold(*only)
+        self._fold(result, step)
+
+    def _fold(self, result: Any, step: int) -> None:
         if isinstance(result, float | Share):
             self._state = self._state or self._make()
             _add(self._state, result, "", step)
@@ -109,6 +120,8 @@ class WindowFold:
 
     def answer(self) -> tuple[Kind, Any]:
         """Return the kind and value of the answer; ("none", None) without results."""
+        if self._only is not None:
+            return _plain_only(self._only[0])
         state = self._state
         if state is None:
             return "none", None
@@ -150,6 +163,12 @@ def _joined(state: Any, result: Any, step: int) -> Any:
         return {**state, **{label: _joined(state.get(label), one, step)
                             for label, one in result.items()}}  # fmt: skip
     return result
+
+
+def _plain_only(result: float | Share | ByLabel) -> tuple[Kind, Any]:
+    if isinstance(result, ByLabel):
+        return "by", {label: float(value) for label, value in result.entries.items()}
+    return "scalar", float(result)
 
 
 def _plain(value: Any) -> tuple[Kind, Any]:

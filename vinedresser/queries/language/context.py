@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from vinedresser.queries.naming import label_of, path_of
 from vinedresser.queries.observables import Observables
 from vinedresser.store.reductions import channel_axis
 
-__all__ = ["MOST_LABELS", "OF_THE_MODEL", "Context", "KnownPiece", "Piece"]
+__all__ = ["MOST_LABELS", "OF_THE_MODEL", "Context", "KnownPiece", "Piece", "Wholes"]
 
 MOST_LABELS = 1_000
 # Tensors of the model, which have no axis of samples.
@@ -36,15 +36,27 @@ class Piece(NamedTuple):
 
     Attributes:
         labels: a label for each row; (None,) without grouping.
-        rows: [labels, elements]; None if the tensor is lent.
+        rows: [labels, elements].
         size: number of elements of a row.
-        lent: the tensor, if it is the training's own and reduced as a whole; else None.
     """
 
     labels: tuple[str | None, ...]
     rows: Array
     size: int
-    lent: Array = None
+
+
+class Wholes(NamedTuple):
+    """Tensors of the training that are reduced as they are, each as a whole.
+
+    Attributes:
+        labels: a label for each tensor; None without grouping.
+        arrays: the tensors.
+        sizes: numbers of their elements.
+    """
+
+    labels: Sequence[str | None]
+    arrays: list[Array]
+    sizes: list[int]
 
 
 class KnownPiece(NamedTuple):
@@ -182,6 +194,31 @@ class Context:
         """Return an array in host memory at once."""
         return self.numeric.fetch([array])[0]
 
+    def wholes(self, tensors: Tensors) -> Wholes | None:
+        """Return tensors that can be reduced together, without memory; None if they cannot.
+
+        Args:
+            tensors: the tensors.
+
+        Raises:
+            QueryError: there are too many labels, or one of them is a number.
+        """
+        if not tensors.lent or self.by not in _BY_NAME or self.mask is not None:
+            return None
+        if self._observables.knows_statistics:
+            return None
+        arrays = [self._read(name) for name in tensors.names]
+        sizes = self.numeric.sizes(arrays)
+        if sizes is None:
+            return None
+        labels = _labels(tensors.names, self.by)
+        if len(labels) > MOST_LABELS and self.by is not None and len({*labels}) > MOST_LABELS:
+            raise self._too_many()
+        return Wholes(labels, arrays, sizes)
+
+    def _too_many(self) -> QueryError:
+        return QueryError(f"by {self.by}: more than {MOST_LABELS:,} labels")
+
     def pieces(self, tensors: Tensors, *, sampled: bool = False) -> Iterator[Piece]:
         """Yield the rows to reduce, one tensor at a time; its memory is then released.
 
@@ -220,9 +257,7 @@ class Context:
             if known is not None:
                 yield known
                 return
-            value = tensors.read(name)
-            lent = tensors.lent and value is self._observables.read(name)
-            yield from self._slices(label, value, lent)
+            yield from self._slices(label, tensors.read(name))
 
         yield from self._each(tensors, of)
 
@@ -237,7 +272,7 @@ class Context:
             for piece in of(name):
                 found.update(piece.labels if isinstance(piece, Piece) else (piece.label,))
                 if len(found) > MOST_LABELS and self.by is not None:
-                    raise QueryError(f"by {self.by}: more than {MOST_LABELS:,} labels")
+                    raise self._too_many()
                 yield piece
             self.budget.release(held)
 
@@ -254,12 +289,9 @@ class Context:
             return None
         return KnownPiece(label, size, tuple(found))
 
-    def _slices(self, label: str | None, value: Array, lent: bool) -> Iterator[Piece]:
+    def _slices(self, label: str | None, value: Array) -> Iterator[Piece]:
         size = prod(self.numeric.shape(value))
         octets, converts = self.numeric.widening(value)
-        if lent and not converts:
-            yield Piece((label,), None, size, value)
-            return
         rows = self.numeric.rows(value, None)
         if not converts:
             yield Piece((label,), rows, size)
@@ -302,3 +334,8 @@ class Context:
             raise QueryError(f"{name} has {count:,} units: at most {MOST_LABELS:,} labels")
         path = path_of(name)
         return tuple(f"{path}[{place}]" if several else str(place) for place in range(count))
+
+
+@lru_cache(maxsize=256)
+def _labels(names: tuple[str, ...], by: str | None) -> tuple[str | None, ...]:
+    return tuple(None if by is None else label_of(name, by) for name in names)

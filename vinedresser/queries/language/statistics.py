@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import QueryError
-from vinedresser.queries.language.context import Context, KnownPiece, Piece
+from vinedresser.queries.language.context import Context, KnownPiece, Piece, Wholes
 from vinedresser.queries.language.values import Array, ByLabel, Pending, Share, Tensors
 
 __all__ = ["STATISTICS", "over_labels", "statistic"]
@@ -150,10 +150,29 @@ def statistic(context: Context, name: str, operand: Any) -> Pending:
     if not isinstance(operand, Tensors):
         found = over_labels(formula.of, operand)
         return Pending(lambda _: found)
+    wholes = context.wholes(operand) if formula.needs else None
+    if wholes is not None:
+        return _of_wholes(context, formula, wholes)
     gathered = _Gathered(context, formula)
     for piece in context.parts(operand, formula.needs):
         gathered.add(piece)
     return gathered.pending()
+
+
+def _of_wholes(context: Context, formula: _Statistic, wholes: Wholes) -> Pending:
+    """Return a statistic of tensors that are reduced together."""
+    numeric, arrays = context.numeric, wholes.arrays
+    found = [numeric.statistic_of_each(need, arrays) for need in formula.needs]
+    context.budget.check()
+
+    def finish(values: Sequence[NDArray[np.float64]]) -> ByLabel | float:
+        rows = zip(*(column.tolist() for column in values), strict=True)
+        parts: dict[str | None, list[_Part]] = {}
+        for label, size, row in zip(wholes.labels, wholes.sizes, rows, strict=True):
+            parts.setdefault(label, []).append(_Part(size, row))
+        return _joined(formula, parts)
+
+    return Pending(finish, found)
 
 
 class _Place(NamedTuple):
@@ -162,62 +181,53 @@ class _Place(NamedTuple):
     Attributes:
         labels: a label for each row.
         size: number of elements of a row; None if it is unknown.
-        first: number of its first array; of a tensor that was lent, its row in the last arrays.
-        lent: it was lent.
+        first: number of its first array.
         known: the statistics, if they are known.
     """
 
     labels: tuple[str | None, ...]
     size: int | None
     first: int = 0
-    lent: bool = False
     known: tuple[float, ...] | None = None
 
 
 class _Gathered:
-    """The pieces of a statistic; those of tensors that were lent are computed together."""
+    """The pieces of a statistic."""
 
     def __init__(self, context: Context, formula: _Statistic) -> None:
         self._context = context
         self._formula = formula
         self._arrays: list[Array] = []
-        self._lent: list[Array] = []
         self._places: list[_Place] = []
 
     def add(self, piece: Piece | KnownPiece) -> None:
         needs = self._formula.needs
         if isinstance(piece, KnownPiece):
             self._places.append(_Place((piece.label,), piece.size, known=piece.values))
-        elif piece.lent is not None and needs:
-            self._places.append(_Place(piece.labels, piece.size, len(self._lent), lent=True))
-            self._lent.append(piece.lent)
         else:
             self._places.append(_Place(piece.labels, piece.size, len(self._arrays)))
             self._arrays += [self._context.numeric.statistic(need, piece.rows) for need in needs]
             self._context.budget.check()
 
     def pending(self) -> Pending:
-        lent, numeric = self._lent, self._context.numeric
-        together = [numeric.statistic_of_each(need, lent) for need in self._formula.needs if lent]
-        self._context.budget.check()
-        return Pending(self._finish, [*self._arrays, *together])
+        return Pending(self._finish, self._arrays)
 
     def _finish(self, values: Sequence[NDArray[np.float64]]) -> ByLabel | float:
         parts: dict[str | None, list[_Part]] = {}
-        width, alone = len(self._formula.needs), len(self._arrays)
+        width = len(self._formula.needs)
         for place in self._places:
-            first = alone if place.lent else place.first
-            columns = values[first : first + width]
+            columns = values[place.first : place.first + width]
             for row, label in enumerate(place.labels):
-                at = place.first if place.lent else row
                 found = place.known
                 if found is None:
-                    found = tuple(float(column[at]) for column in columns)
+                    found = tuple(float(column[row]) for column in columns)
                 parts.setdefault(label, []).append(_Part(place.size, found))
-        return _labelled({label: self._formula.join(found) for label, found in parts.items()})
+        return _joined(self._formula, parts)
 
 
-def _labelled(found: dict[str | None, float]) -> ByLabel | float:
+def _joined(formula: _Statistic, parts: dict[str | None, list[_Part]]) -> ByLabel | float:
+    """Return the statistic of each label, given its parts."""
+    found = {label: formula.join(several) for label, several in parts.items()}
     if None in found:
         return found[None]
     return ByLabel({label: value for label, value in found.items() if label is not None})
