@@ -7,10 +7,11 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.patience import Patience
+from vinedresser.rules.signals.outcomes.learning_outcome import Guessed
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.trees.ensemble import Ensemble
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -18,6 +19,15 @@ _EVERY = 5
 # The verdict requires two standard errors.
 _CONFIDENCE = 0.95
 
+# The same if a metric becomes worse, which may have one of two causes.
+_REVERSED = 0.8
+
+_OPPOSITE = Advice(
+    cause="the model learns the opposite: the loss, or a term of it, has the wrong sign, or the "
+    "classes are swapped between training and metric",
+    remedy="compute the metric on training rows: if it is good there, compare how the labels of "
+    "both sets are made; if it is as bad, check the sign of each term of the loss",
+)
 _WORSE = Advice(
     cause="the policy becomes worse than it was untrained: the loss, or the advantage in it, has "
     "the wrong sign, or steps are too large",
@@ -33,9 +43,10 @@ class Underfitting(OnceRule):
     half of what ridge regression or five nearest neighbours reach on rows from the training, and
     will stay so until the end of the run at the current rate (`Outcome`). Without labels, or if the
     baseline models reach nothing, losses and metrics decide; at the end, so do reported metrics
-    that are no better than guessing. This rule is the fallback for all rules that recognise a fault
-    by its symptoms, so it waits long enough for those to fire; at the end of the run it does not
-    wait.
+    that are no better than guessing. A bounded metric that is far worse than guessing is reported
+    at once: the loss or the labels are reversed. This rule is the fallback for all rules that
+    recognise a fault by its symptoms, so it waits long enough for those to fire; at the end of the
+    run it does not wait.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -69,6 +80,8 @@ class Underfitting(OnceRule):
         self._last = step
         if step.step % _EVERY:
             return None
+        if guessed := self.outcome.opposite():
+            return self._reversed(step, guessed, _OPPOSITE, self.without_stop)
         verdict = self.outcome.verdict()
         poor = verdict.kind == "poor" and not verdict.plateau
         return self._finding(step, verdict) if self._patience.add(step.step, seen=poor) else None
@@ -78,12 +91,31 @@ class Underfitting(OnceRule):
         verdict = self.outcome.final()
         if self._last is None or verdict.kind != "poor":
             return None
+        worse = None if self._patience.looks else self.outcome.progress.worse_return()
+        if worse is not None:
+            return self._reversed(self._last, worse, _WORSE, self.severity)
         return self._finding(self._last, verdict)
+
+    def _reversed(self, step: Step, metric: Guessed, advice: Advice, severity: Severity) -> Finding:
+        """Return the finding about a metric that the training makes worse."""
+        return self.found(
+            step,
+            since=metric.since,
+            tensor=metric.name,
+            statistic="value",
+            value=metric.value,
+            threshold=metric.guessing,
+            confidence=_REVERSED,
+            seen=metric.words,
+            cause=advice.cause,
+            remedy=advice.remedy,
+            evidence={"values": metric.values},
+            fault="loss_output_mismatch",
+            severity=severity,
+        )
 
     def _finding(self, step: Step, verdict: Verdict) -> Finding:
         fault, advice = self._diagnosis.standing()
-        if self.outcome.progress.worse_return() and not self._patience.looks:
-            advice = _WORSE
         known = fault in ("learning_rate_too_low", "untrained_parameters")
         low = fault == "learning_rate_too_low"
         rate = self._diagnosis.rate

@@ -91,6 +91,9 @@ class LearningRateTooLow(SymptomRule):
         # If steps became smaller at the same rate, the gradient is missing, not the learning rate.
         if ratios[tensor] < self.ratio and not self.updates.were_usual:
             return self._of_ratios(step, tensor, ratios)
+        if self.outcome.opposite():
+            # Such a loss has a wrong sign, or wrong labels: larger steps would do more harm.
+            return None
         for one in self.predicted.agreements():
             if one.fall > _SURE * one.error and one.share >= self.share:
                 return self._of_agreement(tensor, ratios[tensor], one)

@@ -21,6 +21,9 @@ __all__ = ["Guessed", "LearningOutcome", "several_trained"]
 
 # Share of a run in whose rest a metric has to have a value to tell how the run ended.
 _LATE = 0.5
+# Gain below which a bounded metric shows that the opposite is learned, minimum number of its
+# values, of which the last quarter counts, and fall of the loss that shows that it was learned.
+_OPPOSITE, _FEWEST_VALUES, _LEARNED = -0.3, 6, 0.3
 # Kinds of metrics that a frequent class does not raise; beside one, an accuracy does not count.
 _UNMOVED = ("AUC", "F1", "MCC", "balanced accuracy", "kappa")
 
@@ -34,6 +37,7 @@ class Guessed(NamedTuple):
         guessing: value of guessing, or of the untrained policy.
         values: number of values so far.
         words: a description with numbers.
+        since: step of its first value.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Guessed(NamedTuple):
     guessing: float
     values: int
     words: str
+    since: int
 
 
 class LearningOutcome(Signal):
@@ -68,8 +73,9 @@ class LearningOutcome(Signal):
         self.losses: dict[str, LossProgress] = {}
         self.renewed = False
         self._metrics: dict[tuple[str, str], MetricTrend] = {}
-        # The steps of the last value of each metric, and of the last train step.
+        # The steps of the last and first value of each metric, and of the last train step.
         self._reported: dict[tuple[str, str], int] = {}
+        self._since: dict[tuple[str, str], int] = {}
         self._step = 0
         self._optimizers = 0
         self._several_trained = False
@@ -89,6 +95,7 @@ class LearningOutcome(Signal):
         for name, value in step.scalars_of("metrics").items():
             self._metrics.setdefault((name, step.mode), MetricTrend(name)).add(value)
             self._reported[name, step.mode] = step.step
+            self._since.setdefault((name, step.mode), step.step)
         if step.mode != "train":
             return
         self._step = step.step
@@ -146,7 +153,7 @@ class LearningOutcome(Signal):
                 words = f"{scale.kind} is {value:.3g}: nothing is found"
             kept = found.get(scale.kind)
             if kept is None or gain > kept[0]:
-                one = Guessed(key[0], value, scale.guessing, trend.values, words)
+                one = Guessed(key[0], value, scale.guessing, trend.values, words, self._since[key])
                 found[scale.kind] = (gain, one)
         if any(kind in found for kind in _UNMOVED):
             found.pop("accuracy", None)
@@ -154,15 +161,42 @@ class LearningOutcome(Signal):
             return None
         return next(iter(found.values()))[1]
 
+    def opposite(self, classes: int) -> Guessed | None:
+        """Return a bounded metric that is far worse than guessing, as of a reversed ranking.
+
+        Untrained models may be, by chance: the metric fell steadily, or a loss has fallen. None if
+        any metric of known meaning is better, or for adversaries.
+
+        Args:
+            classes: number of classes of the task; 0 if unknown.
+        """
+        guessed = self.guessed(classes)
+        if guessed is None:
+            return None
+        scale = metric_scale(guessed.name, classes)
+        for (name, _), trend in self._metrics.items():
+            if (
+                name != guessed.name
+                or trend.values < _FEWEST_VALUES
+                or not scale
+                or not scale.share
+            ):
+                continue
+            far = max(scale.gains(trend.recent())) < _OPPOSITE
+            if far and (trend.worsened() or self.learned(_LEARNED)):
+                return guessed
+        return None
+
     def worse_return(self) -> Guessed | None:
         """Return the return of a policy that became steadily worse than at its start, by half."""
-        for (name, _), trend in self._metrics.items():
+        for (name, mode), trend in self._metrics.items():
             lost = trend.worsened() if is_return(name) else None
             if lost is not None:
                 words = (
                     f"{name.rpartition('/')[2]} fell steadily from {lost[0]:.3g} to {lost[1]:.3g}"
                 )
-                return Guessed(name, lost[1], lost[0], trend.values, words)
+                since = self._since[name, mode]
+                return Guessed(name, lost[1], lost[0], trend.values, words, since)
         return None
 
     def metrics_in_words(self) -> str:

@@ -162,6 +162,10 @@ class Outcome(Signal):
         """
         return self.progress.guessed(self._classes()) or self.progress.worse_return()
 
+    def opposite(self) -> Guessed | None:
+        """Return a reported metric that shows that the opposite is learned; None without one."""
+        return self.progress.opposite(self._classes())
+
     def _classes(self) -> int:
         """Return the number of classes among the labels; 0 if it is not known."""
         tasks = list(self.fit.of("train").values())

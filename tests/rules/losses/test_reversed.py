@@ -1,0 +1,87 @@
+"""Losses and metrics that are opposed to each other, on real trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.underfitting import Underfitting
+from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+
+
+def pairwise(difference: Tensor, wins: Tensor) -> Tensor:
+    """Return the loss of RankNet of pairs; differences and wins (-1 or 1) are [pairs]."""
+    return functional.softplus(-wins * difference).mean()
+
+
+def ranked(
+    folder: Path, loss: Callable[[Tensor, Tensor], Tensor], *, warmup: int = 0
+) -> list[Finding]:
+    """Train a ranking of rows by pairs, report its AUC every 20 steps, and judge the run.
+
+    Args:
+        folder: directory of the run.
+        loss: loss of some pairs.
+        warmup: steps with a learning rate of almost 0.
+    """
+    rules = [Underfitting(), LearningRateTooLow()]
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(3)
+    torch.set_num_threads(1)
+    rows = torch.randn(300, 8, generator=generator)
+    quality = rows @ torch.randn(8, generator=generator)
+    last = nn.Linear(16, 1)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), last)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    with torch.no_grad():
+        # A random network that ranks in the opposite order, by chance.
+        if roc_auc_score(quality > 0, model(rows)[:, 0].numpy()) > 0.5:
+            last.weight.neg_()
+    with Hook(folder, collections=capture_for(rules).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for step in range(240):
+            optimizer.param_groups[0]["lr"] = 1e-9 if step < warmup else 3e-3
+            one, other = torch.randint(0, 200, (2, 64), generator=generator)
+            difference = (model(rows[one]) - model(rows[other]))[:, 0]
+            optimizer.zero_grad()
+            loss(difference, (quality[one] > quality[other]).float() * 2 - 1).backward()
+            optimizer.step()
+            if step % 20 == 0:
+                with torch.no_grad():
+                    scores = model(rows[200:])[:, 0].numpy()
+                hook.metric("auc", float(roc_auc_score(quality[200:] > 0, scores)))
+    return [one for one in judge(open_run(folder), rules) if one.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda difference, wins: -pairwise(difference, wins),
+        lambda difference, wins: pairwise(difference, -wins),
+    ],
+)
+def test_a_metric_far_below_guessing_shows_a_reversed_loss(
+    loss: Callable[[Tensor, Tensor], Tensor], tmp_path: Path
+) -> None:
+    (finding,) = ranked(tmp_path / "run", loss)
+    assert (finding.rule, finding.fault) == ("underfitting", "loss_output_mismatch")
+    assert finding.severity == "warning"
+    assert (finding.tensor, finding.threshold) == ("metrics/auc", 0.5)
+    assert finding.value < 0.3
+    assert finding.step < 240
+
+
+@pytest.mark.parametrize("warmup", [0, 160])
+def test_an_untrained_model_below_guessing_is_no_alarm(warmup: int, tmp_path: Path) -> None:
+    assert ranked(tmp_path / "run", pairwise, warmup=warmup) == []
