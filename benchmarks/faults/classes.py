@@ -152,6 +152,10 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "over_smoothing": frozenset({"vanishing_gradient", "low_variance", "underfitting"}),
     "divergence_unscaled": _REGULAR | {"loss_scale"},
     "sum_not_mean": _EXPLODING,
+    # Those of its recipes.
+    "warm_up_unit": _LOW,
+    "normalised_twice": _INPUTS | _SPOILT,
+    "returns_reversed": _NONE,
     # Faults without a word: they can be found, but not named.
     "average_reversed": _NONE,
     "levels_swapped": _NONE,

@@ -11,6 +11,8 @@ With `--keep DIR` the runs stay in DIR, and `--judge DIR` judges them again with
 finds new figures after a change of rules, except of rules that need other data than was captured.
 With `--verify`, nothing is judged: only the outcomes of the trainings are measured and printed;
 without `--keep`, they are not captured either. With `--two`, each faulty training has two faults.
+With `--recipes`, nothing is drawn: the trainings are those of `benchmarks/world/recipes/`, which
+follow public examples and papers in their settings, one pair for each of their faults.
 With `--outcomes`, only the rules' view of the outcome is: how often it is right at shares of a run.
 """
 
@@ -25,7 +27,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.faults.processes import in_processes
-from benchmarks.world.cases import carried, draw_cases, matches, only
+from benchmarks.world.cases import carried, draw_cases, every_case, matches, only
 from benchmarks.world.judging import judge_stored
 from benchmarks.world.outcome_errors import outcome_errors
 from benchmarks.world.pairing import paired
@@ -64,7 +66,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--draws", type=int, default=260, help="pairs to train (default: 260)")
+    parser.add_argument(
+        "--draws", type=int, default=260, help="pairs to train (default: 260); not with --recipes"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the draws (default: 0)")
     parser.add_argument(
         "--only",
@@ -73,7 +77,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="WORD",
         help="family, fault or FAMILY/FAULT to draw or judge (default: all)",
     )
-    parser.add_argument("--sealed", action="store_true", help="draw from the sealed families")
+    world = parser.add_mutually_exclusive_group()
+    world.add_argument("--sealed", action="store_true", help="draw from the sealed families")
+    world.add_argument(
+        "--recipes", action="store_true", help="train every recipe, healthy and with each fault"
+    )
     parser.add_argument(
         "--two", action="store_true", help="two faults at a time in each faulty training"
     )
@@ -90,6 +98,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--outcomes", action="store_true", help="judge the rules' view of the outcome only"
     )
     options = parser.parse_args(arguments)
+    if options.recipes and options.two:
+        parser.error("the faults of --recipes come one at a time: use it without --two")
     if options.verify and options.judge:
         parser.error("--verify does not judge: use it without --judge")
     return options
@@ -99,17 +109,22 @@ def _train(options: argparse.Namespace, keep: Path) -> None:
     """Train what was not trained before."""
     # Judging alone does not need the frameworks that families import.
     from benchmarks.world.families import FAMILIES
+    from benchmarks.world.recipes import RECIPES
     from benchmarks.world.sealed import FAMILIES as SEALED
     from benchmarks.world.training import train_case
 
     try:
-        choices = carried(SEALED if options.sealed else FAMILIES)
+        families = SEALED if options.sealed else RECIPES if options.recipes else FAMILIES
+        choices = carried(families)
         choices = only(paired(choices) if options.two else choices, options.only)
     except ConfigError as error:
         sys.exit(str(error))
     # Nothing is judged: capture would only take time.
     captured = bool(options.keep) or not options.verify
-    cases = draw_cases(choices, options.draws, options.seed)
+    if options.recipes:
+        cases = every_case(choices, options.seed)
+    else:
+        cases = draw_cases(choices, options.draws, options.seed)
     missing = [one for one in cases if not (keep / one.id / NOTED).exists()]
     done = in_processes(
         partial(train_case, keep=keep, captured=captured),

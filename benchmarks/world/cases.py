@@ -12,7 +12,7 @@ from benchmarks.faults.classes import classes_of
 from benchmarks.world.family import Family
 from vinedresser.errors import ConfigError
 
-__all__ = ["Case", "carried", "draw_cases", "matches", "only"]
+__all__ = ["Case", "carried", "draw_cases", "every_case", "matches", "only"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,17 @@ def draw_cases(choices: set[tuple[str, str]], pairs: int, seed: int) -> list[Cas
         numbers[family, fault] += 1
         cases += [case, case.twin]
     return cases
+
+
+def every_case(choices: set[tuple[str, str]], seed: int) -> list[Case]:
+    """Return both trainings of one pair of each family and fault.
+
+    Args:
+        choices: families and the faults that they carry.
+        seed: random seed of the trainings.
+    """
+    healthy = [Case(*one, seed, number=0, faulty=False) for one in sorted(choices)]
+    return [one for case in healthy for one in (case, case.twin)]
 
 
 def _by_fault(choices: set[tuple[str, str]], draw: random.Random) -> Iterator[tuple[str, str]]:

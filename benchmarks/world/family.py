@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from benchmarks.world.draw import Draw
+from benchmarks.world.watching import Framework
 
 __all__ = ["Ending", "Family"]
 
@@ -67,7 +68,9 @@ class Family:
     Attributes:
         train: train once, and measure the ending.
         faults: classes of faults (`benchmarks.faults.classes`) that it can carry.
+        framework: framework that trains; `train` imports another one than torch.
     """
 
     train: Callable[[Draw], Ending]
     faults: tuple[str, ...]
+    framework: Framework = "torch"

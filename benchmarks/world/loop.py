@@ -14,7 +14,15 @@ from torch import Tensor, nn
 from benchmarks.world.draw import Draw
 from benchmarks.world.optimisation import Optimisation
 
-__all__ = ["MODE_FAULTS", "accuracy", "evaluation", "explained", "gained", "run_loop"]
+__all__ = [
+    "MODE_FAULTS",
+    "accuracy",
+    "evaluation",
+    "explained",
+    "gained",
+    "report_metrics",
+    "run_loop",
+]
 
 # Faults of models whose modes differ: those with dropout or batch norm.
 MODE_FAULTS = ("train_eval_mode", "evaluated_in_training")
@@ -44,17 +52,20 @@ def run_loop(
     first = draw.chance(0.3)
     for step in range(steps):
         if evaluate and step % interval == 0 and (step or first):
-            _evaluate(draw, model, evaluate)
+            report_metrics(draw, model, evaluate)
         if not draw.has("train_eval_mode"):
             model.train()
         elif step == 0:
             model.eval()
         optimisation.step(compute)
     if evaluate:
-        _evaluate(draw, model, evaluate)
+        report_metrics(draw, model, evaluate)
 
 
-def _evaluate(draw: Draw, model: nn.Module, evaluate: Callable[[], Mapping[str, float]]) -> None:
+def report_metrics(
+    draw: Draw, model: nn.Module, evaluate: Callable[[], Mapping[str, float]]
+) -> None:
+    """Evaluate a model, and report its metrics."""
     with draw.watch.evaluating(), evaluation(draw, model):
         for name, value in evaluate().items():
             draw.watch.metric(name, value)

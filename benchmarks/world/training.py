@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.world import families, sealed
 from benchmarks.world.cases import Case
 from benchmarks.world.draw import Draw
-from benchmarks.world.family import Ending
+from benchmarks.world.families import FAMILIES
+from benchmarks.world.family import Ending, Family
+from benchmarks.world.recipes import RECIPES
+from benchmarks.world.sealed import FAMILIES as SEALED
 from benchmarks.world.stored import RUN, StoredCase, note_case
 from benchmarks.world.watching import AttachedWatch, HookWatch, Watch
 from vinedresser.rules.base import capture_for
@@ -26,6 +28,7 @@ from vinedresser.rules.registry import rules_from_table
 
 __all__ = ["train_case", "trained"]
 
+_EVERY: dict[str, Family] = {**FAMILIES, **RECIPES, **SEALED}
 # Errors with which a faulty training can end.
 _CRASHES = (RuntimeError, ValueError, ArithmeticError, IndexError)
 
@@ -54,7 +57,8 @@ def train_case(case: Case, keep: Path, *, captured: bool = True) -> StoredCase:
         if hooked:
             watch = HookWatch(place / RUN, needs, told=told, reports=reports)
         else:
-            watch = AttachedWatch(place / RUN, needs, told=told)
+            framework = _EVERY[case.family].framework
+            watch = AttachedWatch(place / RUN, needs, framework, told=told)
     begun = time.perf_counter()
     ending = trained(case, watch)
     seconds = time.perf_counter() - begun
@@ -68,10 +72,9 @@ def trained(case: Case, watch: Watch) -> Ending:
     torch.set_num_threads(1)
     torch.manual_seed(case.random_seed)
     np.random.seed(case.random_seed)
-    family = {**families.FAMILIES, **sealed.FAMILIES}[case.family]
     draw = Draw(case.random_seed, case.faults, watch, faulty=case.faulty)
     try:
-        ending = family.train(draw)
+        ending = _EVERY[case.family].train(draw)
     except _CRASHES as error:
         watch.close(error)
         said = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from vinedresser.capture.attach import torch_training
 from vinedresser.capture.attach.launching import additional_runs
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.hook.hook import Hook
@@ -28,7 +28,9 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 
-__all__ = ["AttachedWatch", "HookWatch", "Watch"]
+__all__ = ["AttachedWatch", "Framework", "HookWatch", "Watch"]
+
+Framework = Literal["torch", "keras", "xgboost"]
 
 LossFunction = Callable[..., Tensor]
 
@@ -63,6 +65,17 @@ class Watch:
             for one, weight in model.named_parameters()
         }
 
+    def begin_keras(self, model: Any) -> None:
+        """Note a compiled Keras model, before its first step."""
+
+    def boosting(self, rows: Mapping[str, Any]) -> list[Any]:  # noqa: ARG002 (hooks use it)
+        """Return the callbacks of a training with XGBoost.
+
+        Args:
+            rows: the sets that are evaluated, each a `DMatrix`, by name.
+        """
+        return []
+
     def metric(self, name: str, value: float) -> None:
         """Report a metric of an evaluation."""
 
@@ -84,10 +97,13 @@ class AttachedWatch(Watch):
     Args:
         run: directory of the run; that of further trainings is next to it.
         needs: what the rules need.
+        framework: framework that trains.
         told: whether the number of steps is known.
     """
 
-    def __init__(self, run: Path, needs: CaptureConfig, *, told: bool) -> None:
+    def __init__(
+        self, run: Path, needs: CaptureConfig, framework: Framework, *, told: bool
+    ) -> None:
         super().__init__()
         self._run, self._told = run, told
         capture = CaptureConfig({}).with_defaults()
@@ -101,7 +117,7 @@ class AttachedWatch(Watch):
         write_record(LocalStorage(run), self._record)
         os.environ |= {RUN_VARIABLE: str(run), ATTACH_VARIABLE: "1"}
         # The parent process has imported torch, so that no import is left to be noticed.
-        torch_training.attach()
+        importlib.import_module(f"vinedresser.capture.attach.{framework}_training").attach()
 
     def expect(self, steps: int) -> None:
         """See `Watch.expect`."""
@@ -160,6 +176,15 @@ class HookWatch(Watch):
         super().begin(model, optimizer, name=name)
         loss, self._module = self._module, None
         self.hook.watch(model, loss=loss, optimizer=optimizer, name=name)
+
+    def begin_keras(self, model: Any) -> None:
+        """See `Watch.begin_keras`."""
+        self.hook.watch(model)
+
+    def boosting(self, rows: Mapping[str, Any]) -> list[Any]:
+        """See `Watch.boosting`."""
+        train, *others = rows
+        return [self.hook.xgboost(train=rows[train], validation={one: rows[one] for one in others})]
 
     def metric(self, name: str, value: float) -> None:
         """See `Watch.metric`."""

@@ -7,21 +7,24 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults.classes import CLASSES
-from benchmarks.world import families, sealed
-from benchmarks.world.cases import carried, draw_cases, only
+from benchmarks.world import families, recipes, sealed
+from benchmarks.world.cases import carried, draw_cases, every_case, only
 from benchmarks.world.families import FAMILIES
 from benchmarks.world.pairing import compatible, paired
+from benchmarks.world.recipes import RECIPES
 from benchmarks.world.sealed import FAMILIES as SEALED
 from vinedresser.errors import ConfigError
 from vinedresser.rules.faults import FAULTS
 
 
 def test_every_module_is_a_family_whose_faults_have_a_class() -> None:
-    for package, registered in ((families, FAMILIES), (sealed, SEALED)):
+    worlds = ((families, FAMILIES), (recipes, RECIPES), (sealed, SEALED))
+    for package, registered in worlds:
         modules = {path.stem for path in Path(package.__path__[0]).rglob("*.py")}
         assert modules - {"__init__"} == set(registered)
-    assert not set(FAMILIES) & set(SEALED)
-    for name, family in {**FAMILIES, **SEALED}.items():
+    every = {**FAMILIES, **RECIPES, **SEALED}
+    assert len(every) == len(FAMILIES) + len(RECIPES) + len(SEALED)
+    for name, family in every.items():
         assert len(set(family.faults)) == len(family.faults), name
         assert set(family.faults) <= {*CLASSES, *FAULTS}, name
 
@@ -43,6 +46,16 @@ def test_sealed_families_have_other_kinds_of_models_but_known_faults() -> None:
         assert len(family.faults) >= 6, name
         assert set(family.faults) & seen, name
     assert {fault for family in SEALED.values() for fault in family.faults} - seen
+
+
+def test_every_recipe_is_trained_with_three_faults_of_its_own() -> None:
+    cases = every_case(carried(RECIPES), seed=5)
+    assert cases[1::2] == [case.twin for case in cases[::2]]
+    assert len({case.id for case in cases}) == len(cases) == 6 * len(RECIPES)
+    assert {(case.family, case.fault) for case in cases} == carried(RECIPES)
+    assert {case.seed for case in cases} == {5}
+    for name, family in RECIPES.items():
+        assert len(family.faults) == 3, name
 
 
 def test_twins_share_all_choices_and_pairs_share_none() -> None:

@@ -16,6 +16,7 @@ from benchmarks.world.training import trained
 from benchmarks.world.verification import outcomes
 from benchmarks.world.watching import Watch
 
+TREES = Case("boosted_digits", "target_leak", 0, 0, faulty=False)
 XOR = Case("plateaus", "lr_too_high", 0, 0, faulty=False)
 
 
@@ -66,6 +67,24 @@ def test_a_pair_is_trained_verified_and_judged_again(
     main(["--judge", str(keep), "--outcomes"])
     *_, last = capsys.readouterr().out.splitlines()
     assert last.lstrip().startswith("100%  1 of 1, 100%    0 of 1, 0%  0 of 1, 0% wrong"), last
+
+
+def test_a_recipe_ends_well_and_its_fault_does_harm() -> None:
+    pytest.importorskip("xgboost")
+    healthy, faulty = (trained(one, Watch()) for one in (TREES, TREES.twin))
+    assert healthy.good
+    assert faulty.harmed(healthy)
+    assert faulty.overstated > faulty.margin, "the evaluation has the label, too"
+
+
+@pytest.mark.thorough
+def test_recipes_are_trained_and_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--recipes", "--only", "hinton_distillation/term_wrong_sign", "boosted_digits"])
+    printed = capsys.readouterr().out
+    assert "not counted" not in printed
+    rows = {line.split()[0]: line.split() for line in printed.splitlines() if line.split()}
+    assert rows["hinton_distillation"][1] == "1"
+    assert rows["boosted_digits"][1] == "3"
 
 
 @pytest.mark.thorough

@@ -1,0 +1,1 @@
+"""Recipes with boosted trees."""
