@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import LaunchError
+from vinedresser.infra.bounded_command import run_bounded
 from vinedresser.infra.launcher import check_command
-from vinedresser.infra.supervisor.prctl import end_with_parent
 from vinedresser.preflight.settings import RESULT, PreflightSettings
 from vinedresser.preflight.verdict import Verdict
 from vinedresser.store.records import PREFLIGHT_VARIABLE, environment_without_run
 
 __all__ = ["Preflight", "check_program", "check_script", "read_result"]
 
-# Seconds in which a script must end once it was checked, or was asked to.
-_GRACE = 10.0
-_POLL = 0.1
 _MOST_OUTPUT = 1 << 14
 
 
@@ -111,61 +104,18 @@ def check_program(
         before = _children_seconds()
         log, result = Path(directory, "output"), Path(directory, RESULT)
         with log.open("wb") as output:
-            code = _run(_started(argv, cwd, variables, output), result, timeout, given_up)
+            code = run_bounded(
+                argv,
+                cwd=cwd,
+                environment=variables,
+                output=output,
+                timeout=timeout,
+                given_up=given_up,
+                finished=result.exists,
+            )
         found, verdicts = read_result(result)
         text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
         return Preflight(found, verdicts, code, text, _children_seconds() - before)
-
-
-def _started(
-    argv: Sequence[str],
-    cwd: str | os.PathLike[str],
-    environment: Mapping[str, str],
-    output: BinaryIO,
-) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own; it ends with this process."""
-    parent = os.getpid()
-    return subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-        preexec_fn=lambda: end_with_parent(parent, signal.SIGTERM),  # noqa: PLW1509
-    )
-
-
-def _run(
-    process: subprocess.Popen[bytes], result: Path, timeout: float, given_up: Callable[[], bool]
-) -> int | None:
-    """Wait until a process has ended, or was checked and is ended; return its exit code."""
-    deadline = time.monotonic() + timeout
-    checked = False
-    try:
-        while time.monotonic() < deadline and not given_up():
-            if not checked and result.exists():
-                checked, deadline = True, time.monotonic() + _GRACE
-            try:
-                return process.wait(_POLL)
-            except subprocess.TimeoutExpired:
-                continue
-        _signal(process, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
-        return None
-    finally:
-        # Also its workers, and also after Ctrl-C.
-        _signal(process, signal.SIGKILL)
-        process.wait()
-
-
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return
 
 
 def read_result(place: Path) -> tuple[int, list[Verdict]]:

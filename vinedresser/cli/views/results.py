@@ -152,9 +152,9 @@ def print_no_training(to: Console, run: str = "") -> None:
 
 def retry_line(remedy: RemedyRecord) -> str:
     """Return which stopped run a run retries, from where, and what is different."""
-    return (
-        f"retries {remedy.stopped} {remedy.beginning}: {remedy.change} ({remedy.finding['rule']})"
-    )
+    tried = f"; tried {remedy.tried}" if remedy.tried else ""
+    why = f"{remedy.finding['rule']}{tried}"
+    return f"retries {remedy.stopped} {remedy.beginning}: {remedy.change} ({why})"
 
 
 def _print_other_findings(run: RunResult, to: Console) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Mapping
 from typing import Any
 
 from vinedresser.rules.bounds import require_between, require_share
+from vinedresser.rules.hyperparameters import named
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -153,7 +153,7 @@ class OverRegularisation(SymptomRule):
         rate = self._drops.get(path, 0.0)
         if rate < self.dropout:
             return None
-        name = _named(self._parameters, _DROPOUT)
+        name = named(self._parameters, _DROPOUT)
         return Symptom(
             tensor=f"outputs/{path}",
             statistic="zero_share",
@@ -176,20 +176,8 @@ class OverRegularisation(SymptomRule):
 
     def _corrected_decay(self) -> dict[str, float]:
         """Return a smaller decay by hyperparameter name; {} if none is known."""
-        name = _named(self._parameters, _DECAY)
+        name = named(self._parameters, _DECAY)
         value = self._decay if name is None else float(self._parameters[name])
         if value <= 0:
             return {}
         return {name or "weight_decay": float(f"{value / _DIVIDED_BY:.2g}")}
-
-
-def _named(parameters: Mapping[str, Any], pattern: re.Pattern[str]) -> str | None:
-    """Return the hyperparameter with a matching name and a positive number as its value."""
-    for name, value in parameters.items():
-        word = re.sub("[-_]", "", name.rpartition(".")[2]).lower()
-        try:
-            if pattern.fullmatch(word) and 0 < float(value) < math.inf:
-                return name
-        except (TypeError, ValueError):
-            continue
-    return None

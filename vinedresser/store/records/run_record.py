@@ -224,6 +224,7 @@ class RemedyRecord(Record):
         finding: the finding as JSON, with its correction.
         changed: old and new value of each changed hyperparameter.
         checkpoint: key of the stopped run's checkpoint that this run resumes; "" to start anew.
+        tried: what trials on a snapshot of the stopped run say, or ""; see `vinedresser replay`.
     """
 
     KEY: ClassVar[str] = "remedy"
@@ -234,6 +235,7 @@ class RemedyRecord(Record):
     finding: dict[str, Any]
     changed: dict[str, list[Any]] = field(default_factory=dict)
     checkpoint: str = ""
+    tried: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a finding without a rule, and changes without an old and a new value."""

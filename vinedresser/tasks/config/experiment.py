@@ -12,7 +12,7 @@
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
     [actions]        on_stop, on_warning, on_info: actions for findings of that severity
     [actions.NAME]   notify, email, command, snapshot, adjust: its settings
-    [remedy]         times, from, resume: replace a stopped run with a corrected one
+    [remedy]         times, from, resume, factory, seconds: replace a stopped run
     [tracking]       uri, experiment
 
 Paths are relative to the file. Parameters reach the command as ``--name value``.

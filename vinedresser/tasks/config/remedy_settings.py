@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build
+from vinedresser.infra.entry import is_reference
 from vinedresser.store.storage import Location
 
 __all__ = ["NO_REMEDY", "RemedySettings", "remedy_settings"]
@@ -22,15 +24,24 @@ class RemedySettings:
         times: maximum number of attempts to replace one run; 0: none.
         resume: the script's parameter for the path of a checkpoint; None: attempts begin from the
             start.
+        factory: ``module:function`` that builds the model and the step of a replay: changes are
+            tried on a snapshot of the stopped run before one is chosen; None: no trials.
+        seconds: time for the trials of one run.
     """
 
     times: int = 2
     resume: str | None = None
+    factory: str | None = None
+    seconds: float = 60.0
 
     def __post_init__(self) -> None:
         """Check values that types do not."""
         if self.times < 0:
             raise ValueError(f"times: must be at least 0, not {self.times}")
+        if self.factory is not None and not is_reference(self.factory):
+            raise ValueError(f'factory: must be "module:function", not {self.factory!r}')
+        if not 0 < self.seconds < math.inf:
+            raise ValueError(f"seconds: must be above 0, not {self.seconds}")
 
 
 NO_REMEDY = RemedySettings(times=0)
@@ -42,7 +53,7 @@ def remedy_settings(
     """Check the table of an experiment file.
 
     Args:
-        table: times, from, resume; None if the file has none.
+        table: times, from, resume, factory, seconds; None if the file has none.
         times: overrides the table's.
         store: store of the runs.
         where: file and key, for messages.

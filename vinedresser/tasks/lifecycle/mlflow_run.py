@@ -64,4 +64,5 @@ def _remedy_tags(run: RunRecord) -> dict[str, str]:
         "remedy.reason": remedy.finding["seen"],
         "remedy.changed": remedy.change,
         "remedy.begins": remedy.beginning,
+        **({"remedy.tried": remedy.tried} if remedy.tried else {}),
     }

@@ -122,7 +122,9 @@ class RoundRuns:
             place = maker.make(spec)
             assert place.tracking is not None, "it was just made"
             remedy = self._pruning.experiment.remedy
-            self.attempts = RemedyAttempts(place, spec, remedy, place.tracking)
+            self.attempts = RemedyAttempts(
+                place, spec, remedy, place.tracking, self._pruning.experiment.cwd
+            )
         self._corrected = False
         return self.attempts.places[-1]
 

@@ -30,7 +30,7 @@ def make_runs(experiment: Experiment, maker: RunMaker) -> list[RemedyAttempts]:
         place = maker.make(spec)
         tracking = read_record(LocalStorage(place.directory), TrackingRecord)
         assert tracking is not None, "it was just made"
-        made.append(RemedyAttempts(place, spec, experiment.remedy, tracking))
+        made.append(RemedyAttempts(place, spec, experiment.remedy, tracking, experiment.cwd))
     return made
 
 

@@ -18,6 +18,7 @@ from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, saved_checkpoints
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.fatal_finding import is_same, runs_of, stopping_finding
+from vinedresser.tasks.remedy.trials import Trials, run_trials
 
 __all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
 
@@ -45,6 +46,7 @@ class RemedyAttempts:
         spec: specification from which it was made.
         settings: maximum number of attempts, and where they begin.
         tracking: its MLflow run.
+        cwd: directory in which trainings start.
 
     Attributes:
         places: places of the run and of the attempts so far.
@@ -55,7 +57,12 @@ class RemedyAttempts:
     """
 
     def __init__(
-        self, place: RunPlace, spec: RunSpec, settings: RemedySettings, tracking: TrackingRecord
+        self,
+        place: RunPlace,
+        spec: RunSpec,
+        settings: RemedySettings,
+        tracking: TrackingRecord,
+        cwd: Path = Path(),
     ) -> None:
         self.places = [place]
         self.tracking = tracking
@@ -63,6 +70,7 @@ class RemedyAttempts:
         self.left = ""
         self._specs = [spec]
         self._settings = settings
+        self._cwd = cwd
 
     @property
     def name(self) -> str:
@@ -95,17 +103,37 @@ class RemedyAttempts:
         if found is None:
             self.left = _unstopped(run.status)
             return None
-        if why_not := self._why_not(found):
-            self.left = why_not
+        done = len(self.places) - 1
+        if done >= self._settings.times:
+            self.left = f"{found.rule} again, after {done} attempt{'s' if done > 1 else ''}"
             return None
-        return self._attempt(run, found)
+        trials = self._trials(runs, found)
+        found = replace(found, correction=_agreed(found.correction, trials))
+        if why_not := self._why_not(found):
+            self.left = f"{why_not}; tried {trials.words}" if trials.words else why_not
+            return None
+        return self._attempt(run, found, trials.words)
+
+    def _trials(self, runs: list[Run], finding: Finding) -> Trials:
+        """Try changes on a snapshot, if they are asked for."""
+        if self._settings.factory is None:
+            return Trials()
+        # That of the model that failed, if the script trained several.
+        own = [run for run in runs if any(is_same(finding, one) for one in run.findings())]
+        spec = self._specs[-1]
+        return run_trials(
+            (own or runs)[0],
+            finding.since,
+            spec.parameters,
+            self._settings.factory,
+            seconds=self._settings.seconds,
+            cwd=self._cwd,
+            environment=spec.environment,
+        )
 
     def _why_not(self, finding: Finding) -> str:
         """Return why a finding leads to no attempt; "" if it does."""
         rule, stopped = finding.rule, self._specs[-1].parameters
-        done = len(self.places) - 1
-        if done >= self._settings.times:
-            return f"{rule} again, after {done} attempt{'s' if done > 1 else ''}"
         if not finding.correction:
             return f"{rule} proposes no other value of a parameter"
         proposal = ", ".join(f"{name} = {value}" for name, value in finding.correction.items())
@@ -120,7 +148,7 @@ class RemedyAttempts:
             return f"{rule} proposes {proposal}, which was tried before"
         return ""
 
-    def _attempt(self, run: Run, finding: Finding) -> Attempt:
+    def _attempt(self, run: Run, finding: Finding, tried: str) -> Attempt:
         stopped, first = self._specs[-1], self._specs[0]
         number = len(self.places)
         parameters = self._settled(finding)
@@ -145,6 +173,7 @@ class RemedyAttempts:
             finding=finding.to_json(),
             changed=changed,
             checkpoint=checkpoint.key if checkpoint else "",
+            tried=tried,
         )
         return Attempt(spec, remedy)
 
@@ -169,6 +198,19 @@ class RemedyAttempts:
         return {
             name: value for name, value in spec.parameters.items() if name != self._settings.resume
         }
+
+
+def _agreed(proposed: dict[str, Any], trials: Trials) -> dict[str, Any]:
+    """Return the correction: one that trials prove, the proposed one if they prove none.
+
+    Args:
+        proposed: the correction that a rule proposes.
+        trials: what the trials say.
+    """
+    proved = trials.corrections
+    # The rule and the experiment agree on what is wrong; the value is that of the experiment.
+    same = (one for one in proved if one.keys() == proposed.keys())
+    return next(same, proved[0] if proved else proposed)
 
 
 def _unstopped(status: Status) -> str:
