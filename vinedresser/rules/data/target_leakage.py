@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.advice import listed
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.data.future_tokens import FutureTokens
 from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
 from vinedresser.rules.signals.rows import are_tokens, row_digests
 from vinedresser.store.finding import Finding
@@ -35,6 +36,8 @@ class TargetLeakage(OnceRule):
     - tokens, if the target of each position is the input token of the same position (a language
       model whose targets were not shifted) and the model predicts nine tenths of them; a batch in
       which they differ ends the check, as with masked language models;
+    - tokens whose targets are the next ones, if the model predicts those among its inputs much
+      better than that of the last position, which is not (`FutureTokens`): it sees its targets;
     - columns of a table, [rows, columns], if over ``rows`` distinct rows some columns have one
       value per class and together tell all classes, as a copy of the class or its one-hot form, or
       if a column equals the target of a regression.
@@ -53,6 +56,7 @@ class TargetLeakage(OnceRule):
         self._copies = _Copies(0, frozenset())
         self._columns: _Columns | None = None
         self._apart = False
+        self._future = FutureTokens()
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -61,7 +65,9 @@ class TargetLeakage(OnceRule):
         ((name, inputs),) = self.batches.inputs.items()
         (compared,) = self.batches.compared
         if are_tokens(inputs):
-            return None if self._apart else self._of_tokens(step, name, inputs, compared)
+            if self._apart:
+                return self._of_next_tokens(step, name, inputs, compared)
+            return self._of_tokens(step, name, inputs, compared)
         table = inputs.ndim == 2 and 2 <= inputs.shape[1] <= _COLUMNS
         if table and len(inputs) == len(compared.labels):
             return self._of_columns(step, name, inputs, compared)
@@ -73,7 +79,7 @@ class TargetLeakage(OnceRule):
         numbers = compared.class_numbers
         given = None if numbers is None else _given_tokens(inputs, numbers)
         if numbers is None or given is None:
-            return None
+            return self._of_next_tokens(step, name, inputs, compared)
         if not np.array_equal(numbers, given):
             self._apart = True
             return None
@@ -95,6 +101,34 @@ class TargetLeakage(OnceRule):
             "should",
             remedy="predict the next token: inputs tokens[:, :-1], targets tokens[:, 1:]",
             evidence={"tokens": tokens, "kinds": len(kinds), "copied": right},
+        )
+
+    def _of_next_tokens(
+        self, step: Step, name: str, inputs: NDArray[Any], compared: Compared
+    ) -> Finding | None:
+        numbers = compared.class_numbers
+        if numbers is None or self._future.apart or inputs.ndim != 2:
+            return None
+        self._future.add(inputs, numbers, compared.predictions.argmax(-1))
+        seen = self._future.seen()
+        if seen is None:
+            return None
+        return self._found(
+            step,
+            name,
+            statistic="accuracy",
+            value=seen.rest,
+            threshold=seen.last,
+            seen=f"the model predicts {seen.rest:.0%} of the next tokens that are among its inputs "
+            f"but {seen.last:.0%} at the last position, where the next token is not "
+            f"({seen.targets} times); by the previous token alone, {seen.rest_by_pair:.0%} and "
+            f"{seen.last_by_pair:.0%} can be predicted",
+            cause="the model sees the tokens that it should predict: the attention has no causal "
+            "mask, or a layer looks ahead (a bidirectional RNN, a centred convolution)",
+            remedy="mask the future: is_causal=True in scaled_dot_product_attention, or an "
+            "attention mask above the diagonal; check with a changed last token that earlier "
+            "outputs stay the same",
+            evidence=seen._asdict(),
         )
 
     def _of_columns(

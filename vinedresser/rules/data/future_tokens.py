@@ -1,0 +1,150 @@
+"""Whether a language model sees the tokens that it should predict, as without a causal mask."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.store.reductions.sampling import strided_rows
+
+__all__ = ["FutureTokens", "Seen"]
+
+# Looks that count, and minimum numbers of targets at the last and at other positions.
+_LOOKS = 32
+_LAST, _REST = 32, 128
+# Minimum difference between the shares of right predictions, its standard errors, and the largest
+# difference of what the previous token predicts.
+_APART, _SURE, _ALIKE = 0.25, 5.0, 0.1
+# Maximum number of distinct pairs of neighbouring tokens.
+_PAIRS = 1 << 16
+
+
+class Seen(NamedTuple):
+    """Right predictions of next tokens, as shares.
+
+    Attributes:
+        last: at the last position, whose target is not among the inputs.
+        rest: at the other positions of the second half of the sequences.
+        last_by_pair, rest_by_pair: what the most frequent successor of the previous token gets.
+        targets: number of targets at the last position.
+    """
+
+    last: float
+    rest: float
+    last_by_pair: float
+    rest_by_pair: float
+    targets: int
+
+
+class _Look(NamedTuple):
+    """One look: numbers of targets, and of right predictions by the model and by pairs."""
+
+    targets: NDArray[np.float64]
+    model: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+
+
+class FutureTokens:
+    """Compares the predictions at the last position of sequences with those before.
+
+    The target of each position is the input token of the next one, but that of the last position is
+    not among the inputs. A model that sees only the past is as good there as before, since it has
+    the longest context. One that sees the future copies its targets everywhere but there. The last
+    tokens may be harder to predict by themselves, such as answers after a fixed text; then the
+    previous token predicts them worse, too.
+
+    Attributes:
+        apart: whether a target was another token than the next input, as far as is known: the
+            question does not arise.
+    """
+
+    def __init__(self) -> None:
+        self.apart = False
+        self._looks: deque[_Look] = deque(maxlen=_LOOKS)
+        self._successors: dict[int, Counter[int]] = {}
+        self._pairs = 0
+
+    def add(
+        self, inputs: NDArray[Any], targets: NDArray[np.int64], predicted: NDArray[np.int64]
+    ) -> None:
+        """Process a batch.
+
+        Args:
+            inputs: tokens, integers [rows, positions], all rows of the batch; if there are
+                more, the targets do not match, and the question is left open.
+            targets: next tokens, [rows, positions], or [n], evenly strided ones of all positions.
+            predicted: predicted tokens, shaped like the targets.
+        """
+        rows, length = inputs.shape
+        places = np.arange(rows * length)
+        if targets.ndim == 1 and len(targets) < len(places):
+            chosen = strided_rows(len(places), len(targets))
+            places = places if chosen is None else chosen
+        if targets.size != len(places) or length < 4 or self._pairs > _PAIRS:
+            self.apart = True
+            return
+        targets, predicted = targets.reshape(-1), predicted.reshape(-1)
+        row, position = np.divmod(places, length)
+        last = position == length - 1
+        inner = ~last
+        following = inputs[row[inner], position[inner] + 1]
+        if not np.array_equal(targets[inner], following):
+            self.apart = True
+            return
+        if self._successors:
+            given = inputs[row, position]
+            guessed = np.array([self._successor(int(one)) for one in given])
+            counted = self._ordinary(targets)
+            groups = (last & counted, inner & counted & (position >= length // 2))
+            self._looks.append(
+                _Look(
+                    np.array([group.sum() for group in groups], np.float64),
+                    np.array([(predicted == targets)[one].sum() for one in groups], np.float64),
+                    np.array([(guessed == targets)[one].sum() for one in groups], np.float64),
+                )
+            )
+        self._learn(inputs)
+
+    def seen(self) -> Seen | None:
+        """Return the shares of right predictions if they show that the model sees its targets."""
+        targets = sum((look.targets for look in self._looks), np.zeros(2))
+        if targets[0] < _LAST or targets[1] < _REST:
+            return None
+        model = sum((look.model for look in self._looks), np.zeros(2))
+        shares = model / targets
+        pairs = sum((look.pairs for look in self._looks), np.zeros(2)) / targets
+        common = model.sum() / targets.sum()
+        error = math.sqrt(common * (1 - common) * (1 / targets).sum())
+        apart = shares[1] - shares[0]
+        if apart < max(_APART, _SURE * error) or pairs[1] - pairs[0] > _ALIKE:
+            return None
+        return Seen(
+            float(shares[0]), float(shares[1]), float(pairs[0]), float(pairs[1]), int(targets[0])
+        )
+
+    def _successor(self, token: int) -> int:
+        """Return the most frequent successor of a token; -1 if it is new."""
+        known = self._successors.get(token)
+        return known.most_common(1)[0][0] if known else -1
+
+    def _ordinary(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which tokens are ordinary: others follow them, unlike padding."""
+        return np.array(
+            [
+                any(one != token for one in self._successors.get(token, ()))
+                for token in tokens.tolist()
+            ]
+        )
+
+    def _learn(self, inputs: NDArray[Any]) -> None:
+        pairs = np.stack([inputs[:, :-1].reshape(-1), inputs[:, 1:].reshape(-1)], 1)
+        for (token, following), count in zip(
+            *(one.tolist() for one in np.unique(pairs, axis=0, return_counts=True)), strict=True
+        ):
+            known = self._successors.setdefault(token, Counter())
+            self._pairs += following not in known
+            known[following] += count
