@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
-from vinedresser.explain.charts.axes import (
-    TICK_ROOM,
-    Frame,
-    Size,
-    grid,
-    nice_scale,
-    nonfinite_strokes,
-    step_axis,
-)
-from vinedresser.explain.charts.line_chart import thinned
+from vinedresser.explain.charts.axes import Size
+from vinedresser.explain.charts.lines import Line, line_of, lines_chart
 from vinedresser.explain.charts.plot import Plot, panel_of
 from vinedresser.explain.charts.scatter import hue
 from vinedresser.explain.charts.standalone import WIDTH, Panel
-from vinedresser.explain.charts.svg import Svg, chart, element, path_data
-from vinedresser.explain.formatting import number
+from vinedresser.explain.charts.svg import Svg, element
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.frames import labelled_numbers
 
@@ -31,21 +20,8 @@ __all__ = ["plot_answers"]
 
 # Labels that have a chart of their own, the first ones.
 _MOST_PANELS = 12
-_ROOM = 8.0
 _CHARACTER = 6.6
 _KINDS = ("scalar", "by", "vector")
-
-
-class _Line(NamedTuple):
-    """Numbers of one label of one source.
-
-    Attributes:
-        steps: last step of each window, int64 [N].
-        values: float64 [N].
-    """
-
-    steps: NDArray[np.int64]
-    values: NDArray[np.float64]
 
 
 def plot_answers(sources: Mapping[str, Iterable[Answer]], title: str = "") -> Plot:
@@ -70,7 +46,10 @@ def plot_answers(sources: Mapping[str, Iterable[Answer]], title: str = "") -> Pl
     extent = int(steps.min()), int(steps.max())
     shown = [*lines][:_MOST_PANELS]
     size = Size(WIDTH - 40, 380 if len(shown) == 1 else 180)
-    panels = [_panel(label, lines[label], colours, size, extent) for label in shown]
+    panels = []
+    for label in shown:
+        told = f"{label or 'answers'} by step, {len(lines[label])} lines"
+        panels.append(panel_of(label, lines_chart(told, lines[label], colours, size, extent)))
     if len(lines) > len(shown):
         note = f"{len(lines) - len(shown)} more labels are not drawn"
         panels.append(Panel(note, Svg(""), 1.0))
@@ -79,7 +58,7 @@ def plot_answers(sources: Mapping[str, Iterable[Answer]], title: str = "") -> Pl
 
 def _lines(
     sources: Mapping[str, Iterable[Answer]], queries: dict[str, None]
-) -> dict[str, dict[str, _Line]]:
+) -> dict[str, dict[str, Line]]:
     """Return the lines of each label by their names; note the queries.
 
     Raises:
@@ -101,55 +80,9 @@ def _lines(
         told = f"; there are {', '.join(others)}" if others else ""
         raise ConfigError(f"no answers that are numbers by step{told}")
     return {
-        label: {name: _line(line) for name, line in each.items()} for label, each in points.items()
+        label: {name: line_of(line) for name, line in each.items()}
+        for label, each in points.items()
     }
-
-
-def _line(points: Sequence[tuple[int, float]]) -> _Line:
-    ordered = sorted(points, key=lambda point: point[0])
-    return _Line(
-        np.array([step for step, _ in ordered], np.int64),
-        np.array([value for _, value in ordered], np.float64),
-    )
-
-
-def _panel(
-    label: str,
-    lines: Mapping[str, _Line],
-    colours: Mapping[str, str],
-    size: Size,
-    extent: tuple[int, int],
-) -> Panel:
-    values = np.concatenate([line.values for line in lines.values()])
-    bottom = _ROOM + size.height
-    frame = Frame(step_axis(extent, size), nice_scale(values, bottom, _ROOM), _ROOM, bottom)
-    drawn = [_curve(name, line, colours[name], frame) for name, line in lines.items()]
-    svg = chart(
-        f"{label or 'answers'} by step, {len(lines)} lines",
-        size.width,
-        bottom + TICK_ROOM,
-        *grid(frame, size, values=bool(np.isfinite(values).any())),
-        *drawn,
-    )
-    return panel_of(label, svg)
-
-
-def _curve(name: str, line: _Line, colour: str, frame: Frame) -> Svg:
-    steps, values = thinned(line.steps, line.values)
-    x, y = frame.x(steps), frame.y(values)
-    finite = np.isfinite(y)
-    points: list[Svg] = []
-    if finite.sum() == 1:
-        points = [element("circle", cx=float(x[finite][0]), cy=float(y[finite][0]), r=2.6,
-                          fill=colour)]  # fmt: skip
-    bad = line.steps[~np.isfinite(line.values)]
-    return element(
-        "g",
-        element("title", f"{name}: {number(float(line.values[-1]))} at step {line.steps[-1]:,}"),
-        element("path", d=path_data(x, y), fill="none", stroke=colour, stroke_width=1.7),
-        *points,
-        *nonfinite_strokes(frame.x(bad), frame.bottom),
-    )
 
 
 def _legend(colours: Mapping[str, str]) -> list[Svg]:

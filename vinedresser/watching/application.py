@@ -10,11 +10,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.reports.templating import rendered
 from vinedresser.explain.watching.view import View
 from vinedresser.plain_text import visible
+from vinedresser.watching.query_panel import MOST_PANELS
 from vinedresser.watching.watched_store import WatchedRun, WatchedStore
 
 __all__ = ["application"]
@@ -36,6 +37,7 @@ def application(store: WatchedStore) -> Starlette:
             Route("/run/{name}", pages.run),
             Route("/run/{name}/view", pages.run_view),
             Route("/run/{name}/moment", pages.moment),
+            Route("/run/{name}/panel", pages.panel),
         ]
     )
 
@@ -70,6 +72,16 @@ class _Pages:
         except VinedresserError as error:
             raise HTTPException(503, visible(str(error))) from error
 
+    def panel(self, request: Request) -> Response:
+        watched = self._watched(request.path_params["name"])
+        try:
+            panel = watched.panel(request.query_params.get("query", ""))
+        except ConfigError as error:
+            raise HTTPException(400, visible(str(error))) from error
+        except VinedresserError as error:
+            raise HTTPException(503, visible(str(error))) from error
+        return _update(request, panel.feed.latest())
+
     def _run_page(self, request: Request, name: str) -> Response:
         view = self._watched(name).feed.latest()
         path = f"/run/{quote(name, safe='')}"
@@ -95,7 +107,7 @@ def _page(request: Request, view: View, path: str, *, single: bool) -> Response:
         single: there is no table.
     """
     contents = {"view": view, "body": Svg(view.html), "path": path, "steps": bool(path)}
-    contents["single"] = single
+    contents |= {"single": single, "most_panels": MOST_PANELS}
     return HTMLResponse(rendered("watch.html.j2", **contents, nonce=request.scope["nonce"]))
 
 

@@ -11,9 +11,11 @@ from vinedresser.explain.watching.moment import moment
 from vinedresser.explain.watching.run_view import run_view
 from vinedresser.explain.watching.store_view import Row, damaged_row, run_row, store_view
 from vinedresser.explain.watching.view import View
+from vinedresser.queries.query import Query
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.watching.feed import Feed
+from vinedresser.watching.query_panel import MOST_PANELS, QueryPanel
 
 __all__ = ["WatchedRun", "WatchedStore"]
 
@@ -40,6 +42,7 @@ class WatchedRun:
         self._looked_at: Run | None = None
         self._looking = threading.Lock()
         self.feed = Feed(self._view, name)
+        self._panels: OrderedDict[str, QueryPanel] = OrderedDict()
 
     def _view(self) -> View:
         """Return the view of what is committed; the last one if nothing has changed."""
@@ -67,6 +70,26 @@ class WatchedRun:
                 self._looked_at = self._store[self._name]
             self._looked_at.refresh()
             return moment(self._looked_at, step)
+
+    def panel(self, text: str) -> QueryPanel:
+        """Return the panel of a query, which is kept as long as somebody looks at it.
+
+        Args:
+            text: the query.
+
+        Raises:
+            ConfigError: the text is not a query.
+            NotARun: the run was removed.
+            StoreError: the storage refused.
+        """
+        with self._looking:
+            panel = self._panels.pop(text, None)
+            if panel is None:
+                panel = QueryPanel(self._store[self._name], Query.parse(text))
+            self._panels[text] = panel
+            while len(self._panels) > MOST_PANELS:
+                self._panels.popitem(last=False)
+            return panel
 
 
 class WatchedStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "grid",
     "nice_scale",
     "nonfinite_strokes",
+    "plane",
     "step_axis",
 ]
 
@@ -201,6 +203,29 @@ def grid(frame: Frame, size: Size, *, values: bool) -> list[Svg]:
         drawn.append(element("line", x1=x, x2=x, y1=bottom, y2=bottom + 3, class_="axis"))
         drawn.append(element("text", tick.label, x=x, y=bottom + 15, class_="tick x"))
     return drawn
+
+
+def plane(frame: Frame, extent: tuple[float, float], starts: Sequence[int] | None = None) -> Svg:
+    """Return the invisible plot area; from it, a page places its cursor at a step.
+
+    Args:
+        frame: the plot area.
+        extent: first and last step.
+        starts: first step of each column if the area has columns of equal width; None: it is
+            linear.
+    """
+    return element(
+        "rect",
+        class_="plane",
+        fill="none",
+        x=frame.x.start,
+        y=frame.top,
+        width=frame.x.end - frame.x.start,
+        height=frame.bottom - frame.top,
+        data_first=int(extent[0]),
+        data_last=int(extent[1]),
+        data_starts=None if starts is None else " ".join(map(str, starts)),
+    )
 
 
 def nonfinite_strokes(x: NDArray[np.float64], bottom: float) -> list[Svg]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.axes import TICK_ROOM, Scale
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Scale, plane
 from vinedresser.explain.charts.layer_map import LayerMap
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import (
@@ -76,6 +76,7 @@ def heat_map(
         _cells(data, frame, value_range(data.log10) if ends is None else ends),
         *_row_labels(data, frame),
         *_step_labels(data, frame),
+        _plane(data, frame),
         *draw_markers(markers, places, frame.bottom),
         kind="heat",
     )
@@ -133,6 +134,13 @@ def _cells(data: LayerMap, frame: _Frame, ends: tuple[float, float]) -> Svg:
     )
     lines = element("path", d=parted, class_="parting") if frame.row >= _PARTED_FROM else Svg()
     return element("g", element("rect", class_="nothing", **box), image, lines)
+
+
+def _plane(data: LayerMap, frame: _Frame) -> Svg:
+    columns = Scale(0.0, 1.0, frame.left, frame.right)
+    area = Frame(columns, columns, frame.top, frame.bottom)
+    starts = data.starts.tolist()
+    return plane(area, (starts[0], data.last), starts)
 
 
 def _indices(data: LayerMap, low: float, high: float) -> NDArray[np.uint8]:

@@ -30,6 +30,7 @@ __all__ = [
     "bar_chart",
     "histogram_chart",
     "histogram_map",
+    "joined_histograms",
     "nearest_columns",
 ]
 
@@ -118,6 +119,24 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
         except CorruptData:
             # Counted below and reported in the caption.
             continue
+    damaged = len(chosen) - len(found)
+    return joined_histograms(name, found, captured=len(captured), damaged=damaged)
+
+
+def joined_histograms(
+    name: str, found: Sequence[tuple[int, Histogram]], *, captured: int, damaged: int = 0
+) -> HistogramMap | None:
+    """Return histograms with common bins.
+
+    Args:
+        name: see `HistogramMap`.
+        found: steps, ascending, and histograms.
+        captured: see `HistogramMap`.
+        damaged: see `HistogramMap`.
+
+    Returns:
+        None if none has a finite element.
+    """
     edges = _common_edges([histogram for _, histogram in found])
     if edges is None:
         return None
@@ -126,8 +145,8 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
         steps=np.array([step for step, _ in found], np.float64),
         edges=edges,
         shares=np.stack([_rebinned(histogram, edges) for _, histogram in found], axis=1),
-        captured=len(captured),
-        damaged=len(chosen) - len(found),
+        captured=captured,
+        damaged=damaged,
     )
 
 

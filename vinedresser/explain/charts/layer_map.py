@@ -17,6 +17,7 @@ __all__ = [
     "common_maps",
     "gradient_columns",
     "gradient_map",
+    "layer_map",
     "ratio_columns",
 ]
 
@@ -92,10 +93,18 @@ def gradient_map(run: Run) -> tuple[str, LayerMap] | None:
     found = gradient_columns(run)
     if found is None or not found[1]:
         return None
-    steps = _captured(found[1])
+    return found[0], layer_map(found[1])
+
+
+def layer_map(columns: Sequence[Column]) -> LayerMap:
+    """Return a map of at most 240 columns, each of the same number of captured steps.
+
+    Args:
+        columns: sizes by the names of the layers, at least one with a step.
+    """
+    steps = _captured(columns)
     # The same number of steps per column keeps evenly captured steps evenly spaced.
-    starts = steps[:: -(-len(steps) // _MOST_COLUMNS)]
-    return found[0], _matrix(found[1], starts)
+    return _matrix(columns, steps[:: -(-len(steps) // _MOST_COLUMNS)])
 
 
 def common_maps(runs: Sequence[Sequence[Column]]) -> list[LayerMap]:

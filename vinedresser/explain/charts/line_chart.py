@@ -14,6 +14,7 @@ from vinedresser.explain.charts.axes import (
     grid,
     nice_scale,
     nonfinite_strokes,
+    plane,
     step_axis,
 )
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
@@ -54,27 +55,12 @@ def line_chart(
         size.width,
         bottom + TICK_ROOM,
         *grid(frame, size, values=bool(np.isfinite(column.values).any())),
-        _plane(frame, extent),
+        plane(frame, extent),
         *_training(column.of("train"), frame),
         *_evaluations(column.of("eval"), frame, "eval"),
         *_evaluations(column.of("predict"), frame, "predict"),
         *_not_finite(column, frame),
         *draw_markers(markers, places, bottom),
-    )
-
-
-def _plane(frame: Frame, extent: tuple[int, int]) -> Svg:
-    """Return the invisible plot area; from it, a page places its cursor at a step."""
-    return element(
-        "rect",
-        class_="plane",
-        fill="none",
-        x=frame.x.start,
-        y=frame.top,
-        width=frame.x.end - frame.x.start,
-        height=frame.bottom - frame.top,
-        data_first=extent[0],
-        data_last=extent[1],
     )
 
 

@@ -20,7 +20,7 @@ from vinedresser.queries.stored.walking import NUMBERS, RankEvents
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.storage.location import is_remote
 
-__all__ = ["answers_of", "stored_names"]
+__all__ = ["StoredRank", "answers_of", "check_stored", "stored_names"]
 
 # Seconds between looks for new steps.
 _LOCAL, _REMOTE = 0.05, 1.0
@@ -49,18 +49,14 @@ def answers_of(
         QueryError: while iterating: the run has the names, but never as the query needs them.
         StoreError: while iterating: the storage refused.
     """
-    if query.every.kind == "event":
-        raise ConfigError(
-            f"every {query.every}: a run does not store events of this name; use steps, seconds, "
-            "epoch, evaluation or flush"
-        )
+    _check_windows(query)
     chosen = run.ranks if ranks is None else tuple(ranks)
     for rank in chosen:
         check_rank(run, rank)
         if rank not in run.ranks and not follow:
             raise ConfigError(f"rank {rank}: {run.path} has stored nothing of it")
     if run.ranks or not follow:
-        _check(run, query)
+        check_stored(run, query)
     return _walked(run, query, ranks, follow)
 
 
@@ -73,7 +69,22 @@ def stored_names(run: Run) -> list[str]:
     return [*found] if len(found) > len(NUMBERS) else []
 
 
-def _check(run: Run, query: Query) -> None:
+def _check_windows(query: Query) -> None:
+    if query.every.kind == "event":
+        raise ConfigError(
+            f"every {query.every}: a run does not store events of this name; use steps, seconds, "
+            "epoch, evaluation or flush"
+        )
+
+
+def check_stored(run: Run, query: Query) -> None:
+    """Check that a query can be put to a stored run.
+
+    Raises:
+        ConfigError: the windows are closed by what the run has not stored.
+        UnknownTensor: the run has no such names; the message suggests similar ones.
+    """
+    _check_windows(query)
     names = stored_names(run)
     try:
         check_names(query.needs, names)
@@ -88,7 +99,7 @@ def _check(run: Run, query: Query) -> None:
 
 
 def _walked(run: Run, query: Query, ranks: Sequence[int] | None, follow: bool) -> Iterator[Answer]:
-    by_rank: dict[int, _Rank] = {}
+    by_rank: dict[int, StoredRank] = {}
     answered = False
     while True:
         # Asked before reading: after the end, nothing is missed below.
@@ -97,9 +108,9 @@ def _walked(run: Run, query: Query, ranks: Sequence[int] | None, follow: bool) -
             begun = bool(run.ranks)
             run.refresh()
             if run.ranks and not begun:
-                _check(run, query)
+                check_stored(run, query)
         for rank in run.ranks if ranks is None else ranks:
-            by_rank.setdefault(rank, _Rank(run, query, rank))
+            by_rank.setdefault(rank, StoredRank(run, query, rank))
         closed = merge(*(one.fresh() for one in by_rank.values()), key=_order)
         for answer in closed:
             answered = True
@@ -117,8 +128,14 @@ def _order(answer: Answer) -> tuple[int, int]:
     return answer.step, answer.rank
 
 
-class _Rank:
-    """The query to one rank."""
+class StoredRank:
+    """A query to what one rank of a run has stored.
+
+    Args:
+        run: the run.
+        query: the query; see `check_stored`.
+        rank: the rank.
+    """
 
     def __init__(self, run: Run, query: Query, rank: int) -> None:
         self._events = RankEvents(run, query, rank)
@@ -127,6 +144,7 @@ class _Rank:
 
     @property
     def answerable(self) -> bool:
+        """Whether a record has offered everything that the query reads."""
         return self._standing.answerable
 
     def fresh(self) -> Iterator[Answer]:

@@ -1,0 +1,238 @@
+"""The answers to a query as a picture that suits their kind."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vinedresser.errors import CorruptData
+from vinedresser.explain.charts.axes import Size
+from vinedresser.explain.charts.frames import layer_profile, ridge_chart
+from vinedresser.explain.charts.heat_map import heat_map
+from vinedresser.explain.charts.histograms import joined_histograms
+from vinedresser.explain.charts.images import colour_png, data_url
+from vinedresser.explain.charts.label_bars import label_bars
+from vinedresser.explain.charts.layer_map import layer_map
+from vinedresser.explain.charts.lines import line_of, lines_chart
+from vinedresser.explain.charts.scatter import hue
+from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.formatting import number, shortened
+from vinedresser.explain.reports.confusion import Confusion, confusion_chart
+from vinedresser.queries.answer import Answer
+from vinedresser.store.reading.series import Column
+from vinedresser.store.reductions import Histogram
+
+__all__ = ["AnswerPicture", "answer_picture"]
+
+_SIZE = Size(920, 190)
+_WIDTH = 920.0
+# Labels that are lines; more are a heat map.
+_MOST_LINES = 8
+# Frames of a distribution or a vector: the newest, and those before it, dimmed.
+_MOST_FRAMES = 8
+_MOST_RIDGES = 6
+_MOST_BARS = 40
+_MOST_CLASSES = 16
+_LONGEST_TEXT = 2_000
+
+
+@dataclass(frozen=True)
+class AnswerPicture:
+    """Answers as a picture.
+
+    Attributes:
+        form: "line", "bars", "heat map", "ridge", "vector", "confusion", "image", "text" or "none".
+        note: the newest answer in words.
+        charts: the charts, each with a caption, which may be "".
+        text: a text in place of charts; "" if there are charts.
+        legend: colours and labels of the lines.
+    """
+
+    form: str
+    note: str
+    charts: Sequence[tuple[str, Svg]] = ()
+    text: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+
+
+def answer_picture(answers: Sequence[Answer]) -> AnswerPicture:
+    """Return a picture of answers to one query, in the form that suits the newest one.
+
+    Numbers by step are lines, or a heat map if they are of many labels; those of a single window
+    are bars. Distributions and vectors are frames with a dimmed past.
+
+    Args:
+        answers: the answers in the order of their steps, at least one.
+
+    Raises:
+        CorruptData: an image does not have the size that it states.
+    """
+    newest = next((one for one in reversed(answers) if one.kind != "none"), answers[-1])
+    same = [one for one in answers if one.kind == newest.kind]
+    return _FORMS[newest.kind](same, _when(newest))
+
+
+def _when(answer: Answer) -> str:
+    if answer.since == answer.step:
+        return f"step {answer.step:,}"
+    return f"steps {answer.since:,} to {answer.step:,}"
+
+
+def _scalars(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    value = number(answers[-1].value)
+    if len(answers) == 1:
+        return AnswerPicture("text", when, text=value)
+    return _lines({"": [(one.step, one.value) for one in answers]}, f"{value} at {when}")
+
+
+def _lines(points: Mapping[str, Sequence[tuple[int, float]]], note: str) -> AnswerPicture:
+    lines = {label: line_of(each) for label, each in points.items()}
+    colours = {label: hue(place) for place, label in enumerate(lines)}
+    steps = [step for each in points.values() for step, _ in each]
+    svg = lines_chart(
+        f"answers by step, {len(lines)} lines", lines, colours, _SIZE, (min(steps), max(steps))
+    )
+    legend = [(colour, label) for label, colour in colours.items() if label]
+    return AnswerPicture("line", note, [("", svg)], legend=legend)
+
+
+def _by_label(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    points: dict[str, list[tuple[int, float]]] = {}
+    for one in answers:
+        for label, value in one.value.items():
+            points.setdefault(label, []).append((one.step, value))
+    if not points:
+        return AnswerPicture("text", when, text="no labels")
+    if len({one.step for one in answers}) == 1:
+        return _bars(list(answers[-1].value.items()), when)
+    if len(points) <= _MOST_LINES:
+        return _lines(points, when)
+    data = layer_map([_column(label, each) for label, each in points.items()])
+    note = f"{when}; {len(points)} labels, colours by magnitude, red where not finite"
+    return AnswerPicture("heat map", note, [("", heat_map(data, [], _WIDTH, "answers by step"))])
+
+
+def _column(label: str, points: Sequence[tuple[int, float]]) -> Column:
+    line = line_of(points)
+    times = np.zeros(len(line.steps))
+    return Column(label, line.steps, line.values, times, times.astype(np.uint8))
+
+
+def _bars(pairs: Sequence[tuple[str, float]], when: str) -> AnswerPicture:
+    if not pairs:
+        return AnswerPicture("text", when, text="no labels")
+    more = len(pairs) - _MOST_BARS
+    note = f"{when}; {more} more are not drawn" if more > 0 else when
+    return AnswerPicture("bars", note, [("", label_bars(pairs[:_MOST_BARS], _WIDTH, "answer"))])
+
+
+def _top(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    return _bars([(one["at"] or "value", one["value"]) for one in answers[-1].value], when)
+
+
+def _vectors(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    length = len(answers[-1].value)
+    if not length:
+        return AnswerPicture("text", when, text="no elements")
+    shown = [one for one in answers if len(one.value) == length][-_MOST_FRAMES:]
+    names = [f"[{place}]" for place in range(length)]
+    frames = np.array([one.value for one in shown])
+    svg = layer_profile(frames, [one.step for one in shown], names, _SIZE, "vector")
+    return AnswerPicture("vector", f"{when}; earlier ones are dimmed", [("", svg)])
+
+
+def _histogram(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    return _ridges([("", [(one.step, one.value) for one in answers])], when)
+
+
+def _histograms(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    labels = [*answers[-1].value]
+    found = [
+        (label, [(one.step, one.value[label]) for one in answers if label in one.value])
+        for label in labels[:_MOST_RIDGES]
+    ]
+    more = len(labels) - len(found)
+    return _ridges(found, f"{when}; {more} more labels are not drawn" if more else when)
+
+
+def _ridges(
+    found: Sequence[tuple[str, Sequence[tuple[int, Mapping[str, Any]]]]], note: str
+) -> AnswerPicture:
+    charts = []
+    for label, each in found:
+        frames = [
+            (step, Histogram(np.array(value["counts"]), np.array(value["edges"])))
+            for step, value in each[-_MOST_FRAMES:]
+        ]
+        data = joined_histograms(label, frames, captured=len(frames))
+        if data is not None:
+            last = int(data.steps[-1])
+            charts.append((label, ridge_chart(data, last, _MOST_FRAMES, _SIZE, label or "answer")))
+    if not charts:
+        return AnswerPicture("text", note, text="no finite elements")
+    return AnswerPicture("ridge", f"{note}; earlier ones are dimmed", charts)
+
+
+def _confusion(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    value = answers[-1].value
+    counts = np.array(value["counts"]).reshape(len(value["classes"]), -1)
+    if not counts.size:
+        return AnswerPicture("text", when, text="no classes")
+    total = counts.sum()
+    wrong = counts.sum(1) + counts.sum(0) - 2 * np.diag(counts)
+    shown = np.sort(np.argsort(-wrong, kind="stable")[:_MOST_CLASSES])
+    data = Confusion(
+        classes=tuple(value["classes"][place] for place in shown.tolist()),
+        counts=counts[np.ix_(shown, shown)].astype(np.int64),
+        total=counts.sum(1)[shown].astype(np.int64),
+        right=float(np.trace(counts) / total) if total else 0.0,
+        known=len(counts),
+        left_out=0,
+    )
+    left = f"; {len(counts) - len(shown)} classes with fewer errors are not drawn"
+    note = f"{when}; {data.right:.1%} right{left if len(counts) > len(shown) else ''}"
+    return AnswerPicture("confusion", note, [("", confusion_chart(data))])
+
+
+def _image(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    value = answers[-1].value
+    height, width, channels = value["height"], value["width"], value["channels"]
+    try:
+        octets = base64.b64decode(value["data"], validate=True)
+    except binascii.Error as error:
+        raise CorruptData(f"an image that is not base64: {error}") from error
+    if channels not in (1, 3) or len(octets) != height * width * channels:
+        raise CorruptData(
+            f"an image of {height} x {width} x {channels} has {len(octets):,} bytes of pixels"
+        )
+    pixels = np.frombuffer(octets, np.uint8).reshape(height, width, channels) / 255.0
+    picture = data_url(colour_png(np.broadcast_to(pixels, (height, width, 3))))
+    image = element("img", src=picture, alt="image", class_="picture")
+    return AnswerPicture("image", when, [("", image)])
+
+
+def _text(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    return AnswerPicture("text", when, text=shortened(answers[-1].value, _LONGEST_TEXT))
+
+
+def _none(answers: Sequence[Answer], _: str) -> AnswerPicture:
+    return AnswerPicture("none", "", text=answers[-1].error or "no value")
+
+
+_FORMS: Mapping[str, Callable[[Sequence[Answer], str], AnswerPicture]] = {
+    "scalar": _scalars,
+    "by": _by_label,
+    "vector": _vectors,
+    "histogram": _histogram,
+    "histograms": _histograms,
+    "confusion": _confusion,
+    "top": _top,
+    "text": _text,
+    "image": _image,
+    "none": _none,
+}

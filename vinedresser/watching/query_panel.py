@@ -1,0 +1,59 @@
+"""The panel of a query that was typed into the page of a run."""
+
+from __future__ import annotations
+
+from vinedresser.errors import VinedresserError
+from vinedresser.explain.reports.templating import rendered
+from vinedresser.explain.watching.answer_pictures import AnswerPicture, answer_picture
+from vinedresser.explain.watching.view import View
+from vinedresser.queries.followed import FollowedQuery
+from vinedresser.queries.query import Query
+from vinedresser.store.reading.reader import Run
+from vinedresser.watching.feed import Feed
+
+__all__ = ["MOST_PANELS", "QueryPanel"]
+
+# Of one run, in all pages that show it.
+MOST_PANELS = 8
+
+
+class QueryPanel:
+    """A query to a run with the picture of its answers, drawn as the page asks for it.
+
+    Args:
+        run: the run, opened for this panel.
+        query: the query.
+
+    Attributes:
+        feed: its newest view.
+    """
+
+    def __init__(self, run: Run, query: Query) -> None:
+        self._query = query
+        self._followed = FollowedQuery(run, query)
+        self._answered: tuple[int, int, bool] | None = None
+        self._view: View | None = None
+        self.feed = Feed(self._draw, query.text)
+
+    def _draw(self) -> View:
+        """Return the picture of the answers so far; the last one if there are no new ones."""
+        try:
+            answers = self._followed.look()
+            newest = answers[-1].window if answers else -1
+            seen = len(answers), newest, self._followed.over
+            if self._view is None or seen != self._answered:
+                picture = answer_picture(answers) if answers else AnswerPicture("none", "")
+                self._answered, self._view = seen, self._rendered(picture)
+        except VinedresserError as error:
+            self._view = self._rendered(AnswerPicture("none", "", text=str(error)))
+        return self._view
+
+    def _rendered(self, picture: AnswerPicture) -> View:
+        followed = self._followed
+        html = rendered(
+            "answer.html.j2",
+            picture=picture,
+            source="asked live" if followed.live else "from what is stored",
+            over=followed.over,
+        )
+        return View(self._query.text, picture.form, html, over=followed.over)
