@@ -11,7 +11,7 @@ from vinedresser.capture import open_run
 from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import CONSEQUENCES, FAULTS, brings_about
 from vinedresser.rules.judge import judge
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.root_cause import onset, root_causes
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import StopRecord, read_record
@@ -52,6 +52,20 @@ def test_the_earlier_of_two_is_the_cause() -> None:
     found = [finding("vanishing_gradient", 300), finding("dying_relu", 100)]
     (root,) = root_causes(found)
     assert root.finding.fault == "dying_relu"
+
+
+def test_shrinking_weights_are_a_symptom_of_a_loss_without_a_gradient() -> None:
+    found = [finding("over_regularisation", 360), finding("loss_output_mismatch", 10, "warning")]
+    (root,) = root_causes(found)
+    assert root.finding.fault == "loss_output_mismatch"
+
+
+def test_a_cause_does_not_begin_after_its_symptoms() -> None:
+    cause, symptom = finding("unbounded_loss", 300), finding("learning_rate_too_high", 100)
+    other = finding("overfitting", 20, "warning")
+    found = [symptom, cause, other]
+    assert root_causes(found)[0].finding is cause
+    assert [onset(one, found) for one in found] == [100, 100, 20]
 
 
 def test_every_fault_is_known_and_none_brings_about_itself() -> None:

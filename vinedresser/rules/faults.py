@@ -129,7 +129,13 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "loss_output_mismatch": _OUTCOMES
     | _INSIDE
     | _UNSTEADY
-    | {"loss_scale", "unbounded_loss", "learning_rate_too_low"},
+    | {
+        "loss_scale",
+        "unbounded_loss",
+        "learning_rate_too_low",
+        # A loss without much of a gradient leaves the weights to their decay.
+        "over_regularisation",
+    },
     "loss_scale": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unbounded_loss": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unnormalised_inputs": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vinedresser.rules.faults import brings_about
 from vinedresser.store.finding import Finding
 
-__all__ = ["RootCause", "cause_of", "root_causes"]
+__all__ = ["RootCause", "cause_of", "onset", "root_causes"]
 
 _SEVERITIES = ("stop", "warning", "info")
 
@@ -60,6 +60,20 @@ def cause_of(finding: Finding, findings: Sequence[Finding]) -> Finding:
     """
     roots = root_causes(findings)
     return next(root.finding for root in roots if finding in (root.finding, *root.symptoms))
+
+
+def onset(finding: Finding, findings: Sequence[Finding]) -> int:
+    """Return the first step with a sign of a fault: of a root cause, or of one of its symptoms.
+
+    A cause that takes many steps to recognise was there before its symptoms.
+
+    Args:
+        finding: one of the findings.
+        findings: findings of one run.
+    """
+    roots = root_causes(findings)
+    symptoms = next((root.symptoms for root in roots if root.finding is finding), ())
+    return min(one.since for one in (finding, *symptoms))
 
 
 def _explained(cause: Finding, findings: Sequence[Finding]) -> list[Finding]:

@@ -21,8 +21,8 @@ from vinedresser.store.records import RunRecord
 _RELUS = ("relu", "relu6", "threshold")
 _STATISTIC = "channel_zero_share"
 # Share of dead units at first of a layer that was alive, and ratio of an update to the weights that
-# can kill units.
-_ALIVE, _LONG = 0.5, 0.1
+# can kill units that were alive.
+_ALIVE, _LONG = 0.5, 0.03
 
 
 class DyingRelu(SymptomRule):
@@ -35,7 +35,7 @@ class DyingRelu(SymptomRule):
     relu layers, in a training that learns less than it should. Warns at once of a layer without a
     living unit if simple models are far better so far. The cause is a learning rate that is too
     high if half of the units of a layer were alive at the first check, and a step has changed the
-    weights by more than a tenth of their norm since (`UpdateRatios`).
+    weights by more than 3 % of their norm since (`UpdateRatios`).
 
     Args:
         layer: share of dead units in one layer; a layer without active units passes no signal.

@@ -45,6 +45,11 @@ _REMEDY = (
     "inspect some rows and their labels; check the code that joins them (only one of the two "
     "shuffled or sorted, a wrong key, an offset by one), and split and shuffle them together"
 )
+# The test that tells wrong labels from a model or a loss that cannot learn.
+_ONE_BATCH = (
+    "train on a single batch: if its loss does not come near zero, check the model and the loss; "
+    "if it does, the labels or the rows are wrong"
+)
 
 
 @dataclass
@@ -232,8 +237,9 @@ class CorruptLabels(OnceRule):
             f"the loss stays at {now.level:.4g} (chance level: {guessed:.4g}), and baseline "
             f"models find just as little in the same rows (gain {max(baseline, 0):.2g})",
             "the labels do not belong to the rows, or rows were mixed up: there seems to be "
-            "nothing to learn",
-            _REMEDY,
+            "nothing to learn; or the loss or the model prevents learning what simple models do "
+            "not find",
+            f"{_ONE_BATCH}: {_REMEDY}",
         )
 
     def _others_in_evaluation(self, gain: Gain, baseline: float, *, over: bool) -> Symptom | None:

@@ -11,6 +11,7 @@ from vinedresser.explain.verdicts import decisive_finding, verdict
 from vinedresser.infra.tracking import NOTE_TAG
 from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
+from vinedresser.rules.root_cause import onset
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
@@ -102,7 +103,7 @@ def _verdict_tags(status: Status, findings: Sequence[Finding], proof: str) -> di
     if finding is not None:
         tags |= {
             "verdict.rule": finding.rule,
-            "verdict.since": finding.since,
+            "verdict.since": onset(finding, findings),
             "verdict.tensor": finding.tensor or None,
             "verdict.cause": finding.cause or None,
             "verdict.remedy": finding.remedy or None,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vinedresser.rules.root_cause import onset
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
@@ -180,11 +181,12 @@ class RemedyAttempts:
     def _checkpoint(self, run: Run, finding: Finding) -> SavedCheckpoint | None:
         """Return the checkpoint from which an attempt begins; None for the start."""
         # A finding in an additional run of the script has other steps than this run.
-        own = any(is_same(finding, one) for one in run.findings())
+        findings = run.findings()
+        own = next((one for one in findings if is_same(finding, one)), None)
         location = self.places[-1].location
-        if self._settings.resume is None or not own or not isinstance(location, Path):
+        if self._settings.resume is None or own is None or not isinstance(location, Path):
             return None
-        return healthy_checkpoint(run, finding.since)
+        return healthy_checkpoint(run, onset(own, findings))
 
     def _settled(self, finding: Finding) -> dict[str, Any]:
         """Return the parameters of the last run, corrected."""
