@@ -110,6 +110,45 @@ def train_accumulated(run: Path) -> None:
     hook.close()
 
 
+class Doubled(nn.Module):
+    """A layer, and the lengths of its rows, one of which is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, data: Tensor) -> Tensor:
+        """Return the lengths [batch] of rows [batch, 3]."""
+        rows = self.layer(data) * data[:, :1]
+        return torch.as_tensor(rows.square().sum(1).sqrt())
+
+
+def compiled() -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    """Build the lengths, compiled, and their step."""
+    model = Doubled()
+    model.compile(backend="aot_eager")
+
+    def step(batch: Batch) -> Tensor:
+        loss = model(*batch.args).mean()
+        loss.backward()
+        return torch.as_tensor(loss)
+
+    return model, step
+
+
+def train_compiled(run: Path) -> None:
+    """Take one step with compiled code, which breaks."""
+    torch.manual_seed(0)
+    model, step = compiled()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    hook = Hook(run, guard="nonfinite").watch(model, optimizer=optimizer)
+    data = torch.randn(6, 3)
+    data[4, 0] = 0.0
+    step(Batch((data,), {}, (), None))
+    optimizer.step()
+    hook.close()
+
+
 def other_model() -> nn.Module:
     """Build another model than any of these."""
     return nn.Linear(2, 3)

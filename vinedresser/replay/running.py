@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -56,12 +57,14 @@ class Replay:
         parts: result of the factory.
         step: the recorded step.
         whose: name of the factory, for messages.
+        eager: whether compiled parts are run without their compiled code.
         runs: number of runs so far.
     """
 
     parts: Parts
     step: RecordedStep
     whose: str
+    eager: bool = False
     runs: int = field(default=0, init=False)
     # Whether the step function leaves `backward()` to the replay; None until it has run once.
     _only_loss: bool | None = field(default=None, init=False)
@@ -96,16 +99,28 @@ class Replay:
             for number, row in samples:
                 chosen.setdefault(number, []).append(row)
             batches = [selected(batches[number], rows) for number, rows in chosen.items()]
+        with within():
+            losses = self.take(batches)
+        return self.outcome(losses)
+
+    def take(self, batches: Sequence[Batch]) -> list[Tensor]:
+        """Run the step with batches, in the present state, without its update; return the losses.
+
+        Args:
+            batches: the batches.
+
+        Raises:
+            ConfigError: the factory builds something else.
+        """
         losses: list[Tensor] = []
         handle = register_optimizer_step_pre_hook(_stop)
         try:
-            with within():
-                for batch in batches:
-                    loss = self.run_batch(batch)
-                    losses += [one for _, one in leaves(loss)]
+            for batch in batches:
+                loss = self.run_batch(batch)
+                losses += [one for _, one in leaves(loss)]
         finally:
             handle.remove()
-        return self._outcome(losses)
+        return losses
 
     def run_batch(self, batch: Batch) -> Any:
         """Run the step with one batch, in the present state; return its loss.
@@ -121,7 +136,8 @@ class Replay:
         cleared = not self._has_gradients()
         loss: Any = None
         try:
-            loss = run(batch)
+            with torch.compiler.set_stance("force_eager") if self.eager else nullcontext():
+                loss = run(batch)
             if isinstance(loss, Tensor) and loss.requires_grad:
                 if self._only_loss is None and cleared:
                     self._only_loss = not self._has_gradients()
@@ -156,7 +172,15 @@ class Replay:
             one.grad is not None for each in self.parts.models.values() for one in each.parameters()
         )
 
-    def _outcome(self, losses: list[Tensor]) -> Outcome:
+    def outcome(self, losses: list[Tensor]) -> Outcome:
+        """Return what the step computed: the losses, and the present gradients.
+
+        Args:
+            losses: the losses.
+
+        Raises:
+            ConfigError: there is no gradient.
+        """
         found = {
             (name, one.path): one.value.grad
             for name, model in self.parts.models.items()

@@ -20,7 +20,7 @@ from vinedresser.replay.results import Bisection, Comparison, Located, SampleTen
 from vinedresser.replay.running import Outcome, Replay
 from vinedresser.snapshots.reading import Snapshot
 
-__all__ = ["Replayed", "bisect", "locate", "replay", "sample"]
+__all__ = ["Replayed", "bisect", "inexact", "locate", "prepared", "replay", "sample"]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,8 @@ class Replayed:
     comparison: Comparison
 
 
-def replay(snapshot: Snapshot, factory: str) -> Replayed:
-    """Run the step of a snapshot again.
-
-    Args:
-        snapshot: the snapshot.
-        factory: ``module:function``; see `vinedresser.replay.factory`.
+def prepared(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replay:
+    """Build the model and the step of a snapshot, without running it; see `replay`.
 
     Raises:
         ConfigError: the snapshot lacks something, or the factory builds something else.
@@ -52,9 +48,25 @@ def replay(snapshot: Snapshot, factory: str) -> Replayed:
     """
     step = recorded_step(snapshot)
     adopt_environment(snapshot.record)
-    again = Replay(build(factory), step, f"--factory {factory}")
+    return Replay(build(factory), step, f"--factory {factory}", eager)
+
+
+def replay(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replayed:
+    """Run the step of a snapshot again.
+
+    Args:
+        snapshot: the snapshot.
+        factory: ``module:function``; see `vinedresser.replay.factory`.
+        eager: whether what `torch.compile` has compiled is run as it is written.
+
+    Raises:
+        ConfigError: the snapshot lacks something, or the factory builds something else.
+        CorruptData: the snapshot is damaged.
+        StoreError: the storage refused.
+    """
+    again = prepared(snapshot, factory, eager=eager)
     outcome = again.run()
-    return Replayed(again, outcome, compare(snapshot.record, step, outcome))
+    return Replayed(again, outcome, compare(snapshot.record, again.step, outcome))
 
 
 def bisect(replayed: Replayed) -> Bisection | None:
@@ -79,7 +91,7 @@ def bisect(replayed: Replayed) -> Bisection | None:
 
     found = smallest(samples, breaks)
     batches = len(again.step.batches)
-    return Bisection(found, len(samples), batches, _inexact(again), refused[0] if refused else "")
+    return Bisection(found, len(samples), batches, inexact(again), refused[0] if refused else "")
 
 
 def locate(replayed: Replayed) -> tuple[Located | None, list[str]]:
@@ -135,7 +147,8 @@ def sample(replayed: Replayed, number: int, row: int) -> list[SampleTensor]:
     ]
 
 
-def _inexact(again: Replay) -> list[str]:
+def inexact(again: Replay) -> list[str]:
+    """Return why a part of a batch computes something else than the whole, in words."""
     modules = [module for one in again.parts.models.values() for module in one.modules()]
     names = {type(one).__name__ for one in modules if one.training}
     found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,11 @@ from vinedresser.cli.views.console import console, say
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.snapshots.record import SnapshotRecord
 
-__all__ = ["print_bisection", "print_located", "print_replayed"]
+if TYPE_CHECKING:
+    from vinedresser.replay.splitting import Split
+    from vinedresser.replay.wider import Wider
+
+__all__ = ["print_bisection", "print_located", "print_replayed", "print_split", "print_wider"]
 
 # Names and values shown, and the size up to which a sample is drawn as a picture.
 _MOST_NAMES = 5
@@ -49,6 +53,36 @@ def print_replayed(
         others = f" and {len(bad) - 1} other gradients" if len(bad) > 1 else ""
         say(f"  not finite: {bad[-1]}{others}")
     else:
+        say("  all gradients are finite")
+
+
+def print_wider(found: Wider) -> None:
+    """Print what a step computes in a wider precision."""
+    value = "".join(f" loss {float(one):.6g}," for one in found.outcome.losses[:1])
+    say(f"in {found.dtype}:{value} {found.words}")
+
+
+def print_split(record: SnapshotRecord, found: Split) -> None:
+    """Print what a step computes in parts.
+
+    Args:
+        record: record of the snapshot.
+        found: the parts.
+    """
+    for place, recorded in enumerate(found.recorded):
+        of = f" of batch {place}" if len(found.recorded) > 1 else ""
+        known = "not recorded" if recorded is None else f"{recorded:.6g} in the training"
+        say(f"step {record.step}   loss{of} in parts {found.losses(place)[0]:.6g}; {known}")
+    compared = {True: "the same but for rounding", False: "different", None: "not comparable"}
+    say(f"  {len(found.parts)} parts: the loss is {compared[found.same]}")
+    for reason in found.inexact:
+        say(f"  inexact: in parts, {reason}")
+    bad = [one for one in found.parts if one.nonfinite]
+    for one in bad:
+        batch = f" of batch {one.batch}" if len(found.recorded) > 1 else ""
+        names = ", ".join(one.nonfinite[:_MOST_NAMES])
+        say(f"  not finite with samples {one.first} to {one.last}{batch}: {names}")
+    if not bad:
         say("  all gradients are finite")
 
 

@@ -53,7 +53,7 @@ class Facts:
     Attributes:
         nonfinite: a loss or gradient was not finite.
         at_once: it was so in the first step: changes of the update come too late.
-        stands: the loss neither rises nor falls.
+        slow: the loss falls little or not at all, and does not rise.
         norm: largest norm of the gradients.
         half: dtype of half precision that the step uses, or None.
         accumulates: gradients of a step are added to those of the step before.
@@ -63,7 +63,7 @@ class Facts:
 
     nonfinite: bool
     at_once: bool
-    stands: bool
+    slow: bool
     norm: float
     half: torch.dtype | None
     accumulates: bool
@@ -106,7 +106,7 @@ def _updates(training: Training, facts: Facts) -> Iterator[Change]:
     groups = training.groups
     rates = [float(one["lr"]) for one in groups]
     # A rate that a schedule raises later is low on purpose.
-    factors = [0.1, 0.01] if not facts.stands else [0.1, 10.0][: 1 if facts.scheduled else 2]
+    factors = [0.1, 0.01] if not facts.slow else [0.1, 10.0][: 1 if facts.scheduled else 2]
     for factor in factors:
         words = f"learning rate {rates[0] * factor:.4g} instead of {rates[0]:.4g}"
         if len(set(rates)) > 1:

@@ -59,7 +59,7 @@ def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> W
     facts = Facts(
         nonfinite=unchanged.broke is not None,
         at_once=unchanged.broke == 0,
-        stands=symptom == _STANDS,
+        slow=unchanged.whole and not symptom.startswith(_RISES),
         norm=unchanged.norm,
         half=half.dtype,
         accumulates=accumulates,
@@ -92,7 +92,7 @@ def _try(found: WhatIf, training: Training, deadline: float, changes: list[Chang
     found.trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
 
 
-_STANDS = "the loss does not fall"
+_RISES = "the loss rises"
 
 
 def _symptom(unchanged: Course, before: float) -> str:
@@ -104,9 +104,9 @@ def _symptom(unchanged: Course, before: float) -> str:
         return ""
     change, scale = unchanged.last - before, max(abs(before), 1e-12)
     if change > _CHANGES * scale:
-        return f"the loss rises from {before:.4g} to {unchanged.last:.4g}"
+        return f"{_RISES} from {before:.4g} to {unchanged.last:.4g}"
     if change > -_CHANGES * scale:
-        return _STANDS
+        return "the loss does not fall"
     little = change > -_FALLS * scale
     return f"the loss falls only from {before:.4g} to {unchanged.last:.4g}" if little else ""
 

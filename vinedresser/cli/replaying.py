@@ -1,0 +1,211 @@
+"""`vinedresser replay`: run the step of a snapshot again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vinedresser.errors import ConfigError, UntrustedTracking
+
+if TYPE_CHECKING:
+    from vinedresser.replay.stepping import Replayed
+    from vinedresser.replay.what_if.results import WhatIf
+    from vinedresser.snapshots.reading import Snapshot
+    from vinedresser.snapshots.replay_record import ReplayRecord
+
+__all__ = ["replay"]
+
+_DIFFERS = 1
+# The keys of `vinedresser.replay.wider.WIDER`, which needs torch.
+_WIDER = ("float32", "float64")
+
+
+def replay(
+    snapshot: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT", help="RUN/snapshots/step-N, or its URL on S3.")
+    ],
+    *,
+    factory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Function that returns the model, and a loss module or a step function.",
+        ),
+    ] = None,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="Find the samples that break the step.")
+    ] = False,
+    locate: Annotated[
+        bool, typer.Option("--locate", help="Find the operation that breaks the step.")
+    ] = False,
+    what_if: Annotated[
+        bool,
+        typer.Option("--what-if", help="Continue from the step with one thing changed each time."),
+    ] = False,
+    steps: Annotated[int, typer.Option(min=10, help="With --what-if: number of steps.")] = 200,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="With --what-if: time for all trials, in seconds.")
+    ] = 60.0,
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="Also run it in this precision, float32 or float64: is that the cause?"),
+    ] = None,
+    split: Annotated[
+        int | None,
+        typer.Option(min=2, help="Only run it in this number of parts, for a smaller device."),
+    ] = None,
+    eager: Annotated[
+        bool, typer.Option("--eager", help="Run what torch.compile has compiled as it is written.")
+    ] = False,
+    save: Annotated[
+        bool,
+        typer.Option("--save", help="Save the result beside the snapshot, and in the report."),
+    ] = False,
+) -> None:
+    """Run the step of a snapshot again, and compare it bit for bit.
+
+    The exit code is 1 if it computes something else than in the training.
+    """
+    from vinedresser.snapshots.reading import open_snapshot
+
+    opened = open_snapshot(snapshot)
+    needing_torch = {"--what-if": what_if, "--dtype": dtype, "--split": split, "--eager": eager}
+    beside_split = {"--bisect": bisect, "--locate": locate, "--what-if": what_if, "--save": save}
+    _check(opened, needing_torch, beside_split | {"--dtype": dtype} if split else {}, dtype)
+    stepping = _stepping(opened.record.framework, snapshot, factory)
+    if split is not None:
+        _replay_split(opened, factory or "", split, eager=eager)
+        return
+    from vinedresser.cli.views.replay import print_bisection, print_located, print_replayed
+    from vinedresser.replay.recording import replay_record
+
+    replayed = stepping.replay(opened, factory, **({"eager": True} if eager else {}))
+    outcome = replayed.outcome
+    print_replayed(opened.record, replayed.comparison, outcome.losses, outcome.nonfinite)
+    operation = samples = tried = None
+    if dtype is not None:
+        _run_wider(replayed, dtype)
+    if locate:
+        operation, inputs = stepping.locate(replayed)
+        print_located(operation, inputs, broken=outcome.broken)
+    if bisect:
+        samples = stepping.bisect(replayed)
+        print_bisection(samples, partial(stepping.sample, replayed))
+    if what_if:
+        tried = _try_changes(replayed, steps, seconds)
+    if save:
+        _save(opened, replay_record(replayed.comparison, operation, samples, tried))
+    if not replayed.comparison.exact:
+        raise typer.Exit(_DIFFERS)
+
+
+def _check(
+    opened: Snapshot,
+    needing_torch: dict[str, Any],
+    beside_split: dict[str, Any],
+    dtype: str | None,
+) -> None:
+    """Refuse options that do not fit the snapshot or each other.
+
+    Args:
+        opened: the snapshot.
+        needing_torch: values of the options for torch only, by name.
+        beside_split: values of the options that do not go with --split.
+        dtype: value of --dtype.
+
+    Raises:
+        ConfigError: an option does not fit.
+    """
+    framework = opened.record.framework
+    for option, value in needing_torch.items():
+        if value and framework != "torch":
+            raise ConfigError(
+                f"{opened.location}: {option} needs a snapshot of torch, not of {framework}"
+            )
+    for option, value in beside_split.items():
+        if value:
+            raise ConfigError(f"{option}: not with --split, which runs the step in parts only")
+    if dtype is not None and dtype not in _WIDER:
+        raise ConfigError(f"--dtype {dtype}: must be {' or '.join(_WIDER)}")
+
+
+def _run_wider(replayed: Replayed, dtype: str) -> None:
+    """Run the step in a wider precision, and print what follows."""
+    from vinedresser.cli.views.replay import print_wider
+    from vinedresser.replay.wider import run_wider
+
+    print_wider(run_wider(replayed, dtype))
+
+
+def _try_changes(replayed: Replayed, steps: int, seconds: float) -> WhatIf:
+    """Try changes, print them, and return the result."""
+    from vinedresser.cli.views.what_if import print_what_if
+    from vinedresser.replay.what_if.trying import what_if
+
+    tried = what_if(replayed, steps=steps, seconds=seconds)
+    print_what_if(tried)
+    return tried
+
+
+def _replay_split(opened: Snapshot, factory: str, number: int, *, eager: bool) -> None:
+    """Run a step in parts, and print what they compute.
+
+    Raises:
+        ConfigError: the samples cannot be told apart, or the factory builds something else.
+        typer.Exit: the loss is not that of the training.
+    """
+    from vinedresser.cli.views.replay import print_split
+    from vinedresser.replay.splitting import run_split
+    from vinedresser.replay.stepping import prepared
+
+    found = run_split(prepared(opened, factory, eager=eager), number)
+    print_split(opened.record, found)
+    if found.same is False:
+        raise typer.Exit(_DIFFERS)
+
+
+def _save(opened: Snapshot, found: ReplayRecord) -> None:
+    """Save what a replay found beside the snapshot, and show it in the report of an ended run.
+
+    Raises:
+        StoreError: the storage refused.
+        TrackingError: MLflow's database or server refused or is unavailable.
+    """
+    from vinedresser.cli.views.console import say
+    from vinedresser.snapshots.replay_record import replay_key, save_replay
+    from vinedresser.store.status import run_status
+    from vinedresser.store.storage import parse_location
+    from vinedresser.tasks.lifecycle.settle import renew_report
+
+    storage, name = opened.storage, opened.record.name
+    save_replay(storage, name, found)
+    say(f"saved: {storage.location}/{replay_key(name)}")
+    if run_status(storage).over:
+        try:
+            renew_report(parse_location(storage.location))
+        except UntrustedTracking as error:
+            # Such as that of a run from another machine.
+            say(f"not sent to MLflow: {error}")
+
+
+def _stepping(framework: str, snapshot: str, factory: str | None) -> Any:
+    """Return the module that replays steps of a framework.
+
+    Raises:
+        ConfigError: the factory is missing.
+    """
+    if framework == "keras":
+        from vinedresser.replay.keras_ import stepping as keras_stepping
+        from vinedresser.replay.keras_.factory import NEEDED as KERAS_NEEDED
+
+        if factory is None:
+            raise ConfigError(f"{snapshot}: {KERAS_NEEDED}")
+        return keras_stepping
+    from vinedresser.replay import stepping
+    from vinedresser.replay.factory import NEEDED
+
+    if factory is None:
+        raise ConfigError(f"{snapshot}: {NEEDED}")
+    return stepping
