@@ -7,23 +7,19 @@ scikit-learn's, for more epochs.
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from benchmarks.public.recipes.data import digits
 from benchmarks.world.draw import Draw
 from benchmarks.world.family import Ending, Family
+from benchmarks.world.keras_training import seeded_keras
 from benchmarks.world.loop import gained
 
 _EPOCHS, _ROWS, _BATCH = 12, 1500, 64
 
 
 def _train(draw: Draw) -> Ending:
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    import keras
-
-    keras.utils.set_random_seed(draw.random.getrandbits(31))
+    keras = seeded_keras(draw)
     draw.watch.expect(_EPOCHS * -(-_ROWS * 4 // 5 // _BATCH))
     images, labels = (one.numpy() for one in digits(8))
     x, y = images.reshape(-1, 64), labels

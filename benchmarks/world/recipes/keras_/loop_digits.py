@@ -7,7 +7,6 @@ the step as a `tf.function`.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,16 @@ import numpy as np
 from benchmarks.public.recipes.data import digits
 from benchmarks.world.draw import Draw
 from benchmarks.world.family import Ending, Family
+from benchmarks.world.keras_training import seeded_keras
 from benchmarks.world.loop import gained
 
 _EPOCHS, _ROWS, _BATCH = 20, 1400, 64
 
 
 def _train(draw: Draw) -> Ending:
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    import keras
+    keras = seeded_keras(draw)
     import tensorflow as tf
 
-    keras.utils.set_random_seed(draw.random.getrandbits(31))
     epoch = _ROWS // _BATCH
     draw.watch.expect(_EPOCHS * epoch)
     images, labels = (one.numpy() for one in digits(8))
