@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -62,3 +64,25 @@ def test_options_that_do_not_fit_are_refused(
     done = run_cli("ask", str(runs[0]), "loss", *options)
     assert done.exit_code != 0
     assert says in done.output + str(done.exception)
+
+
+def test_without_a_query_the_names_are_listed(tmp_path: Path) -> None:
+    record = step_record(
+        0,
+        tensors={"weights/a": np.ones((2, 3))},
+        scalars={"losses/a": 1.0, "metrics/epoch": 0.0, "metrics/\x1b[31m": 2.0},
+        reductions={"gradients/a": {"l2": 1.0, "mean": 0.0}},
+    )
+    make_run(tmp_path / "run", [record])
+    done = run_cli("ask", str(tmp_path / "run"))
+    assert done.exit_code == 0, done.output
+    lines = dict(line.split(maxsplit=1) for line in done.output.splitlines())
+    assert lines["every:"] == "step, seconds, epoch, evaluation, flush"
+    assert lines["losses/a"] == "number"
+    assert lines["weights/a"].startswith("tensor")
+    assert lines["gradients/a"] == "l2, mean"
+    assert lines["epoch"] == "number of the epoch, from 0"
+    assert "\x1b" not in done.output
+    found = json.loads(run_cli("ask", str(tmp_path / "run"), "--json").output)
+    assert found["names"]["gradients/a"] == "l2, mean"
+    assert not found["live"]

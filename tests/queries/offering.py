@@ -7,7 +7,7 @@ from typing import Any
 
 from vinedresser.queries.numeric import Numeric
 from vinedresser.queries.numpy_numeric import NumpyNumeric
-from vinedresser.queries.observables import Observables
+from vinedresser.queries.observables import Moment, Observables
 
 __all__ = ["event"]
 
@@ -30,11 +30,7 @@ def event(
         return lambda: value
 
     return Observables(
-        event=kind,
-        step=step,
-        mode=mode,
-        rank=0,
-        time=1e9 + step if time is None else time,
-        values={name: offer(value) for name, value in values.items()},
-        numeric=numeric or NumpyNumeric(),
+        Moment(kind, step, mode, 0, 1e9 + step if time is None else time),
+        {name: offer(value) for name, value in values.items()},
+        numeric or NumpyNumeric(),
     )

@@ -8,8 +8,13 @@ from functools import lru_cache
 from vinedresser.errors import UnknownTensor, did_you_mean
 from vinedresser.queries.observables import STANDARD
 
-__all__ = ["check_names", "label_of", "matching", "path_of"]
+__all__ = ["SPELLINGS", "check_names", "label_of", "matching", "path_of"]
 
+# Names of values that stand for what a training offers under a name of its own.
+SPELLINGS = {
+    "lr": ("optimizer_state/lr",),
+    "epoch": ("metrics/epoch", "saved/epoch"),
+}
 # Kinds of tensors whose path ends with the name of a parameter, or with two names.
 _PARAMETERS = ("weights", "biases", "gradients", "updates", "buffers", "weight_taylor")
 _STATES = ("optimizer_state",)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinedresser.errors import UnknownTensor, did_you_mean
 from vinedresser.queries.numeric import Numeric
 
-__all__ = ["STANDARD", "Observables"]
+__all__ = ["STANDARD", "Moment", "Observables"]
 
 # Names that do not depend on the model, with their meaning. All others are names of tensors and
 # scalars as in a run directory: `losses/…`, `metrics/…`, `weights/…`, `gradients/…`, `outputs/…`,
@@ -26,25 +26,35 @@ STANDARD: Mapping[str, str] = {
 }
 
 
-class Observables:
-    """What a training offers at one event: values by name, each computed when it is first read.
+class Moment(NamedTuple):
+    """An event of a training.
 
     Attributes:
-        knows_statistics: some statistics, or sizes of tensors, are known without reading them.
         event: "step" (a train step has ended), "batch" (a batch of an evaluation), "epoch" or
             "evaluation" (it has ended), or the name of the user's event.
         step: number of the step; for an evaluation, number of completed steps.
         mode: "train", "eval" or "predict".
         rank: the rank.
         time: time of the event, seconds since the epoch.
+    """
+
+    event: str
+    step: int
+    mode: str
+    rank: int
+    time: float
+
+
+class Observables:
+    """What a training offers at one event: values by name, each computed when it is first read.
+
+    Attributes:
+        knows_statistics: some statistics, or sizes of tensors, are known without reading them.
+        event, step, mode, rank, time: see `Moment`.
         numeric: computes with the values.
 
     Args:
-        event: see above.
-        step: see above.
-        mode: see above.
-        rank: see above.
-        time: see above.
+        moment: the event.
         values: functions without arguments by name. Each returns an array or tensor that `numeric`
             understands, a number, or a string, and is called at most once.
         numeric: see above.
@@ -53,21 +63,9 @@ class Observables:
     knows_statistics = False
 
     def __init__(
-        self,
-        *,
-        event: str,
-        step: int,
-        mode: str,
-        rank: int,
-        time: float,
-        values: Mapping[str, Callable[[], Any]],
-        numeric: Numeric,
+        self, moment: Moment, values: Mapping[str, Callable[[], Any]], numeric: Numeric
     ) -> None:
-        self.event = event
-        self.step = step
-        self.mode = mode
-        self.rank = rank
-        self.time = time
+        self.event, self.step, self.mode, self.rank, self.time = moment
         self.numeric = numeric
         self._values = values
         self._read: dict[str, Any] = {}

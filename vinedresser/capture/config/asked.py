@@ -18,6 +18,7 @@ _STANDARD = {
     "loss": "^losses/",
     "lr": r"^optimizer_state/(.*\.)?lr$",
     "step_seconds": "^timing/step$",
+    "epoch": "^(metrics|saved)/epoch$",
 }
 
 
@@ -45,7 +46,7 @@ class Asked:
                 found.append(batch)
             elif (regex := _regex(need)) is not None:
                 found.append(Collection(name, regex=regex))
-                if kind in _NUMBERS or need in ("loss", "step_seconds"):
+                if kind in _NUMBERS or need in ("loss", "step_seconds", "epoch"):
                     self.plain.append(found[-1])
         self.collections = tuple(found)
 
@@ -74,7 +75,7 @@ def _regex(need: str) -> str | None:
         return _STANDARD[need]
     kind, slash, path = need.partition("/")
     if not slash:
-        # `step`, `epoch`, and values of the user's events are offered anyway.
+        # `step`, and values of the user's events are offered anyway.
         return f"^{kind}/" if kind in KINDS else None
     if "*" in path:
         return f"^{re.escape(kind)}/" + ".*".join(map(re.escape, path.split("*"))) + "$"

@@ -12,9 +12,10 @@ from vinedresser.capture.config.asked import Asked
 from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.errors import QueryError
+from vinedresser.queries.naming import SPELLINGS
 from vinedresser.queries.numeric import Numeric
 from vinedresser.queries.numpy_numeric import NumpyNumeric
-from vinedresser.queries.observables import Observables
+from vinedresser.queries.observables import Moment, Observables
 from vinedresser.queries.table import Armed, StreamTable
 from vinedresser.store.step_record import Mode
 
@@ -63,6 +64,8 @@ class LiveObserver:
         self._meter = shield.meter
         self._roots = roots
         self._now = 0.0
+        # The script saves the number of the epoch, which then counts, as in the stored run.
+        self._saves_epochs = False
         # Of the train step and the evaluation that have begun: when, which queries, what they need.
         self._begun: dict[Mode, tuple[float, Armed, Asked | None]] = {}
         self._collections: dict[tuple[frozenset[str], tuple[str, ...]], Asked] = {}
@@ -152,27 +155,24 @@ class LiveObserver:
         for root in ("batch", *self._roots()):
             if f"inputs/{root}" in values:
                 values["inputs"] = values[f"inputs/{root}"]
+        for spelling in SPELLINGS["epoch"]:
+            if spelling in values:
+                values["epoch"] = values[spelling]
+                self._saves_epochs = True
+                break
 
     def _observe(
         self, event: str, mode: Mode, step: int, values: _Values, armed: Armed | None
     ) -> None:
-        epochs = self.events.get("epoch", 0)
         values["step"] = _reader(step)
-        # The event is the end of the epoch that it counts.
-        values["epoch"] = _reader(epochs - 1 if event == "epoch" else epochs)
+        # The event "epoch" is between two epochs.
+        if not self._saves_epochs and event != "epoch":
+            values["epoch"] = _reader(self.events.get("epoch", 0))
         began = self._meter.clock() if self._meter.on else None
         numeric, modes = _numeric()
         with modes:
             self.table.observe(
-                Observables(
-                    event=event,
-                    step=step,
-                    mode=mode,
-                    rank=self._rank,
-                    time=time.time(),
-                    values=values,
-                    numeric=numeric,
-                ),
+                Observables(Moment(event, step, mode, self._rank, time.time()), values, numeric),
                 armed,
             )
         if began is not None:

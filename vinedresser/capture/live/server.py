@@ -29,6 +29,7 @@ from vinedresser.queries.live.place import peer_is_this_user
 from vinedresser.queries.query import Query
 from vinedresser.queries.standing import DEFAULT_RATE
 from vinedresser.queries.table import Subscription
+from vinedresser.store.json_values import shown
 
 __all__ = ["MOST_CLIENTS", "AgentServer"]
 
@@ -151,7 +152,7 @@ class AgentServer:
         for one in found:
             one.flush()
         if not found:
-            return PlainTextResponse("nobody asks for a stream of this name", 404)
+            return PlainTextResponse(f"no client asks for a stream named {shown(stream)}", 404)
         return PlainTextResponse("")
 
     async def _answers(self, subscription: Subscription, outbox: Outbox) -> AsyncIterator[bytes]:

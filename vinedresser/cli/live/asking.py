@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +13,11 @@ import typer
 
 from vinedresser.cli.options import RunArgument
 from vinedresser.errors import ConfigError, QueryError
+from vinedresser.plain_text import visible
 
 if TYPE_CHECKING:
     from vinedresser.queries.answer import Answer
+    from vinedresser.store.reading.reader import Run
 
 __all__ = ["ask"]
 
@@ -22,9 +25,13 @@ __all__ = ["ask"]
 def ask(
     run: RunArgument,
     query: Annotated[
-        str,
-        typer.Argument(metavar="QUERY", help="Such as 'norm(gradients) by layer'."),
-    ],
+        str | None,
+        typer.Argument(
+            metavar="QUERY",
+            help="Such as 'norm(gradients) by layer'; without one, the names that can be asked.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     every: Annotated[
         str | None,
@@ -64,10 +71,7 @@ def ask(
 
     A training must allow it (run --live, Hook(live=True)); the query ends with this command.
     """
-    if beside and plot is None:
-        raise ConfigError("--beside: give --plot FILE")
-    if len({run, *(beside or ())}) <= len(beside or ()):
-        raise ConfigError("--beside: a run is given twice")
+    _check_beside(run, beside or (), plot)
     from vinedresser.cli.views.answers import answer_view
     from vinedresser.cli.views.console import console
     from vinedresser.queries.asking import ask as asked
@@ -75,6 +79,9 @@ def ask(
 
     ranks, opened = _ranks(rank), open_run(run)
     live = not stored and not opened.finished
+    if query is None:
+        _list(opened, ranks, live=live, as_json=as_json)
+        return
     answers = asked(opened, query, every, ranks=ranks, live=live, rate=rate or None, save=save)
     drawn: list[Answer] = []
     with suppress(KeyboardInterrupt), closing(answers):
@@ -96,6 +103,36 @@ def ask(
             other: asked(other, query, every, ranks=ranks, live=False) for other in beside or ()
         }
         _draw(plot, {run: drawn, **others})
+
+
+def _check_beside(run: str, beside: Sequence[str], plot: Path | None) -> None:
+    """Check the runs that are drawn, too.
+
+    Raises:
+        ConfigError: nothing is drawn, or a run is given twice.
+    """
+    if beside and plot is None:
+        raise ConfigError("--beside: give --plot FILE")
+    if len({run, *beside}) <= len(beside):
+        raise ConfigError("--beside: a run is given twice")
+
+
+def _list(run: Run, ranks: tuple[int, ...] | None, *, live: bool, as_json: bool) -> None:
+    """Print what can be asked.
+
+    Raises:
+        AgentAway: the training does not let itself be asked.
+    """
+    from vinedresser.queries.listing import names_to_ask
+
+    found = names_to_ask(run, rank=ranks[0] if ranks else 0, live=live)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+        return
+    typer.echo(f"every: step, seconds, {', '.join(map(visible, found.events))}, flush")
+    width = max((len(name) for name in found.names), default=0)
+    for name, about in found.names.items():
+        typer.echo(f"{visible(name):<{width}}  {visible(about)}".rstrip())
 
 
 def _draw(target: Path, sources: dict[str, Iterable[Answer]]) -> None:

@@ -41,7 +41,7 @@ def ask_running(
 
     Raises:
         AgentAway: the run is over, a rank is dead, or it does not let itself be asked.
-        ConfigError: there is no such rank, or the training refuses the query.
+        ConfigError: the run does not have this rank, or the training refuses the query.
     """
     status = run.status
     if status.over:

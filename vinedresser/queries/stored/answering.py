@@ -10,11 +10,10 @@ from heapq import merge
 from vinedresser.errors import ConfigError, UnknownTensor
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.language.budget import OF_A_STORE
-from vinedresser.queries.naming import check_names
+from vinedresser.queries.naming import SPELLINGS, check_names
 from vinedresser.queries.query import Query
 from vinedresser.queries.ranks import check_rank
 from vinedresser.queries.standing import StandingQuery
-from vinedresser.queries.stored.offers import SPELLINGS
 from vinedresser.queries.stored.silence import explain_silence
 from vinedresser.queries.stored.walking import NUMBERS, RankEvents
 from vinedresser.store.reading.reader import Run

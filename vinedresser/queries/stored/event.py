@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import QueryError, UnknownTensor
 from vinedresser.queries.numeric import Numeric
-from vinedresser.queries.observables import Observables
+from vinedresser.queries.observables import Moment, Observables
 
 __all__ = ["ROOTS", "Offer", "Place", "StoredEvent"]
 
@@ -42,11 +42,7 @@ class StoredEvent(Observables):
     """A committed record: its values are read from the store when the query needs them.
 
     Args:
-        event: "step" or "evaluation".
-        step: see `Observables`.
-        mode: see `Observables`.
-        rank: see `Observables`.
-        time: see `Observables`.
+        moment: when it was captured; the event is "step" or "evaluation".
         numeric: computes with numpy arrays.
         offer: what it offers.
         numbers: the names that are numbers of the record itself, such as its step.
@@ -60,11 +56,7 @@ class StoredEvent(Observables):
     def __init__(
         self,
         *,
-        event: str,
-        step: int,
-        mode: str,
-        rank: int,
-        time: float,
+        moment: Moment,
         numeric: Numeric,
         offer: Offer,
         numbers: Mapping[str, float],
@@ -72,9 +64,7 @@ class StoredEvent(Observables):
         tensor: Callable[[str], NDArray[Any]],
         sizes: Mapping[str, int],
     ) -> None:
-        super().__init__(
-            event=event, step=step, mode=mode, rank=rank, time=time, values={}, numeric=numeric
-        )
+        super().__init__(moment, {}, numeric)
         self._offer = offer
         self._numbers = numbers
         self._row = row

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.queries.language.context import OF_THE_MODEL
-from vinedresser.queries.naming import matching
+from vinedresser.queries.naming import SPELLINGS, matching
 from vinedresser.queries.stored.event import ROOTS, Offer, Place
 from vinedresser.queries.stored.needs import StoredNeeds
 from vinedresser.store.index.index_record import AliasGroup, ColumnGroup, TensorGroup
@@ -18,13 +18,8 @@ from vinedresser.store.index.layout import AliasLayout, ColumnLayout, TensorLayo
 from vinedresser.store.reductions import base_name, parse_reduction
 from vinedresser.store.segments.segment import Segment
 
-__all__ = ["SPELLINGS", "Offers", "RowOffer", "sizes_of"]
+__all__ = ["Offers", "RowOffer", "sizes_of"]
 
-# Stored names of what a training offers under a name of its own.
-SPELLINGS = {
-    "lr": ("optimizer_state/lr",),
-    "epoch": ("metrics/epoch", "saved/epoch"),
-}
 _Layout = TensorLayout | AliasLayout | ColumnLayout
 _Group = TensorGroup | AliasGroup | ColumnGroup
 _Key = tuple[tuple[int, _Layout], ...]

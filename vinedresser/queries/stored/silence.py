@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from vinedresser.errors import QueryError
-from vinedresser.queries.naming import matching
+from vinedresser.queries.naming import SPELLINGS, matching
 from vinedresser.queries.query import Query
 from vinedresser.queries.stored.needs import stored_needs
-from vinedresser.queries.stored.offers import SPELLINGS
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import MODES, Mode
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vinedresser.errors import CorruptData
 from vinedresser.queries.numeric import Numeric
 from vinedresser.queries.numpy_numeric import NumpyNumeric
+from vinedresser.queries.observables import Moment
 from vinedresser.queries.query import Query
 from vinedresser.queries.stored.event import Offer, StoredEvent
 from vinedresser.queries.stored.needs import StoredNeeds, stored_needs
@@ -168,11 +169,13 @@ class RankEvents:
                 names = tuple(name for name in offer.names if name != "step_seconds")
                 offer = replace(offer, names=names)  # noqa: PLW2901 (of this row)
             yield StoredEvent(
-                event="step" if mode == _TRAIN else "evaluation",
-                step=step,
-                mode=MODES[mode],
-                rank=self._rank,
-                time=time,
+                moment=Moment(
+                    "step" if mode == _TRAIN else "evaluation",
+                    step,
+                    MODES[mode],
+                    self._rank,
+                    time,
+                ),
                 numeric=self._numeric,
                 offer=offer,
                 numbers=numbers,

@@ -1,0 +1,47 @@
+"""Names mean the same live and later, and can be listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.capture.live.live_training import Client, LiveTraining
+from vinedresser.queries.asking import ask
+from vinedresser.queries.listing import names_to_ask
+from vinedresser.store.reading.reader import open_run
+
+
+def test_epochs_that_the_script_saves_count_live_as_they_do_later(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    training = LiveTraining(path)
+    clients = [Client(path, "epoch"), Client(path, "norm(gradients)", "epoch")]
+
+    def between() -> None:
+        training.hook.metric("epoch", 10 + training.steps // 7)
+        if training.steps % 7 == 0:
+            training.hook.event("epoch")
+
+    training.hook.metric("epoch", 10)
+    training.until(lambda: all(one.done() for one in clients), between)
+    training.hook.close()
+    stored = {one.step: one.value for one in ask(path, "epoch", live=False)}
+    for one in clients[0].answers:
+        assert one.value == stored[one.step]
+    # Later windows are whole; the first began when the client came.
+    for one in clients[1].answers[1:]:
+        assert stored[one.since] == stored[one.step]
+        assert one.since % 7 == 0
+        assert one.events == 7
+
+
+def test_what_can_be_asked_is_listed(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    training = LiveTraining(path)
+    training.hook.event("validated", scores=1.0)
+    client = Client(path, "norm(gradients)")
+    training.until(client.done)
+    found = names_to_ask(open_run(path), live=True)
+    training.hook.close()
+    assert found.live
+    assert {"epoch", "evaluation", "validated"} <= set(found.events)
+    assert found.names["gradients/0.weight"] == "float32 [16, 8]"
+    assert {"outputs/1", "biases/2.bias", "loss", "step"} <= set(found.names)
