@@ -156,9 +156,23 @@ def test_gradients_of_zero_are_a_warning_once_the_others_learn(
 ) -> None:
     (finding,) = judged(tmp_path / "run", lambda: Coded(0.0), optimizer, 200)
     assert (finding.severity, finding.evidence["trouble"]) == ("warning", "zero")
-    assert (finding.evidence["names"], finding.since) == (["weights/masked.0.weight"], 0)
+    assert (finding.evidence["names"], finding.since) == (["weights/masked.0.weight"], 20)
     assert "do not get a gradient" in finding.seen
     assert judged(tmp_path / "healthy", lambda: Coded(1.0), optimizer, 200) == []
+
+
+def test_gradients_of_zero_at_the_looks_only_are_no_alarm(tmp_path: Path) -> None:
+    def in_turns(model: nn.Module, step: int) -> None:
+        # As if the loss of every second step did not depend on the first layer.
+        if step % 2 == 0:
+            for one in model.get_submodule("first").parameters():
+                assert one.grad is not None
+                one.grad.zero_()
+
+    def plain(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=0.1)
+
+    assert judged(tmp_path / "run", Net, plain, 200, in_turns) == []
 
 
 @pytest.mark.parametrize("lost", ["constant", "bias"])

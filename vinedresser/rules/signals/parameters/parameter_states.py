@@ -14,6 +14,9 @@ from vinedresser.store.records import RunRecord
 
 __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 
+# Change of a mean, as a share of the standard deviation, that is rounding.
+_ROUNDING = 1e-4
+
 # No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero; no
 # gradient has reached any parameter; its gradient has been exactly zero since the start.
 Trouble = Literal["left_out", "cut_off", "unmoved", "elsewhere", "zero"]
@@ -44,8 +47,8 @@ class ParameterStates(Signal):
     a non-zero update. A weight whose norm, mean and standard deviation are the same as at the
     previous look stands still because it has no update (no optimizer has it), no gradient, or a
     non-zero gradient and a zero update. A weight whose gradient has been exactly zero at each look
-    since the start counts, too, if another weight of its model has another gradient; weight decay
-    may move it. A gradient that has become zero is not reported.
+    since the start counts, too, if another weight of its model has another gradient, and if nothing
+    but weight decay moves it. A gradient that has become zero is not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
     Of several optimizers, one may take steps without any gradient: its model is not reached.
     Where no weight at all had a non-zero update, weights that no optimizer has stand still, too.
@@ -119,8 +122,9 @@ class ParameterStates(Signal):
                 del self.states[name]
         for name in self.sizes:
             now = tuple(step.reduction_of("weights", word)[name] for word in ("l2", "std", "mean"))
-            still = self._last.get(name) == now
-            if name in self._last and not still:
+            before = self._last.get(name)
+            still = before == now
+            if before is not None and not still:
                 self._moved.add(name)
             self._last[name] = now
             path = _path(name)
@@ -132,7 +136,8 @@ class ParameterStates(Signal):
             # With no update at all, a learning rate may be 0 so far.
             others_move |= self.none_moves and trouble == "left_out"
             if trouble is None and name not in self._signalled and model in signalled:
-                trouble, still = "zero", True
+                # It may be trained in the steps between two looks.
+                trouble, still = "zero", before is not None and _only_shrank(before, now)
             # The first look has no previous values.
             if trouble is None or not still or not others_move:
                 self.states.pop(name, None)
@@ -199,6 +204,17 @@ class ParameterStates(Signal):
     def _place(self, name: str) -> int:
         path = _path(name).rpartition(".")[0]
         return self._places.get(path, len(self._places))
+
+
+def _only_shrank(before: tuple[float, ...], now: tuple[float, ...]) -> bool:
+    """Return whether all elements of a weight were multiplied by one factor, at most 1.
+
+    Args:
+        before: l2 norm, standard deviation and mean.
+        now: the same at a later step.
+    """
+    factor = now[0] / before[0] if before[0] > 0 else 1.0
+    return factor <= 1 and abs(now[2] - factor * before[2]) <= _ROUNDING * now[1]
 
 
 def _path(name: str) -> str:
