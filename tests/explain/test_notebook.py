@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import sys
@@ -54,7 +55,18 @@ def test_the_document_works_as_a_notebook(tmp_path: Path, monkeypatch: pytest.Mo
     (display,) = [one for one in live if one["output_type"] == "display_data"]
     assert "finished" in display["data"]["text/html"]
     assert "300 steps" in display["data"]["text/plain"]
-    assert "data:image/svg+xml;base64," in display["data"]["text/html"]
+    html = display["data"]["text/html"]
+    losses_drawn, asked = (
+        base64.b64decode(one).decode()
+        for one in re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
+    )
+    assert "losses/" in losses_drawn
+    [name] = [one.name for one in (tmp_path / "runs").iterdir() if one.name.endswith("-script")]
+    *_, newest = vinedresser.ask(tmp_path / "runs" / name, "loss reduce max every 50 steps")
+    assert newest.step == 299
+    assert f'data-last="{newest.value!r}"' in asked
+    assert "norm(gradiants): " in html
+    assert "no such name" in html
 
 
 def test_live_needs_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 
 from vinedresser.errors import ConfigError
 from vinedresser.explain.charts.axes import Size
-from vinedresser.explain.charts.lines import Line, line_of, lines_chart
+from vinedresser.explain.charts.lines import Line, legend_of, line_of, lines_chart
 from vinedresser.explain.charts.plot import Plot, panel_of
 from vinedresser.explain.charts.scatter import hue
 from vinedresser.explain.charts.standalone import WIDTH, Panel
-from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.charts.svg import Svg
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.frames import labelled_numbers
 
@@ -20,7 +20,6 @@ __all__ = ["plot_answers"]
 
 # Labels that have a chart of their own, the first ones.
 _MOST_PANELS = 12
-_CHARACTER = 6.6
 _KINDS = ("scalar", "by", "vector")
 
 
@@ -53,7 +52,7 @@ def plot_answers(sources: Mapping[str, Iterable[Answer]], title: str = "") -> Pl
     if len(lines) > len(shown):
         note = f"{len(lines) - len(shown)} more labels are not drawn"
         panels.append(Panel(note, Svg(""), 1.0))
-    return Plot(title or " · ".join(queries), _legend(colours), panels)
+    return Plot(title or " · ".join(queries), legend_of(colours), panels)
 
 
 def _lines(
@@ -83,18 +82,3 @@ def _lines(
         label: {name: line_of(line) for name, line in each.items()}
         for label, each in points.items()
     }
-
-
-def _legend(colours: Mapping[str, str]) -> list[Svg]:
-    """Return a line and a name for each source, as far as there is room."""
-    drawn: list[Svg] = []
-    x = 0.0
-    for name, colour in colours.items():
-        width = 46.0 + _CHARACTER * len(name)
-        if x + width > WIDTH - 40 and drawn:
-            break
-        stroke = {"fill": "none", "stroke": colour, "stroke_width": 1.7}
-        drawn.append(element("path", d=f"M{x:g} 8H{x + 20:g}", **stroke))
-        drawn.append(element("text", name, x=x + 26.0, y=12.0, class_="caption"))
-        x += width
-    return drawn

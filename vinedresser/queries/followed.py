@@ -37,6 +37,7 @@ class FollowedQuery:
         query: the query.
 
     Attributes:
+        query: the query.
         live: whether the training itself is asked; known from the first look on.
         over: no more answers will come.
     """
@@ -45,7 +46,7 @@ class FollowedQuery:
         self.live = False
         self.over = False
         self._run = run
-        self._query = query
+        self.query = query
         self._lock = threading.Lock()
         self._answers: list[Answer] = []
         self._looked: float | None = None
@@ -71,7 +72,7 @@ class FollowedQuery:
             if self.live:
                 self._listen()
             else:
-                self._read()
+                self._read_safely()
         with self._lock:
             if self._problem is not None and not self._answers:
                 raise self._problem
@@ -91,7 +92,7 @@ class FollowedQuery:
     def _receive(self) -> None:
         """Ask the training until it ends, or nobody looks."""
         try:
-            pauses = ask_with_pauses(self._run.path, self._query, rank=0, rate=DEFAULT_RATE)
+            pauses = ask_with_pauses(self._run.path, self.query, rank=0, rate=DEFAULT_RATE)
             with closing(pauses) as answers:  # type: ignore[type-var]
                 for answer in answers:
                     if answer is not None:
@@ -101,6 +102,15 @@ class FollowedQuery:
         except VinedresserError as error:
             self._problem = error
         self.over = True
+
+    def _read_safely(self) -> None:
+        self._problem = None
+        try:
+            self._read()
+        except VinedresserError as error:
+            self._problem, self._fresh = error, None
+            # What is wrong now will not become right any more.
+            self.over = self._run.finished
 
     def _read(self) -> None:
         """Read what the run has stored since the last look."""
@@ -112,8 +122,8 @@ class FollowedQuery:
             if not self._run.ranks and not ends:
                 return
             if self._stored is None:
-                check_stored(self._run, self._query)
-                self._stored = StoredRank(self._run, self._query, 0)
+                check_stored(self._run, self.query)
+                self._stored = StoredRank(self._run, self.query, 0)
             self._fresh = self._every_fresh(self._stored, ends=ends)
         for answer in self._fresh:
             self._add(answer)
@@ -127,5 +137,5 @@ class FollowedQuery:
             return
         yield from stored.last()
         if not stored.answerable:
-            explain_silence(self._run, self._query)
+            explain_silence(self._run, self.query)
         self.over = True

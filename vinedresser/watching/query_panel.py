@@ -29,7 +29,6 @@ class QueryPanel:
     """
 
     def __init__(self, run: Run, query: Query) -> None:
-        self._query = query
         self._followed = FollowedQuery(run, query)
         self._answered: tuple[int, int, bool] | None = None
         self._view: View | None = None
@@ -56,4 +55,4 @@ class QueryPanel:
             source="asked live" if followed.live else "from what is stored",
             over=followed.over,
         )
-        return View(self._query.text, picture.form, html, over=followed.over)
+        return View(followed.query.text, picture.form, html, over=followed.over)

@@ -19,12 +19,14 @@ from vinedresser.explain.charts.axes import (
     step_axis,
 )
 from vinedresser.explain.charts.line_chart import thinned
+from vinedresser.explain.charts.standalone import WIDTH
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.formatting import number
 
-__all__ = ["Line", "line_of", "lines_chart"]
+__all__ = ["Line", "legend_of", "line_of", "lines_chart"]
 
 _ROOM = 8.0
+_CHARACTER = 6.6
 
 
 class Line(NamedTuple):
@@ -95,3 +97,18 @@ def _curve(name: str, line: Line, colour: str, frame: Frame) -> Svg:
         data_name=name,
         data_last=repr(float(line.values[-1])),
     )
+
+
+def legend_of(colours: Mapping[str, str]) -> list[Svg]:
+    """Return a line and a name for each colour, as far as there is room; see `standalone`."""
+    drawn: list[Svg] = []
+    x = 0.0
+    for name, colour in colours.items():
+        width = 46.0 + _CHARACTER * len(name)
+        if x + width > WIDTH - 40 and drawn:
+            break
+        stroke = {"fill": "none", "stroke": colour, "stroke_width": 1.7}
+        drawn.append(element("path", d=f"M{x:g} 8H{x + 20:g}", **stroke))
+        drawn.append(element("text", name, x=x + 26.0, y=12.0, class_="caption"))
+        x += width
+    return drawn
