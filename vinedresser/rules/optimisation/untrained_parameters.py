@@ -17,6 +17,7 @@ from vinedresser.rules.signals.parameters.parameter_states import (
 )
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 _ORDER: tuple[Severity, ...] = ("info", "warning", "stop")
 # More than this share of the parameters is the main part of the model.
@@ -25,6 +26,8 @@ _GREATER_PART = 0.5
 # since summation order may vary.
 _EVALUATIONS, _SAME = 3, 1e-6
 _CONFIDENCE = 0.9
+# Ratio of all elements of a model, with its biases, to those of its weights.
+_BIASES = 1.25
 # Factor of the patience for a whole model, which may be trained after a phase of exploration, and
 # for gradients of zero: the weight of a term may rise from 0.
 _LONGER: dict[Trouble, int] = {"elsewhere": 2, "zero": 2}
@@ -75,7 +78,8 @@ class UntrainedParameters(Rule):
     With the default severity, findings are "stop" if more than half of the parameters are affected
     in a training that learns less than it should, and "warning" otherwise. Cases that may be
     intended are "info" unless the training learns less than it should: only the last layer is in an
-    optimizer (a new head is trained), no weight is (an input is trained), modules are unused (no
+    optimizer (a new head is trained), no weight is (an input is trained; but not if the optimizer
+    has as many tensors and elements as the model, and so those of a copy), modules are unused (no
     gradient reaches them, but those before them), weights stop changing during the run, or a group
     has a learning rate of 0. Also fires if no optimizer takes a step at all, which shows as
     evaluations with equal results before the first step.
@@ -97,8 +101,20 @@ class UntrainedParameters(Rule):
         self.needs = (Need("losses", modes=("train", "eval")),)
         self._reported: dict[Trouble, Severity] = {}
         self._last: Step | None = None
+        # Number of parameters that no optimizer has; tensors and elements of each optimizer.
+        self._unoptimized = 0
+        self._held: list[tuple[float, float]] = []
         # Evaluations before the first train step; None afterwards.
         self._evaluations: list[dict[str, float]] | None = []
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the sizes of the optimizers."""
+        self._unoptimized = len(info.unoptimized)
+        self._held = [
+            (one["tensors"], one["parameters"])
+            for one in info.optimizers
+            if all(isinstance(one.get(key), int) for key in ("tensors", "parameters"))
+        ]
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -157,11 +173,23 @@ class UntrainedParameters(Rule):
         meant = trouble == "unmoved" or all(states[name].moved for name in names)
         if trouble == "left_out":
             # Only a head is trained, or not the model but its input.
-            meant |= names == sizes[:-1] or self.parameters.none_held
+            unheld = self.parameters.none_held and not self._twin()
+            meant |= names == sizes[:-1] or unheld
         elif trouble in ("cut_off", "zero"):
             # If the first layer is unused, so are all layers after it.
             meant |= sizes[0] not in names
         return "info" if meant else self.without_stop
+
+    def _twin(self) -> bool:
+        """Return whether an optimizer has as many tensors and elements as the model without one.
+
+        Then it has the parameters of another such model, and not an input on purpose.
+        """
+        least = math.fsum(self.parameters.sizes.values())
+        return any(
+            tensors == self._unoptimized > 1 and least <= elements <= _BIASES * least
+            for tensors, elements in self._held
+        )
 
     def _share(self, names: list[str]) -> float:
         sizes = self.parameters.sizes
