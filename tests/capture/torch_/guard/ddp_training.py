@@ -1,6 +1,6 @@
 """One rank of a data-parallel training whose gradient stops being finite on one of them.
 
-python -m tests.capture.torch_.guard.ddp_training FOLDER distances|half
+python -m tests.capture.torch_.guard.ddp_training FOLDER distances|half [sharded]
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.capture.torch_.guard.trainings import batch
@@ -31,13 +33,24 @@ def half_batch(step: int) -> tuple[Tensor, Tensor]:
     return rows, wanted
 
 
-def main(folder: Path, story: str) -> None:
-    """Train; only the batches of rank 1 have a bad sample."""
+def main(folder: Path, story: str, *, sharded: bool) -> None:
+    """Train; only the batches of rank 1 have a bad sample.
+
+    Args:
+        folder: holds the run.
+        story: "distances" or "half".
+        sharded: whether each rank has a part of each parameter, as with FSDP2.
+    """
     rank = join(folder)
     torch.manual_seed(0)
     model, loss_fn = distances() if story == "distances" else half()[:2]
     batches = batch if story == "distances" else half_batch
-    parallel = DistributedDataParallel(model)
+    parallel: nn.Module = model
+    if sharded:
+        # In place.
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    else:
+        parallel = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(parallel.parameters(), lr=1e-3)
     hook = Hook(folder / "run", guard="nonfinite")
     hook.watch(parallel, loss=loss_fn, optimizer=optimizer)
@@ -53,4 +66,4 @@ def main(folder: Path, story: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sharded="sharded" in sys.argv[3:])

@@ -12,6 +12,7 @@ from tests.capture.torch_.parallel.ranks import run_ranks
 from tests.replay.stories import BAD_ROW as HALF_ROW
 from tests.replay.stories import BAD_STEP as HALF_STEP
 from vinedresser.capture import open_run
+from vinedresser.errors import ConfigError
 from vinedresser.replay.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
@@ -57,6 +58,23 @@ def test_every_rank_keeps_the_same_step_and_its_own_batch(
             assert located is not None
             assert line in located.place.text
     assert broken == [False, True]
+
+
+@pytest.mark.thorough
+def test_shards_of_parameters_are_guarded_but_not_replayed(tmp_path: Path) -> None:
+    run_ranks("tests.capture.torch_.guard.ddp_training", tmp_path, "half", "sharded")
+    found = list_snapshots(LocalStorage(tmp_path / "run"), [])
+    # The bad sample of one rank reaches the shards of both.
+    assert [(one.step, one.rank) for one in found] == [(HALF_STEP, 0), (HALF_STEP, 1)]
+    for one in found:
+        assert (
+            one.left_out["models..parameters.0.weight"] == "a distributed tensor cannot be stored"
+        )
+    (finding,) = open_run(tmp_path / "run").findings()
+    assert (finding.rule, finding.step) == ("nonfinite_gradient", HALF_STEP)
+    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / found[0].name)
+    with pytest.raises(ConfigError, match=r"lacks the parameter .*: a distributed tensor cannot"):
+        replay(snapshot, "tests.replay.stories:half")
 
 
 @pytest.mark.thorough

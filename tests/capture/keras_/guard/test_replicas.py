@@ -1,0 +1,64 @@
+"""The guard of a Keras model on several replicas acts before the update."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.capture.keras_.guard.trainings import BAD_STEP, BATCH
+from tests.paths import ROOT
+from vinedresser.capture import open_run
+from vinedresser.snapshots.reading import list_snapshots, open_snapshot
+from vinedresser.store.storage import LocalStorage
+
+# Logical devices must be made before TensorFlow is used: in a process of their own.
+MODULE = "tests.capture.keras_.guard.mirrored_training"
+
+
+def run(folder: Path, *options: str) -> int:
+    """Train in another process; return its exit code."""
+    command = [sys.executable, "-m", MODULE, str(folder), *options]
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode
+
+
+def weights(folder: Path, name: str) -> list[NDArray[np.float32]]:
+    """Return the weights that a training ended with."""
+    with np.load(folder / f"{name}.npz") as saved:
+        return [saved[key] for key in saved.files]
+
+
+@pytest.mark.thorough
+def test_a_bad_sample_on_one_of_two_replicas(tmp_path: Path) -> None:
+    assert run(tmp_path) == 0
+    found = list_snapshots(LocalStorage(tmp_path / "run"), [])
+    assert [(one.step, one.reason) for one in found][:1] == [(BAD_STEP, "nonfinite")]
+    assert any("one of 2 replicas" in one for one in found[0].inexact)
+    (finding,) = (
+        one for one in open_run(tmp_path / "run").findings() if one.rule == "nonfinite_gradient"
+    )
+    assert finding.step == BAD_STEP
+    # The part of the batch that one replica had.
+    contents = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}").tensors
+    assert any(one.shape[:1] == (BATCH // 2,) for one in contents.values())
+    for hooked, plain in zip(weights(tmp_path, "hook"), weights(tmp_path, "plain"), strict=True):
+        np.testing.assert_array_equal(hooked, plain)
+
+
+@pytest.mark.thorough
+def test_a_stop_comes_before_the_update_of_all_replicas(tmp_path: Path) -> None:
+    assert run(tmp_path, "stop") == 0
+    stopped = open_run(tmp_path / "run")
+    assert stopped.status.state == "stopped"
+    assert [one.step for one in stopped.findings()] == [BAD_STEP]
+    assert all(np.isfinite(one).all() for one in weights(tmp_path, "hook"))
