@@ -75,6 +75,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="concurrent processes (default: 2)")
     parser.add_argument("--no-metrics", action="store_true", help="report no accuracy to the hook")
     parser.add_argument("--no-peers", action="store_true", help="skip the peers")
+    parser.add_argument(
+        "--what-if",
+        action="store_true",
+        help="try changes from the first step of each case (up to 8 s more for each)",
+    )
     parser.add_argument("--keep", type=Path, help="keep the runs in this directory")
     parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
     return parser.parse_args()
@@ -102,6 +107,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
             metrics=not options.no_metrics,
             peers=not options.no_peers,
             keep=options.keep,
+            what_if=options.what_if,
         )
         for seed in options.seeds.split(",")
         for case in cases

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.faults.cases import Case
+from benchmarks.faults.experiments import experiment_with
 from benchmarks.faults.outcome import outcome_of
 from benchmarks.faults.peers import PEER_CAPTURE, PEERS, Evidence
 from benchmarks.faults.processes import in_processes
@@ -34,6 +35,7 @@ class Job:
         metrics: whether to report accuracy or R² to the hook.
         peers: whether to judge by the peers, too.
         keep: directory to keep the run in; None to delete it.
+        what_if: whether to try changes from the first step, too.
     """
 
     case: Case
@@ -42,6 +44,7 @@ class Job:
     metrics: bool = True
     peers: bool = True
     keep: Path | None = None
+    what_if: bool = False
 
 
 def judge_all(jobs: Sequence[Job], max_concurrent: int) -> Iterator[Verdict | VinedresserError]:
@@ -87,6 +90,7 @@ def judge_case(job: Job) -> Verdict:
         findings,
         peers,
         seconds,
+        experiment=experiment_with(case, job.seed) if job.what_if else None,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median
 
 from benchmarks.faults.classes import right_words
+from benchmarks.faults.experiments import PROVABLE
 from benchmarks.faults.verdict import Verdict
 from benchmarks.measure import table
 
@@ -19,12 +20,18 @@ _OVERALL_HEADERS = (
     *("judge", "detected", "class named", "false alarms", "false stops"),
     *("at, of the run", "compute saved"),
 )
+_EXPERIMENT_HEADERS = (
+    *("trainings", "cause named by the rules", "proved by experiment", "only a wrong one proved"),
+    *("named or proved", "cured by a change"),
+)
 
 
 def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
     """Return all tables: by class, overall, and by case with ``verbose``."""
     counted = [one for one in verdicts if one.outcome.as_expected]
     parts = [class_table(counted), overall_table(counted)]
+    if any(one.experiment for one in counted):
+        parts.append(experiment_table(counted))
     left_out = [one for one in verdicts if not one.outcome.as_expected]
     if left_out:
         parts.append(
@@ -76,6 +83,33 @@ def overall_table(verdicts: Sequence[Verdict]) -> str:
     return table(rows, _OVERALL_HEADERS)
 
 
+def experiment_table(verdicts: Sequence[Verdict]) -> str:
+    """Return what trials prove of the faulty trainings that the rules find, and of healthy ones."""
+    tried = [one for one in verdicts if one.experiment is not None]
+    found = [one for one in tried if one.faulty and one.signs]
+    curable = [one for one in found if right_words(one.fault_class) & PROVABLE]
+    rows = [
+        ["found by a rule", *_experiment_shares(found)],
+        ["of a class that a change can prove", *_experiment_shares(curable)],
+        ["healthy", *_experiment_shares([one for one in tried if not one.faulty])],
+    ]
+    return table(rows, _EXPERIMENT_HEADERS)
+
+
+def _experiment_shares(verdicts: Sequence[Verdict]) -> list[str]:
+    done = [(one, one.experiment) for one in verdicts if one.experiment is not None]
+    wrong = {one.id for one, each in done if each.cures and not each.right}
+    right = {one.id for one, each in done if each.right}
+    cured = {one.id for one, each in done if each.cures}
+    return [
+        _share(verdicts, lambda one: one.named),
+        _share(verdicts, lambda one: one.id in right),
+        _share(verdicts, lambda one: one.id in wrong),
+        _share(verdicts, lambda one: one.named or one.id in right),
+        _share(verdicts, lambda one: one.id in cured),
+    ]
+
+
 def listing(verdicts: Iterable[Verdict]) -> str:
     """Return the findings of each case."""
     blocks = []
@@ -94,6 +128,9 @@ def listing(verdicts: Iterable[Verdict]) -> str:
             said = dict.fromkeys(f"{alarm.symptom}" for alarm in alarms)
             if said:
                 lines.append(f"  {peer} at {alarms[0].step}: {', '.join(said)}")
+        if one.experiment is not None:
+            mark = "right, " if one.experiment.right else ""
+            lines.append(f"  tried ({mark}{len(one.experiment.cures)}): {one.experiment.words}")
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 

@@ -100,7 +100,7 @@ class Training:
         epoch = math.ceil(len(self.data.x) / case.batch)
         interval = min(max(epoch, case.steps // 50), max(1, case.steps // 10))
         self.model.train(not case.train.eval_mode)
-        batches = self._batches()
+        batches = self.batches()
         with contextlib.ExitStack() as stack:
             for hook in self._hooks:
                 stack.callback(hook.close)
@@ -124,6 +124,35 @@ class Training:
             case.train.double_softmax,
         )
 
+    def first_step(self) -> None:
+        """Take the first step only."""
+        self.model.train(not self.case.train.eval_mode)
+        self._step(0, self.batches())
+
+    def take(self, x: Tensor, y: Tensor) -> Tensor:
+        """Take a step with one batch; return its loss.
+
+        Args:
+            x: rows, [batch, ...].
+            y: targets of the rows.
+        """
+        if self.case.train.zero_grad:
+            self.optimizer.zero_grad()
+        _, loss = self._gradients(x, y)
+        self._clip()
+        if self.case.train.step:
+            self.optimizer.step()
+        return loss
+
+    def _gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute output and loss of a batch, and add its gradients to the present ones."""
+        output = self._forward(x)
+        loss = self._loss(output, y)
+        total = loss + self._penalty()
+        if self.case.train.backward and total.requires_grad:
+            total.backward()
+        return output, loss
+
     def _step(self, step: int, batches: Iterator[tuple[Tensor, Tensor]]) -> None:
         settings = self.case.train
         self._schedule(step)
@@ -135,11 +164,7 @@ class Training:
             self.optimizer.zero_grad()
         for _ in range(max(1, settings.accumulate)):
             x, y = next(batches)
-            output = self._forward(x)
-            loss = self._loss(output, y)
-            total = loss + self._penalty()
-            if settings.backward and total.requires_grad:
-                total.backward()
+            output, loss = self._gradients(x, y)
         self._clip()
         before = self._weights() if step % 20 == 0 else []
         if settings.step:
@@ -218,7 +243,7 @@ class Training:
     def _read(self, x: Tensor) -> Tensor:
         return mixed_axes(x) if self.data.mixed else x
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield batches endlessly, shuffled in each epoch; the last of an epoch may be smaller."""
         data, settings = self.data, self.case.train
         generator = torch.Generator().manual_seed(self.seed)

@@ -12,6 +12,7 @@ from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
+    from benchmarks.faults.experiments import Experiment
     from benchmarks.faults.peers import Alarm
 
 __all__ = ["Outcome", "Verdict"]
@@ -51,6 +52,7 @@ class Verdict:
         peers: alarms by peer, in the order of the steps.
         seconds: duration of the training, including capture.
         epoch: steps of the first epoch; 0 if the training has no epochs.
+        experiment: the changes that were tried; None if none were.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Verdict:
     peers: dict[str, list[Alarm]] = field(default_factory=dict)
     seconds: float = 0.0
     epoch: int = 0
+    experiment: Experiment | None = None
 
     @property
     def alarms(self) -> list[Finding]:
