@@ -2,36 +2,175 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
+from sklearn.ensemble import GradientBoostingClassifier
 
+from tests.capture.lightning_.trainings import Classifier, loader, trainer
 from tests.capture.live.live_training import Client
+from tests.capture.xgboost_.trainings import PROBLEMS
+from tests.paths import ROOT
 from tests.waiting import until
 from vinedresser.capture import Hook, SaveConfig
+from vinedresser.errors import AgentAway
+from vinedresser.queries.answer import Answer
+from vinedresser.queries.asking import ask
+from vinedresser.queries.live.client import agent_status
 from vinedresser.store.reading.reader import open_run
+
+GRADIENTS = {"gradients": SaveConfig(every=1)}
+
+
+def asked_while(hook: Hook, path: Path, texts: list[str], train: Callable[[], object]) -> list[Any]:
+    """Train once clients ask; return the answers to each query."""
+    clients = [Client(path, text, limit=3) for text in texts]
+    table = hook._agent.observer.table  # type: ignore[union-attr]
+    until(lambda: len(table) == len(texts))
+    train()
+    until(lambda: all(one.done() or (one.answers and one.answers[0].error) for one in clients))
+    assert hook.problems == []
+    return [one.answers for one in clients]
+
+
+def check_norms(path: Path, answers: list[Answer]) -> None:
+    """Check that answers are the norms of the stored gradients."""
+    run = open_run(path)
+    names = [name for name in run.tensor_names() if name.startswith("gradients/")]
+    assert len(answers) == 3
+    for answer in answers:
+        squares = sum((run.tensor(name).value(answer.step) ** 2).sum() for name in names)
+        assert answer.value == pytest.approx(np.sqrt(squares), rel=1e-5)
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:.*does not have many workers")
+@pytest.mark.filterwarnings("ignore:.*number of training batches")
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated")
+def test_lightning(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with Hook(path, live=True, collections=GRADIENTS) as hook:
+        fit = trainer(tmp_path, hook.lightning(), max_epochs=2).fit
+        train = partial(fit, Classifier(), loader(1), loader(2))
+        answers = asked_while(hook, path, ["norm(gradients)"], train)
+    check_norms(path, answers[0])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("framework", ["xgboost", "sklearn"])
+def test_boosted_trees(tmp_path: Path, framework: str) -> None:
+    path = tmp_path / "run"
+    everything = {name: SaveConfig(every=1) for name in ("losses", "feature_importance")}
+    with Hook(path, live=True, collections=everything) as hook:
+        if framework == "xgboost":
+            data = PROBLEMS["binary"].make()
+            train = partial(PROBLEMS["binary"].train, hook.xgboost(train=data), data=data)
+        else:
+            model = hook.sklearn(GradientBoostingClassifier(n_estimators=6, random_state=0))
+            train = partial(model.fit, *load_wine(return_X_y=True))
+        texts = ["loss", "max(feature_importance)", "norm(gradients)"]
+        losses, importances, unknown = asked_while(hook, path, texts, train)
+    for text, answers in (("loss", losses), ("max(feature_importance)", importances)):
+        stored = {one.step: one.value for one in ask(path, text, live=False)}
+        assert [one.value for one in answers] == pytest.approx(
+            [stored[one.step] for one in answers]
+        )
+    assert unknown[0].error.startswith("gradients: no such name; the training offers ")
+
+
+_RANKS = """
+    import os, sys, time
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    from vinedresser.capture import Hook
+
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = torch.nn.MSELoss()
+    rank = dist.get_rank()
+    hook = Hook(sys.argv[1], live=True).watch(model, loss=loss, optimizer=optimizer)
+    x = torch.full((8, 4), 1.0 + rank)
+    over = torch.zeros(1)
+    while not over:
+        optimizer.zero_grad()
+        loss(model(x), torch.zeros(8, 1)).backward()
+        optimizer.step()
+        over.fill_(os.path.exists(sys.argv[2]))
+        dist.all_reduce(over)
+        time.sleep(0.005)
+    hook.close()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.thorough
+def test_two_ranks(tmp_path: Path) -> None:
+    path, over = tmp_path / "run", tmp_path / "over"
+    (tmp_path / "train.py").write_text(dedent(_RANKS), encoding="utf-8")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    training = subprocess.Popen([*torchrun, str(tmp_path / "train.py"), str(path), str(over)])
+    try:
+        until(lambda: all(_listens(path, rank) for rank in (0, 1)), "the agents of both ranks")
+        inputs: dict[int, float] = {}
+        with closing(ask(path, "mean(inputs)", live=True)) as answers:
+            for answer in answers:
+                inputs[answer.rank] = answer.value
+                if len(inputs) == 2:
+                    break
+        assert inputs == {0: 1.0, 1: 2.0}
+        over.touch()
+        assert training.wait(60) == 0
+    finally:
+        training.kill()
+        training.wait()
+
+
+def _listens(path: Path, rank: int) -> bool:
+    try:
+        return bool(agent_status(str(path), rank=rank)["step"])
+    except AgentAway:
+        return False
+
+
+@pytest.mark.slow
+def test_keras_on_torch(tmp_path: Path) -> None:
+    # A process has one backend.
+    code = "import sys, pathlib; from tests.capture.live.test_frameworks import check_keras; "
+    command = [sys.executable, "-c", f"{code}check_keras(pathlib.Path(sys.argv[1]))", str(tmp_path)]
+    environment = {**os.environ, "KERAS_BACKEND": "torch"}
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.thorough
 def test_keras_on_tensorflow(tmp_path: Path) -> None:
+    check_keras(tmp_path)
+
+
+def check_keras(tmp_path: Path) -> None:
+    """Check that a training of Keras answers, with the backend of this process."""
     keras = pytest.importorskip("keras")
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     path, x = tmp_path / "run", np.random.default_rng(0).normal(size=(64, 4))
-    every = {"gradients": SaveConfig(every=1)}
-    with Hook(path, live=True, collections=every).watch(model) as hook:
-        client = Client(path, "norm(gradients)", limit=5)
-        loss = Client(path, "loss", limit=5)
-        table = hook._agent.observer.table  # type: ignore[union-attr]
-        until(lambda: len(table) == 2)
-        model.fit(x, x.sum(1), epochs=3, batch_size=16, verbose=0)
-        until(lambda: client.done() and loss.done())
-        assert hook.problems == []
-    run = open_run(path)
-    names = [name for name in run.tensor_names() if name.startswith("gradients/")]
-    for answer in client.answers:
-        squares = sum((run.tensor(name).value(answer.step) ** 2).sum() for name in names)
-        assert answer.value == pytest.approx(np.sqrt(squares), rel=1e-5)
-    assert loss.answers[0].kind == "scalar"
+    with Hook(path, live=True, collections=GRADIENTS).watch(model) as hook:
+        train = partial(model.fit, x, x.sum(1), epochs=3, batch_size=16, verbose=0)
+        norms, losses = asked_while(hook, path, ["norm(gradients)", "loss"], train)
+    check_norms(path, norms)
+    assert losses[0].kind == "scalar"
