@@ -21,11 +21,11 @@ from vinedresser.cli.live.watching import watch
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
-from vinedresser.cli.replaying import replay
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
-from vinedresser.cli.snapshots import snapshots
+from vinedresser.cli.snapshots.listing import snapshots
+from vinedresser.cli.snapshots.replaying import replay
 from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep

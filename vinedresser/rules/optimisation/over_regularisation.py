@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from vinedresser.rules.bounds import require_between, require_share
-from vinedresser.rules.hyperparameters import named
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.parameters.hyperparameters import named
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step

@@ -13,7 +13,7 @@ from typing import Any
 
 from vinedresser.infra.bounded_command import run_bounded
 from vinedresser.plain_text import visible
-from vinedresser.rules.hyperparameters import named
+from vinedresser.rules.signals.parameters.hyperparameters import named
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.snapshots.reading import list_snapshots
 from vinedresser.snapshots.record import SnapshotRecord
