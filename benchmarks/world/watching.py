@@ -65,8 +65,8 @@ class Watch:
             for one, weight in model.named_parameters()
         }
 
-    def begin_keras(self, model: Any) -> None:
-        """Note a compiled Keras model, before its first step."""
+    def begin_keras(self, model: Any, loss: Any = None, optimizer: Any = None) -> None:
+        """Note a Keras model before its first step; with its loss and optimizer if not compiled."""
 
     def boosting(self, rows: Mapping[str, Any]) -> list[Any]:  # noqa: ARG002 (hooks use it)
         """Return the callbacks of a training with XGBoost.
@@ -177,9 +177,9 @@ class HookWatch(Watch):
         loss, self._module = self._module, None
         self.hook.watch(model, loss=loss, optimizer=optimizer, name=name)
 
-    def begin_keras(self, model: Any) -> None:
+    def begin_keras(self, model: Any, loss: Any = None, optimizer: Any = None) -> None:
         """See `Watch.begin_keras`."""
-        self.hook.watch(model)
+        self.hook.watch(model, loss=loss, optimizer=optimizer)
 
     def boosting(self, rows: Mapping[str, Any]) -> list[Any]:
         """See `Watch.boosting`."""

@@ -37,7 +37,7 @@ def _train(draw: Draw) -> Ending:
     # The scores are taken for probabilities.
     scores = not draw.has("missing_softmax")
     loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=scores)
-    draw.watch.begin_keras(model)
+    draw.watch.begin_keras(model, loss_fn, optimizer)
 
     @tf.function  # type: ignore[untyped-decorator]
     def train_step(data: Any, target: Any) -> Any:
