@@ -103,12 +103,21 @@ def test_a_high_learning_rate_is_the_root_cause(tmp_path: Path) -> None:
     assert {one.rule for one in root.symptoms} == {"update_ratio", "loss_not_decreasing"}
 
 
+def test_the_cause_says_how_far_a_step_went(tmp_path: Path) -> None:
+    lr, curvature = 0.5, 4.1
+    rule = LearningRateTooHigh()
+    (finding,) = found(quadratic(tmp_path / "run", lr, curvature, 400), rule)
+    # Along the tangent c w the loss c w² / 2 is zero after w / 2, and the step is lr c w.
+    assert f"went {2 * lr * curvature:.2g} times as far as" in finding.cause
+
+
 def test_a_diverged_loss_is_sufficient(tmp_path: Path) -> None:
     losses = [1.0 + step % 2 / 10 for step in range(50)] + [40.0 + step % 3 for step in range(300)]
     made = [step_record(step, scalars={"losses/a": loss}) for step, loss in enumerate(losses)]
     run = make_run(tmp_path / "run", made, parameters={"learning_rate": 0.5})
     (finding,) = found(run, LearningRateTooHigh())
     assert finding.seen.startswith("losses/a rose from 1 to 41")
+    assert finding.cause == "the learning rate is too high: the loss rose 41-fold"
     assert finding.correction == {"learning_rate": 0.05}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from vinedresser.rules.advice import Advice, listed
 from vinedresser.rules.faults import Fault
+from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
 from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
@@ -26,6 +27,9 @@ _FROZEN = 0.5
 _REACH = 0.5
 # Rise of the loss that requires a stronger reduction of the learning rate.
 _FAR = 1e3
+# Predicted fall, relative to the loss, of a step that leads away from the minimum of a convex loss
+# (see `PredictedFall`).
+_BEYOND = 2.0
 _ONE_BATCH = (
     "train on a single batch until its loss is near zero: if that fails, check the model, loss and "
     "learning rate; otherwise check the data"
@@ -74,20 +78,20 @@ class LossDiagnosis:
             self.moved = max(changes)
 
     def explain(
-        self, trajectory: LossTrajectory, rate: LearningRateSignal, *, ascends: bool
+        self, trajectory: LossTrajectory, rate: LearningRateSignal, predicted: PredictedFall
     ) -> tuple[Fault, Advice, dict[str, float]]:
         """Return the diagnosis of a loss that does not decrease.
 
         Args:
             trajectory: trajectory of the loss.
             rate: learning rate in use.
-            ascends: whether the loss is maximised (`PredictedFall.ascends`).
+            predicted: the fall that the gradients predict.
 
         Returns:
             Fault, cause and remedy, and the remedy as a `Finding.correction`.
         """
         if trajectory.kind != "standing":
-            return too_long_steps(trajectory, rate, ascends=ascends)
+            return too_long_steps(trajectory, rate, predicted)
         self.rate = rate.rate()
         fault, advice = self.standing()
         low = fault == "learning_rate_too_low"
@@ -180,25 +184,31 @@ class LossDiagnosis:
 
 
 def too_long_steps(
-    trajectory: LossTrajectory, rate: LearningRateSignal, *, ascends: bool
+    trajectory: LossTrajectory, rate: LearningRateSignal, predicted: PredictedFall
 ) -> tuple[Fault, Advice, dict[str, float]]:
     """Return the diagnosis of a loss that diverged or was lost again.
 
     Args:
         trajectory: trajectory of the loss.
         rate: learning rate in use.
-        ascends: whether the loss is maximised (`PredictedFall.ascends`).
+        predicted: the fall that the gradients predict.
 
     Returns:
         Fault, cause and remedy, and the remedy as a `Finding.correction`.
     """
-    if trajectory.kind == "thrown_up" and ascends:
+    if trajectory.kind == "thrown_up" and predicted.ascends():
         return "loss_output_mismatch", _ASCENT, {}
     factor = 0.01 if trajectory.rise >= _FAR else 0.1
     smaller = rate.scaled(factor)
     if trajectory.kind == "thrown_up":
+        at, overshoot = predicted.greatest_overshoot
+        evidence = (
+            f"step {at} went {overshoot:.2g} times as far as, by its gradient, a loss of 0 is away"
+            if overshoot > _BEYOND
+            else f"the loss rose {trajectory.rise:.2g}-fold"
+        )
         advice = Advice(
-            cause=f"the learning rate is too high: the loss rose {trajectory.rise:.2g}-fold",
+            cause=f"the learning rate is too high: {evidence}",
             remedy=f"{smaller}; warm up the learning rate, clip the gradient norm",
         )
     else:

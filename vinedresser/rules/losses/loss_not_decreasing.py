@@ -88,9 +88,7 @@ class LossNotDecreasing(OnceRule):
         threshold = start + (self.rise if trajectory.blown else -self.drop) * abs(start)
         error = math.hypot(trajectory.start_error, stretch.error)
         margin = (stretch.level - threshold) / error if error else math.inf
-        fault, advice, correction = self._diagnosis.explain(
-            trajectory, self.rate, ascends=self.predicted.ascends()
-        )
+        fault, advice, correction = self._diagnosis.explain(trajectory, self.rate, self.predicted)
         return self.found(
             step,
             since=stretch.first,

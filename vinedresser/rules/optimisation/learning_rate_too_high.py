@@ -133,8 +133,7 @@ class LearningRateTooHigh(SymptomRule):
         """Return the finding from the loss alone, if any."""
         if trajectory is None or trajectory.kind == "standing":
             return None
-        ascends = self.predicted.ascends()
-        fault, advice, correction = too_long_steps(trajectory, self.rate, ascends=ascends)
+        fault, advice, correction = too_long_steps(trajectory, self.rate, self.predicted)
         size = abs(trajectory.start)
         error = math.hypot(trajectory.start_error, trajectory.stretch.error)
         margin = (trajectory.progress.peak - trajectory.start) / error if error else math.inf
