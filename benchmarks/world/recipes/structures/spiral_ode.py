@@ -1,6 +1,6 @@
 """A neural differential equation of a spiral.
 
-Settings: torchdiffeq, `examples/ode_demo.py` (after Chen et al., "Neural ordinary differential
+Settings: torchdiffeq, `ode_demo.py` (after Chen et al., "Neural ordinary differential
 equations", NeurIPS 2018): cubic spiral, one layer of 50 with tanh, weights of N(0, 0.1), RMSprop
 with a rate of 1e-3, 20 pieces of 10 times in a batch, mean absolute error.
 
