@@ -29,7 +29,7 @@ class Seen(NamedTuple):
     Attributes:
         last: at the last position, whose target is not among the inputs.
         rest: at the other positions of the second half of the sequences.
-        last_by_pair, rest_by_pair: what the most frequent successor of the previous token gets.
+        last_by_pair, rest_by_pair: share that the most frequent successor of a token predicts.
         targets: number of targets at the last position.
     """
 
