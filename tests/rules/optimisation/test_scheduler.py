@@ -130,6 +130,21 @@ def test_a_rate_of_zero_for_a_third_of_a_run_is_found_once_in_a_good_training(
     assert "steps no longer change the weights" in finding.seen
 
 
+def test_a_rate_of_zero_from_the_start_is_found_at_once(tmp_path: Path) -> None:
+    # A schedule over epochs that counts batches.
+    ending = lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0.0, 1 - step / 10))  # noqa: E731
+    run = trained(tmp_path / "run", ending, every=1, steps=60, total=500)
+    (finding,) = found(run, SchedulerNotStepped())
+    assert (finding.severity, finding.fault) == ("warning", "learning_rate_too_low")
+    assert (finding.step, finding.evidence["since"]) == (40, 20)
+
+
+def test_a_cyclic_rate_that_touches_zero_is_ignored(tmp_path: Path) -> None:
+    cyclic = lambda o: lr_scheduler.CyclicLR(o, 0.0, 0.1, 20)  # noqa: E731
+    run = trained(tmp_path / "run", cyclic, every=1, steps=200, total=1000)
+    assert found(run, SchedulerNotStepped()) == []
+
+
 def test_a_rate_of_zero_at_the_end_of_a_run_is_ignored(tmp_path: Path) -> None:
     ending = lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0.0, 1 - step / 200))  # noqa: E731
     run = trained(tmp_path / "run", ending, every=1, steps=290, total=290)

@@ -141,7 +141,8 @@ def test_untrained_parameters_are_a_warning(
 ) -> None:
     (finding,) = judged(tmp_path / "run", model, optimizer)
     assert (finding.severity, finding.fault) == ("warning", "untrained_parameters")
-    assert finding.step == 40
+    # What the only optimizer has is known from the start.
+    assert finding.step == (20 if finding.evidence["trouble"] == "left_out" else 40)
     assert finding.since == 20
     assert finding.cause.startswith(cause)
     assert finding.evidence["names"] == [f"weights/{name}.weight" for name in names]
@@ -238,6 +239,28 @@ def test_trained_or_frozen_parameters_are_ignored(
 ) -> None:
     before_step = before_step or (lambda model, step: None)
     assert judged(tmp_path / "run", model, optimizer, before_step=before_step) == []
+
+
+@pytest.mark.parametrize("gradual", [False, True])
+def test_layers_that_are_trained_later_are_no_alarm(gradual: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    rule, data, loss, model = UntrainedParameters(), digits(), nn.CrossEntropyLoss(), Net()
+    head = some("head")(model) if gradual else some("second", "head")(model)
+    others = None if gradual else some("first")(model)
+    collections = capture_for([rule]).collections
+    with Hook(tmp_path / "run", collections=collections, total_steps=110) as hook:
+        hook.watch(model, loss=loss, optimizer=[head, others] if others else head)
+        for step in range(110):
+            if step == 30 and gradual:
+                layers = [*model.first.parameters(), *model.second.parameters()]
+                head.add_param_group({"params": layers})
+            model.zero_grad()
+            loss(model(data.x[:64]), data.y[:64]).backward()
+            head.step()
+            if step >= 30 and others:
+                others.step()
+    # A head that is trained alone at first is a hint.
+    assert [one.severity for one in found(open_run(tmp_path / "run"), rule)] == ["info"] * gradual
 
 
 def test_harmful_untrained_parameters_stop_the_run(tmp_path: Path) -> None:

@@ -77,7 +77,9 @@ class TrainingState:
             return
         if due.ask(self._scale) or due.ask(self._skipped):
             self._scaling.begin()
-        looks = recording.mode == "train" and not stepped and not self._compiled()
+        # A closure runs forward and backward within the step of its optimizer.
+        whole = recording.closure or not stepped
+        looks = recording.mode == "train" and whole and not self._compiled()
         if looks and due.ask(self._uncleared):
             self._clearing.begin(self._optimized)
         if due.ask(self._training):

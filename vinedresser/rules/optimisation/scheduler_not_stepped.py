@@ -35,11 +35,13 @@ class SchedulerNotStepped(SymptomRule):
         decay: share of the maximum learning rate below which nothing is learned any more.
         share: share of the run.
         patience: number of consecutive checks, and of checks before a scheduler counts as not
-            stepped.
+            stepped; two checks of a rate of 0 are enough.
     """
 
     severity = "warning"
     fault = "scheduler_not_stepped"
+    # A rate that is exactly 0 leaves no doubt.
+    soon = 2
 
     def __init__(self, decay: float = 1e-3, share: float = 0.1, patience: int = 5) -> None:
         require_between(0, 1, decay=decay, share=share)

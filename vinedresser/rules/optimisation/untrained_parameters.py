@@ -87,7 +87,8 @@ class UntrainedParameters(Rule):
     Args:
         every: train steps between checks.
         patience: number of consecutive checks; twice as many if no gradient reaches any parameter,
-            and for gradients of zero.
+            and for gradients of zero. One is enough for weights that no optimizer has, if there is
+            one model and one optimizer: another optimizer may take its first step later.
     """
 
     fault = "untrained_parameters"
@@ -101,8 +102,10 @@ class UntrainedParameters(Rule):
         self.needs = (Need("losses", modes=("train", "eval")),)
         self._reported: dict[Trouble, Severity] = {}
         self._last: Step | None = None
-        # Number of parameters that no optimizer has; tensors and elements of each optimizer.
+        # Number of parameters that no optimizer has; whether there is one model with one optimizer;
+        # tensors and elements of each optimizer.
         self._unoptimized = 0
+        self._alone = False
         self._held: list[tuple[float, float]] = []
         # Evaluations before the first train step; None afterwards.
         self._evaluations: list[dict[str, float]] | None = []
@@ -110,6 +113,8 @@ class UntrainedParameters(Rule):
     def begin(self, info: RunRecord) -> None:
         """Read the sizes of the optimizers."""
         self._unoptimized = len(info.unoptimized)
+        models = sum("model" in facts[2:] for facts in info.modules.values())
+        self._alone = models == len(info.optimizers) == 1
         self._held = [
             (one["tensors"], one["parameters"])
             for one in info.optimizers
@@ -137,7 +142,7 @@ class UntrainedParameters(Rule):
         states = {
             name: state
             for name, state in self.parameters.states.items()
-            if state.looks >= self.patience * _LONGER.get(state.trouble, 1)
+            if state.looks >= self._enough(state.trouble)
         }
         for trouble in _ADVICE:
             names = [name for name, state in states.items() if state.trouble == trouble]
@@ -145,6 +150,12 @@ class UntrainedParameters(Rule):
             if severity is not None and self._is_news(trouble, severity):
                 return self._finding(step, trouble, names, states, severity, ended=ended)
         return None
+
+    def _enough(self, trouble: Trouble) -> int:
+        """Return the number of consecutive checks that show a trouble."""
+        if trouble == "left_out" and self._alone:
+            return 1
+        return self.patience * _LONGER.get(trouble, 1)
 
     def _is_news(self, trouble: Trouble, severity: Severity) -> bool:
         """Record a severity; return whether it exceeds the one already reported."""

@@ -77,6 +77,33 @@ def test_gradients_that_are_never_cleared(batches: int, tmp_path: Path) -> None:
     assert found == {0: 0.0, 2: 1.0, 4: 1.0}
 
 
+@pytest.mark.parametrize(
+    ("outside", "inside", "kept"),
+    [(False, True, 0.0), (True, False, 0.0), (True, True, 0.0), (False, False, 1.0)],
+)
+def test_gradients_that_a_closure_computes(
+    outside: bool, inside: bool, kept: float, tmp_path: Path
+) -> None:
+    model, rows = network(), torch.randn(5, 4)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.01, max_iter=3)
+
+    def closure() -> Tensor:
+        if inside:
+            optimizer.zero_grad()
+        loss: Tensor = model(rows).square().mean()
+        loss.backward()
+        return loss
+
+    with Hook(tmp_path / "run", collections=STATE) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(5):
+            if outside:
+                optimizer.zero_grad()
+            optimizer.step(closure)
+    found = open_run(tmp_path / "run").scalars("state")["state/uncleared"]
+    assert found.values.tolist() == [0.0, kept, kept]
+
+
 def test_gradients_of_another_loss_that_are_cleared_before_the_own(tmp_path: Path) -> None:
     generator, critic = network(), nn.Linear(2, 1)
     first = torch.optim.SGD(generator.parameters(), lr=0.01)
