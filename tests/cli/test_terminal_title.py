@@ -39,13 +39,16 @@ def test_a_terminal_shows_the_latest_values_in_its_title_only(
     assert after.removeprefix(b"\x1b]0;first   step 2   loss 0.5\x07") == b"\x1b[23;0t"
 
 
-@pytest.mark.parametrize("term", ["dumb", "linux"])
+@pytest.mark.parametrize(
+    ("variable", "value"), [("TERM", "dumb"), ("TERM", "linux"), ("JPY_PARENT_PID", "1")]
+)
 def test_a_terminal_without_a_title_shows_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, term: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     make_run(tmp_path / "first", [step_record(0, scalars={"losses/x": 0.5})])
     master, slave = pty.openpty()
-    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(variable, value)
     with os.fdopen(slave, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with live_title(tmp_path / "first", None):

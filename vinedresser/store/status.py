@@ -31,7 +31,7 @@ __all__ = ["RunState", "Status", "rank_is_over", "run_status"]
 
 RunState = Literal["running", "finished", "stopped", "crashed", "killed", "dead", "unreadable"]
 
-_BY = {"sweep": " by its sweep", "person": " by a person", "owner": " by the end of its owner"}
+_BY = {"sweep": " by its sweep", "person": " on request", "owner": " by the end of its owner"}
 # Seconds that a run may take from its creation to its first heartbeat.
 _START_TIMEOUT = 60.0
 

@@ -142,7 +142,7 @@ def test_no_more_attempts_than_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("by", "cause", "why"),
     [
-        ("person", "stopped", "stopped by a person"),
+        ("person", "stopped", "stopped on request"),
         ("rule", "crashed", "crashed: "),
         ("rule", "finished", ""),
     ],

@@ -226,7 +226,7 @@ def test_ctrl_c_ends_the_attempts_too(tmp_path: Path, mlflow_runs: ReadMlflow) -
     assert open_run(store / "line-remedy-1").status.by == "person"
     assert not (store / "line-remedy-2").exists()
     assert "RUNNING" not in {entry["status"] for entry in mlflow_runs(store).values()}
-    assert "line: not cured by lr 0.01 instead of 1: stopped by a person" in output
+    assert "line: not cured by lr 0.01 instead of 1: stopped on request" in output
 
 
 @pytest.mark.slow

@@ -30,13 +30,15 @@ _KEEP, _SET, _RESTORE = "\x1b[22;0t", "\x1b]0;{}\x07", "\x1b[23;0t"
 def live_title(directory: Path, total: int | None) -> Iterator[None]:
     """Show step, loss, metric and pace of a run in the terminal's title while the body runs.
 
-    Nothing is shown if standard error is not a terminal or the terminal has no title.
+    Nothing is shown if standard error is no terminal or one without a title, such as a notebook's.
 
     Args:
         directory: directory of the run.
         total: number of steps of the run; None if unknown.
     """
-    if not sys.stderr.isatty() or os.environ.get("TERM", "") in _UNTITLED:
+    # The command of a notebook's cell has a terminal, whose text becomes the cell's output.
+    in_notebook = "JPY_PARENT_PID" in os.environ
+    if in_notebook or not sys.stderr.isatty() or os.environ.get("TERM", "") in _UNTITLED:
         yield
         return
     over = threading.Event()

@@ -95,7 +95,7 @@ def overview(run: Run, losses: Columns) -> Overview:
 def _headline(status: Status) -> str:
     if status.state == "stopped":
         who = {"rule": f"by {status.rule}", "sweep": "by its sweep"}
-        who |= {"person": "by a person", "owner": "by the end of its owner"}
+        who |= {"person": "on request", "owner": "by the end of its owner"}
         return f"Stopped {who.get(status.by, '')}".rstrip()
     if status.state == "killed" and status.signal:
         return f"Killed by {status.signal}"

@@ -218,8 +218,8 @@ def _agreed(proposed: dict[str, Any], trials: Trials) -> dict[str, Any]:
 def _unstopped(status: Status) -> str:
     """Return why a run that no rule stopped is not replaced; "" if it finished."""
     if status.state == "stopped":
-        by = {"person": "a person", "rule": status.rule}.get(status.by, "the end of its flow")
-        return f"stopped by {by}"
+        by = {"person": "on request", "rule": f"by {status.rule}"}
+        return f"stopped {by.get(status.by, 'by the end of its flow')}"
     return "" if status.state == "finished" else f"{status.state}: {status.reason}"
 
 
