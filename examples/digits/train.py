@@ -34,16 +34,16 @@ def build_model(kind: str, depth: int, activation: str) -> nn.Module:
     act = ACTIVATIONS[activation]
     if kind == "cnn":
         return nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1),
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            act(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 3, padding=1),
             nn.BatchNorm2d(16),
             act(),
             nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 3, padding=1),
-            nn.BatchNorm2d(32),
-            act(),
-            nn.MaxPool2d(2),
             nn.Flatten(),
-            nn.Linear(32 * 4, 10),
+            nn.Linear(16 * 4, 10),
         )
     hidden = [layer for _ in range(depth - 1) for layer in (nn.Linear(64, 64), act())]
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), act(), *hidden, nn.Linear(64, 10))

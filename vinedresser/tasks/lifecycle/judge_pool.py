@@ -43,6 +43,9 @@ class JudgePool:
         """End the idle processes."""
         with self._lock:
             idle, self._idle = self._idle, []
+        # All end at the same time.
+        for judge in idle:
+            judge.dismiss()
         for judge in idle:
             judge.close()
 
@@ -95,6 +98,14 @@ class _StandingJudge:
         # Without an answer nothing was judged, even if the process exits with 0.
         return int(answer) if answer else process.wait() or -signal.SIGTERM
 
+    def dismiss(self) -> None:
+        """Tell the process, which is idle, to end."""
+        assert self._process.stdin is not None, "it is a pipe"
+        self._process.stdin.close()
+
     def close(self) -> None:
-        """End the process, which is idle."""
-        self._process.communicate()
+        """End the process, which is idle, and wait for it."""
+        assert self._process.stdout is not None, "it is a pipe"
+        self.dismiss()
+        self._process.wait()
+        self._process.stdout.close()
