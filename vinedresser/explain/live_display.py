@@ -116,7 +116,7 @@ def _answers(asked: FollowedQuery) -> str:
     title = f"{query} \N{MIDDLE DOT} {picture.note}"
     if picture.text:
         return element("p", f"{title}: {picture.text}")
-    if picture.form == "image":
+    if picture.form in ("image", "samples"):
         return element("p", title) + picture.charts[0][1]
     legend = legend_of({label: colour for colour, label in picture.legend})
     return _image(standalone(title, legend, [panel_of(*chart) for chart in picture.charts]))

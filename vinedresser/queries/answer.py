@@ -16,7 +16,18 @@ from vinedresser.store.json_values import check_time, known_fields, shown, stric
 __all__ = ["KINDS", "LARGEST_ANSWER", "Answer", "Kind"]
 
 Kind = Literal[
-    "scalar", "by", "vector", "histogram", "histograms", "confusion", "top", "text", "image", "none"
+    "scalar",
+    "by",
+    "vector",
+    "histogram",
+    "histograms",
+    "confusion",
+    "top",
+    "text",
+    "image",
+    "examples",
+    "points",
+    "none",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -53,6 +64,9 @@ class Answer:
             - "text": a string.
             - "image": ``{"height", "width", "channels", "data"}``, `data` being base64 of uint8
               [height, width, channels].
+            - "examples": a list of ``{"label": int, "prediction": int}`` with an image as "image"
+              or a list of numbers as "row".
+            - "points": ``{"x": [n], "y": [n]}``.
             - "none": null, with an error.
         value: plain JSON values, except that numbers may be NaN or infinite (``"nan"``, ``"inf"``
             and ``"-inf"`` in JSON).
@@ -180,6 +194,35 @@ def _image(value: Any) -> dict[str, Any]:
     return {**shape, "data": value["data"]}
 
 
+def _examples(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise TypeError(f"{shown(value)} is not a list")
+    return [
+        {
+            "label": int(one["label"]),
+            "prediction": int(one["prediction"]),
+            **(
+                {"image": _image(one["image"])} if "image" in one else {"row": _numbers(one["row"])}
+            ),
+        }
+        for one in value
+    ]
+
+
+def _example(one: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {key: int(one[key]) for key in ("label", "prediction")}
+    if "image" in one:
+        return {**found, "image": _image(one["image"])}
+    return {**found, "row": _numbers(one["row"])}
+
+
+def _points(value: Any) -> dict[str, list[float]]:
+    found = {axis: _numbers(value[axis]) for axis in ("x", "y")}
+    if len(found["x"]) != len(found["y"]):
+        raise TypeError(f"points with {len(found['x'])} x and {len(found['y'])} y")
+    return found
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{shown(value)} is not a string")
@@ -201,5 +244,7 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "top": _top,
     "text": _text,
     "image": _image,
+    "examples": _examples,
+    "points": _points,
     "none": _none,
 }

@@ -40,6 +40,9 @@ def answers(kind: Kind, *values: Any) -> list[Answer]:
         ("confusion", [{"classes": ["0", "1"], "counts": [[3.0, 1.0], [0.0, 4.0]]}], "confusion"),
         ("top", [[{"value": 2.0, "at": "[3]", "step": 0}]], "bars"),
         ("text", ["hello"], "text"),
+        ("examples", [[{"label": 1, "prediction": 0, "row": [0.5]}]], "samples"),
+        ("points", [{"x": [1.0, 2.0], "y": [3.0, 4.0]}], "scatter"),
+        ("points", [{"x": [], "y": []}], "text"),
         ("none", [None], "none"),
     ],
 )
@@ -110,3 +113,33 @@ def test_the_reason_is_shown_until_there_is_a_value() -> None:
     broken = Answer("q", "q", "step", 0, 0, 0, "train", 0, 1.0, 0, "none", None, error="no such x")
     assert answer_picture([broken]).text == "no such x"
     assert answer_picture([*answers("scalar", 1.0), broken]).form == "text"
+
+
+def test_samples_show_right_and_wrong_predictions() -> None:
+    image = {"height": 1, "width": 2, "channels": 1, "data": base64.b64encode(b"\x00\xff").decode()}
+    samples = [
+        {"label": 3, "prediction": 5, "image": image},
+        {"label": 2, "prediction": 2, "image": image},
+    ]
+    picture = answer_picture(answers("examples", samples))
+    [(_, svg)] = picture.charts
+    assert picture.note == "step 0; 1 of 2 right"
+    assert re.findall(r'<figcaption class="(\w+)">([^<]+)<', svg) == [
+        ("wrong", "3, predicted 5"),
+        ("right", "2"),
+    ]
+    assert svg.count("data:image/png;base64,") == 2
+
+
+def test_points_lie_where_their_numbers_are() -> None:
+    x, y = [0.0, 1.0, 2.0, float("nan")], [0.0, 2.0, 4.0, 1.0]
+    [(_, svg)] = answer_picture(answers("points", {"x": x, "y": y})).charts
+    found = re.search(r'd="(M[^"]+)"', svg)
+    assert found is not None
+    dots = np.array([[float(one) for one in dot.split("h")[0].split()]
+                     for dot in found[1].split("M")[1:]])  # fmt: skip
+    assert len(dots) == 3
+    # Equal steps along both axes, to the right and upwards.
+    steps = np.diff(dots, axis=0)
+    np.testing.assert_allclose(steps[0], steps[1], atol=0.11)
+    assert steps[0][0] > 0 > steps[0][1]

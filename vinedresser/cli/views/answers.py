@@ -36,8 +36,9 @@ def answer_view(answer: Answer, *, ranks: bool = False) -> list[RenderableType]:
             return [plain(where, "dim"), _table(value)]
         case "top" if len(value) > 1:
             return [plain(where, "dim"), _top(value)]
-        case "confusion":
-            return [plain(where, "dim"), _confusion(value)]
+        case "confusion" | "examples":
+            table = _confusion if answer.kind == "confusion" else _examples
+            return [plain(where, "dim"), table(value)]
         case "histograms":
             lines = (f"  {label}  {_histogram(one)}" for label, one in value.items())
             return [plain(where, "dim"), *map(plain, lines)]
@@ -69,6 +70,8 @@ def _line(answer: Answer) -> str:
             line = "".join(f"{figure(one['value'])} at {one['at']}" for one in value)
         case "image":
             line = f"image of {value['height']} x {value['width']} x {value['channels']}"
+        case "points":
+            line = f"{len(value['x']):,} points"
         case _:
             line = str(value)
     return line
@@ -103,6 +106,17 @@ def _confusion(value: Mapping[str, Any]) -> RenderableType:
         table.add_column(visible(one), justify="right")
     for label, row in zip(value["classes"], value["counts"], strict=True):
         table.add_row(label, *(f"{count:g}" for count in row[:_MOST_ROWS]))
+    return table
+
+
+def _examples(value: Sequence[Mapping[str, Any]]) -> RenderableType:
+    table = plain_table()
+    for head in ("label", "prediction", "sample"):
+        table.add_column(head)
+    for one in value:
+        row = " ".join(map(figure, one["row"])) if "row" in one else "image"
+        wrong = "" if one["label"] == one["prediction"] else " (wrong)"
+        table.add_row(str(one["label"]), f"{one['prediction']}{wrong}", row)
     return table
 
 

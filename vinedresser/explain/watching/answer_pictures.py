@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.frames import layer_profile, ridge_chart
 from vinedresser.explain.charts.heat_map import heat_map
 from vinedresser.explain.charts.histograms import joined_histograms
-from vinedresser.explain.charts.images import colour_png, data_url
 from vinedresser.explain.charts.label_bars import label_bars
 from vinedresser.explain.charts.layer_map import layer_map
 from vinedresser.explain.charts.lines import line_of, lines_chart
+from vinedresser.explain.charts.points import points_chart
 from vinedresser.explain.charts.scatter import hue
-from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.formatting import number, shortened
 from vinedresser.explain.reports.confusion import Confusion, confusion_chart
+from vinedresser.explain.watching.sample_pictures import image_element, samples_element
 from vinedresser.queries.answer import Answer
 from vinedresser.store.reading.series import Column
 from vinedresser.store.reductions import Histogram
@@ -46,7 +44,8 @@ class AnswerPicture:
     """Answers as a picture.
 
     Attributes:
-        form: "line", "bars", "heat map", "ridge", "vector", "confusion", "image", "text" or "none".
+        form: "line", "bars", "heat map", "ridge", "vector", "confusion", "image", "samples",
+            "scatter", "text" or "none".
         note: the newest answer in words.
         charts: the charts, each with a caption, which may be "".
         text: a text in place of charts; "" if there are charts.
@@ -200,20 +199,22 @@ def _confusion(answers: Sequence[Answer], when: str) -> AnswerPicture:
 
 
 def _image(answers: Sequence[Answer], when: str) -> AnswerPicture:
-    value = answers[-1].value
-    height, width, channels = value["height"], value["width"], value["channels"]
-    try:
-        octets = base64.b64decode(value["data"], validate=True)
-    except binascii.Error as error:
-        raise CorruptData(f"an image that is not base64: {error}") from error
-    if channels not in (1, 3) or len(octets) != height * width * channels:
-        raise CorruptData(
-            f"an image of {height} x {width} x {channels} has {len(octets):,} bytes of pixels"
-        )
-    pixels = np.frombuffer(octets, np.uint8).reshape(height, width, channels) / 255.0
-    picture = data_url(colour_png(np.broadcast_to(pixels, (height, width, 3))))
-    image = element("img", src=picture, alt="image", class_="picture")
-    return AnswerPicture("image", when, [("", image)])
+    return AnswerPicture("image", when, [("", image_element(answers[-1].value))])
+
+
+def _examples(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    samples = answers[-1].value
+    right = sum(one["label"] == one["prediction"] for one in samples)
+    note = f"{when}; {right} of {len(samples)} right"
+    return AnswerPicture("samples", note, [("", samples_element(samples))])
+
+
+def _points(answers: Sequence[Answer], when: str) -> AnswerPicture:
+    x, y = (np.array(answers[-1].value[axis]) for axis in ("x", "y"))
+    if not len(x):
+        return AnswerPicture("text", when, text="no points")
+    note = f"{when}; {len(x):,} points"
+    return AnswerPicture("scatter", note, [("", points_chart(x, y, _SIZE, "points"))])
 
 
 def _text(answers: Sequence[Answer], when: str) -> AnswerPicture:
@@ -234,5 +235,7 @@ _FORMS: Mapping[str, Callable[[Sequence[Answer], str], AnswerPicture]] = {
     "top": _top,
     "text": _text,
     "image": _image,
+    "examples": _examples,
+    "points": _points,
     "none": _none,
 }

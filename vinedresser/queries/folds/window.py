@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,16 +10,11 @@ import numpy as np
 from vinedresser.errors import QueryError
 from vinedresser.queries.answer import Kind
 from vinedresser.queries.folds.numbers import Entry, Fold, Mean, Samples, fold_maker
+from vinedresser.queries.folds.plain_values import plain
 from vinedresser.queries.language.context import MOST_LABELS
 from vinedresser.queries.language.reducing import largest
 from vinedresser.queries.language.syntax import Call
-from vinedresser.queries.language.values import (
-    ByLabel,
-    Confusion,
-    Histogram,
-    Share,
-    Top,
-)
+from vinedresser.queries.language.values import ByLabel, Confusion, Histogram, Share, Top
 
 __all__ = ["MOST_KEPT", "WindowFold"]
 
@@ -126,19 +120,19 @@ class WindowFold:
         if state is None:
             return "none", None
         if isinstance(state, Fold):
-            return _plain(state.result())
+            return plain(state.result())
         if isinstance(state, dict):
             if not state:
                 return "by", {}
             found = {
-                label: _plain(one.result() if isinstance(one, Fold) else one)
+                label: plain(one.result() if isinstance(one, Fold) else one)
                 for label, one in state.items()
             }
             histograms = any(kind == "histogram" for kind, _ in found.values())
             return "histograms" if histograms else "by", {
                 label: value for label, (_, value) in found.items()
             }
-        return _plain(state)
+        return plain(state)
 
 
 def _add(fold: Fold, value: float | Share, label: str, step: int) -> None:
@@ -169,19 +163,3 @@ def _plain_only(result: float | Share | ByLabel) -> tuple[Kind, Any]:
     if isinstance(result, ByLabel):
         return "by", {label: float(value) for label, value in result.entries.items()}
     return "scalar", float(result)
-
-
-def _plain(value: Any) -> tuple[Kind, Any]:
-    """Return the kind and the plain value of a result."""
-    if isinstance(value, str):
-        return "text", value[:2_000]
-    if isinstance(value, Histogram):
-        return "histogram", {"edges": value.edges.tolist(), "counts": value.counts.tolist()}
-    if isinstance(value, Confusion):
-        classes = [str(number) for number in range(len(value.counts))]
-        return "confusion", {"classes": classes, "counts": value.counts.tolist()}
-    if isinstance(value, list):
-        return "top", [{"value": one.value, "at": one.at, "step": one.step} for one in value]
-    if isinstance(value, np.ndarray):
-        return "vector", value.tolist()
-    return "scalar", float(value) if value is not None else math.nan

@@ -20,7 +20,15 @@ from vinedresser.queries.language.values import (
     Tensors,
 )
 
-__all__ = ["MOST_CLASSES", "accuracy", "argmax", "confusion", "correct"]
+__all__ = [
+    "MOST_CLASSES",
+    "accuracy",
+    "argmax",
+    "class_numbers",
+    "confusion",
+    "correct",
+    "single",
+]
 
 # A confusion of more classes exceeds the size of an answer.
 MOST_CLASSES = 100
@@ -43,10 +51,10 @@ def argmax(context: Context, operand: Any) -> Tensors:
 
 def correct(context: Context, labels: Any, predictions: Any) -> Tensors:
     """Return which predictions are right, of the shape of the labels as class numbers."""
-    both = _single(labels, "labels"), _single(predictions, "predictions")
+    both = single(labels, "labels"), single(predictions, "predictions")
 
     def read(_: str) -> Array:
-        truth, guess = _class_numbers(context, *both)
+        truth, guess = class_numbers(context, *both)
         context.budget.charge(prod(context.numeric.shape(truth)))
         return context.numeric.binary("==", truth, guess)
 
@@ -78,8 +86,8 @@ def confusion(context: Context, labels: Any, predictions: Any) -> Pending:
     """Return how often each class was predicted as each class."""
     if context.by is not None:
         raise QueryError("confusion cannot be grouped")
-    both = _single(labels, "labels"), _single(predictions, "predictions")
-    truth, guess = _class_numbers(context, *both)
+    both = single(labels, "labels"), single(predictions, "predictions")
+    truth, guess = class_numbers(context, *both)
     shape = context.numeric.shape(both[1].read(both[1].names[0]))
     known = shape[1] if len(shape) > len(context.numeric.shape(truth)) else 0
 
@@ -98,15 +106,28 @@ def confusion(context: Context, labels: Any, predictions: Any) -> Pending:
     return Pending(finish, [truth, guess])
 
 
-def _single(operand: Any, told: str) -> Tensors:
+def single(operand: Any, told: str) -> Tensors:
+    """Return an operand that is one tensor.
+
+    Args:
+        operand: an operand of a function.
+        told: what it is, for the message.
+
+    Raises:
+        QueryError: it is not one tensor.
+    """
     if not isinstance(operand, Tensors) or len(operand.names) != 1:
         several = f": it is {', '.join(operand.names[:3])}" if isinstance(operand, Tensors) else ""
         raise QueryError(f"{told} must be one tensor{several}")
     return operand
 
 
-def _class_numbers(context: Context, labels: Tensors, predictions: Tensors) -> tuple[Array, Array]:
-    """Return labels and predictions as class numbers of the same shape."""
+def class_numbers(context: Context, labels: Tensors, predictions: Tensors) -> tuple[Array, Array]:
+    """Return labels and predictions as class numbers of the same shape.
+
+    Raises:
+        QueryError: their shapes do not fit.
+    """
     numeric = context.numeric
     truth, guess = labels.read(labels.names[0]), predictions.read(predictions.names[0])
     shapes = [list(numeric.shape(truth)), list(numeric.shape(guess))]

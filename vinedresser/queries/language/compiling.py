@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError, QueryError, did_you_mean
-from vinedresser.queries.language import classes, reducing
+from vinedresser.queries.language import classes, pictures, reducing
 from vinedresser.queries.language.context import Context
 from vinedresser.queries.language.elementwise import UNARY, combine_results, combine_tensors
 from vinedresser.queries.language.statistics import STATISTICS, statistic
@@ -69,6 +69,10 @@ _REDUCING: dict[str, _Reducing] = {
     "cosine": _Reducing(reducing.cosine, 2, (0, 0), "cosine(x, y)"),
     "accuracy": _Reducing(classes.accuracy, 2, (0, 0), "accuracy(labels, predictions)"),
     "confusion": _Reducing(classes.confusion, 2, (0, 0), "confusion(labels, predictions)"),
+    "images": _Reducing(pictures.images, 1, (0, 1), "images(x) or images(x, number)"),
+    "examples": _Reducing(
+        pictures.examples, 3, (0, 1), "examples(inputs, labels, predictions, number)"),
+    "scatter": _Reducing(pictures.scatter, 2, (0, 0), "scatter(x, y)"),
 }  # fmt: skip
 _ELEMENTWISE: dict[str, tuple[int, str]] = {
     **{name: (1, f"{name}(x)") for name in UNARY},

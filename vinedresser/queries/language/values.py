@@ -13,9 +13,12 @@ __all__ = [
     "Array",
     "ByLabel",
     "Confusion",
+    "Examples",
     "Histogram",
     "Host",
+    "Image",
     "Pending",
+    "Points",
     "Result",
     "Share",
     "Tensors",
@@ -87,7 +90,51 @@ class Top:
     entries: tuple[tuple[float, str], ...]
 
 
-Result = float | str | Share | ByLabel | Histogram | dict[str, Histogram] | Confusion | Top
+@dataclass(frozen=True)
+class Image:
+    """A picture; uint8 [height, width, channels], with 1 or 3 channels."""
+
+    pixels: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Samples with their classes.
+
+    Attributes:
+        labels: class numbers.
+        predictions: class numbers.
+        images: the samples; [] if they are no images.
+        rows: first numbers of the samples; [] if they are images.
+    """
+
+    labels: list[int]
+    predictions: list[int]
+    images: list[Image]
+    rows: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Pairs of numbers; float64 [points] each."""
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+
+
+Result = (
+    float
+    | str
+    | Share
+    | ByLabel
+    | Histogram
+    | dict[str, Histogram]
+    | Confusion
+    | Top
+    | Image
+    | Examples
+    | Points
+)
 # Samples and vectors are float64 arrays.
 Host = Result | NDArray[np.float64]
 
