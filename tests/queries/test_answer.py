@@ -38,6 +38,15 @@ VALUES: dict[Kind, Any] = {
     "top": [{"value": 9.0, "at": "sample 3", "step": 12}],
     "text": "warm-up",
     "image": {"height": 1, "width": 2, "channels": 1, "data": "AAE="},
+    "examples": [
+        {"label": 1, "prediction": 0, "row": [0.5, 2.0]},
+        {
+            "label": 2,
+            "prediction": 2,
+            "image": {"height": 1, "width": 2, "channels": 1, "data": "AAE="},
+        },
+    ],
+    "points": {"x": [0.0, 1.0], "y": [2.0, -3.0]},
     "none": None,
 }
 
@@ -78,6 +87,11 @@ def changed(**values: Any) -> str:
         changed(kind="histogram", value=[]),
         changed(kind="confusion", value={"classes": ["a"], "counts": [[1, 2]]}),
         changed(kind="top", value=[{"value": 1}]),
+        changed(kind="examples", value=[{"label": 1, "row": []}]),
+        changed(kind="examples", value=[{"label": 1, "prediction": 0}]),
+        changed(kind="examples", value=[{"label": 1, "prediction": 0, "image": {}}]),
+        changed(kind="points", value={"x": [1], "y": []}),
+        changed(kind="points", value=[1]),
         changed(kind="none", value=1),
         changed(step="4"),
         changed(rank=-1),
