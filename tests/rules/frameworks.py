@@ -60,7 +60,11 @@ ANYWHERE: dict[str, tuple[str, str]] = {
 }
 
 _OF_TREES = dict.fromkeys(
-    ("tree_depth", "empty_trees", "feature_dominance", "unused_features"), "there are no trees"
+    (
+        *("tree_depth", "empty_trees", "shrinkage_too_low", "memorised_labels"),
+        *("feature_dominance", "unused_features"),
+    ),
+    "there are no trees",
 )
 _NO_NETWORK = "there are no layers, activations or gradients to look at"
 _MADE_TO_FIT = "the library makes outputs that fit the loss, and refuses labels that do not"

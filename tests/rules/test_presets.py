@@ -18,7 +18,10 @@ from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.testing.runs import make_run, step_record
 
-TREES = {"tree_depth", "empty_trees", "feature_dominance", "unused_features"}
+TREES = {
+    *("tree_depth", "empty_trees", "shrinkage_too_low", "memorised_labels"),
+    *("feature_dominance", "unused_features"),
+}
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -68,6 +68,8 @@ TABLE: dict[str, dict[str, int]] = {
     "stalled_training": {},
     "tree_depth": {"every": 1, "patience": 1},
     "empty_trees": {"every": 1, "patience": 1},
+    "shrinkage_too_low": {"rounds": 3},
+    "memorised_labels": {"rounds": 2},
     "feature_dominance": {"patience": 1},
     "unused_features": {},
 }

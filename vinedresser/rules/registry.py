@@ -62,6 +62,8 @@ from vinedresser.rules.tensors.similar_across_runs import SimilarAcrossRuns
 from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
 from vinedresser.rules.trees.empty_trees import EmptyTrees
 from vinedresser.rules.trees.feature_dominance import FeatureDominance
+from vinedresser.rules.trees.memorised_labels import MemorisedLabels
+from vinedresser.rules.trees.shrinkage_too_low import ShrinkageTooLow
 from vinedresser.rules.trees.tree_depth import TreeDepth
 from vinedresser.rules.trees.unused_features import UnusedFeatures
 from vinedresser.rules.weights.bad_initialisation import BadInitialisation
@@ -125,6 +127,8 @@ RULES: dict[str, type[Rule]] = {
         StalledTraining,
         TreeDepth,
         EmptyTrees,
+        ShrinkageTooLow,
+        MemorisedLabels,
         FeatureDominance,
         UnusedFeatures,
     )

@@ -206,6 +206,7 @@ SOUND = {
     ),
 }
 
+_OUTCOME = "rules/trees/test_boosting_outcome.py"
 # The rules about trees, and those based on step numbers alone.
 ELSEWHERE = {
     name: (f"rules/trees/test_trees.py::{fires}", f"rules/trees/test_trees.py::{silent}")
@@ -224,6 +225,20 @@ ELSEWHERE = {
             "unused_features",
             "test_unused_features_are_reported",
             "test_unused_features_are_reported",
+        ),
+    )
+} | {
+    name: (f"{_OUTCOME}::{fires}", f"{_OUTCOME}::{silent}")
+    for name, fires, silent in (
+        (
+            "shrinkage_too_low",
+            "test_a_learning_rate_too_low_for_the_rounds_is_found",
+            "test_low_rates_that_are_no_fault_are_ignored",
+        ),
+        (
+            "memorised_labels",
+            "test_shuffled_labels_are_found_in_ten_rounds",
+            "test_boosters_that_learn_are_ignored",
         ),
     )
 }

@@ -63,7 +63,7 @@ def boost(
     settings = {"objective": "binary:logistic", "nthread": 1, "seed": 0, **params}
     rules = list(rules)
     with hook_for(path, rules) as hook:
-        callbacks = [hook.xgboost()]
+        callbacks = [hook.xgboost(train=train, validation=valid if evaluate else None)]
         xgboost.train(settings, train, rounds, evals=evals, callbacks=callbacks, verbose_eval=False)
     assert not hook.problems
     return found(path, rules)

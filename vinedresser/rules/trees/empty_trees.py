@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
-from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
+from vinedresser.rules.trees.ensemble import Ensemble, depths_of, tree_sizes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-_DEPTH = re.compile(r"trees/([^\[\]/]*\.)?depth(\[\d+\])?")
 # Parameters that prevent splits if they are too large, by their name in each library, and their
 # defaults; the first that exceeds its default is reported. XGBoost splits if the gain exceeds gamma
 # and both sides weigh at least min_child_weight. reg_lambda reduces the gain of splits but prevents
@@ -66,8 +64,7 @@ class EmptyTrees(OnceRule):
         for name, value in step.scalars_of("losses").items():
             if math.isfinite(value):
                 self._losses[name] = (self._losses.get(name, (value,))[0], value)
-        trees = step.scalars_of("trees").items()
-        depths = {name: value for name, value in trees if _DEPTH.fullmatch(name)}
+        depths = depths_of(step)
         if not depths:
             return None
         empty = not any(depths.values()) and not self._learned()

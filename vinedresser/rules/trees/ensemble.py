@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from vinedresser.rules.need import Need
+from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["RARER_FROM", "Ensemble", "tree_sizes"]
+__all__ = ["RARER_FROM", "Ensemble", "depths_of", "groups_of", "tree_sizes"]
+
+_DEPTH = re.compile(r"trees/([^\[\]/]*\.)?depth(\[\d+\])?")
 
 # Trees of a forest are fully grown and averaged (Breiman 2001); those of boosting are not.
 _FORESTS = ("RandomForest", "ExtraTrees", "XGBRF")
@@ -54,6 +58,17 @@ class Ensemble:
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return float(value)
         return None
+
+
+def groups_of(step: Step) -> int:
+    """Return the number of trees in a round, such as one per class; 0 if not captured."""
+    return len(depths_of(step))
+
+
+def depths_of(step: Step) -> dict[str, float]:
+    """Return the depths of a round's trees by name; {} if not captured."""
+    trees = step.scalars_of("trees").items()
+    return {name: value for name, value in trees if _DEPTH.fullmatch(name)}
 
 
 def tree_sizes(every: int) -> Need:

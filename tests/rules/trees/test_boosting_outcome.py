@@ -1,0 +1,200 @@
+"""Boosting whose trees move nothing, or that memorises labels, is found; near misses are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xgboost
+from sklearn.datasets import load_digits
+from sklearn.ensemble import GradientBoostingClassifier
+
+from tests.rules.trees.trainings import Rows, boost, found, hook_for, tumours
+from vinedresser.capture import Hook
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.trees.memorised_labels import MemorisedLabels
+from vinedresser.rules.trees.shrinkage_too_low import ShrinkageTooLow
+from vinedresser.store.finding import Finding
+
+RULES = (MemorisedLabels, ShrinkageTooLow)
+_CLASSES: dict[str, Any] = {"objective": "multi:softprob", "num_class": 10, "max_depth": 4}
+
+
+def digits() -> Rows:
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))[:600]
+    return x[order], y[order].astype(float)
+
+
+def parity() -> Rows:
+    x, y = digits()
+    return x, y % 2
+
+
+def shuffled(rows: Rows) -> Rows:
+    return rows[0], np.random.default_rng(0).permutation(rows[1])
+
+
+def weak(rows: int = 3000) -> Rows:
+    """Return rows of two classes that 20 features predict a little better than chance."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 20))
+    return x, (rng.random(rows) < 1 / (1 + np.exp(-0.4 * x[:, :3].sum(1)))).astype(float)
+
+
+def found_in(path: Path, rows: Rows, **settings: Any) -> list[Finding]:
+    return boost(path, [kind() for kind in RULES], rows, **settings)
+
+
+def of_sklearn(path: Path, rows: Rows, **settings: Any) -> list[Finding]:
+    (x, y), rules = rows, [kind() for kind in RULES]
+    split = len(x) * 2 // 3
+    with hook_for(path, rules) as hook:
+        model = GradientBoostingClassifier(random_state=0, **settings)
+        hook.sklearn(model, validation=(x[split:], y[split:])).fit(x[:split], y[:split])
+    return found(path, rules)
+
+
+def test_a_learning_rate_too_low_for_the_rounds_is_found(tmp_path: Path) -> None:
+    (finding,) = found_in(tmp_path / "run", digits(), rounds=25, eta=3e-4, **_CLASSES)
+    assert (finding.rule, finding.fault) == ("shrinkage_too_low", "learning_rate_too_low")
+    assert (finding.severity, finding.step) == ("warning", 24)
+    assert finding.value == pytest.approx(1 - (1 - 3e-4) ** 25)
+    assert "learning rate (eta) of 0.1, or about 1e+04 rounds" in finding.remedy
+
+
+def test_a_low_rate_is_found_in_scikit_learn(tmp_path: Path) -> None:
+    settings = {"learning_rate": 3e-4, "n_estimators": 25, "max_depth": 3}
+    (finding,) = of_sklearn(tmp_path / "run", tumours(), **settings)
+    assert finding.rule == "shrinkage_too_low"
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings"),
+    [
+        # As small a rate, but many rounds; and a usual rate with few rounds.
+        (tumours, {"rounds": 300, "eta": 1e-3}),
+        (tumours, {"rounds": 12, "eta": 0.05}),
+        # Trees without a split, which are another fault; too short for a verdict.
+        (tumours, {"rounds": 25, "eta": 3e-4, "gamma": 1e5}),
+        (tumours, {"rounds": 5, "eta": 3e-4}),
+        # No signal: more of the same would not improve the evaluations.
+        (lambda: shuffled(digits()), {"rounds": 25, "eta": 3e-3, **_CLASSES, "max_depth": 6}),
+        # A forest averages its trees.
+        (tumours, {"rounds": 12, "eta": 1e-3, "num_parallel_tree": 3}),
+    ],
+    ids=["many rounds", "usual rate", "no splits", "few rounds", "no signal", "forest"],
+)
+def test_low_rates_that_are_no_fault_are_ignored(
+    rows: Any, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    assert found_in(tmp_path / "run", rows(), **settings) == []
+
+
+def test_early_stopping_with_a_low_rate_is_ignored(tmp_path: Path) -> None:
+    x, y = shuffled(digits())
+    sets = [
+        (xgboost.DMatrix(x[rows], y[rows]), name)
+        for rows, name in ((slice(0, 380), "train"), (slice(380, None), "valid"))
+    ]
+    rules = [ShrinkageTooLow()]
+    with hook_for(tmp_path / "run", rules) as hook:
+        booster = xgboost.train(
+            {"eta": 5e-4, "nthread": 1, **_CLASSES, "max_depth": 6},
+            sets[0][0],
+            1000,
+            evals=sets,
+            callbacks=[hook.xgboost()],
+            early_stopping_rounds=10,
+            verbose_eval=False,
+        )
+    assert booster.num_boosted_rounds() < 190
+    assert found(tmp_path / "run", rules) == []
+
+
+def test_a_run_cut_short_or_continued_is_ignored(tmp_path: Path) -> None:
+    x, y = tumours()
+    train = xgboost.DMatrix(x, y)
+    params = {"objective": "binary:logistic", "eta": 1e-3, "nthread": 1}
+
+    def trained(path: Path, rounds: int, before: Any = None, steps: int | None = None) -> Any:
+        rules = [ShrinkageTooLow()]
+        with Hook(path, collections=capture_for(rules).collections, total_steps=steps) as hook:
+            booster = xgboost.train(
+                params,
+                train,
+                rounds,
+                evals=[(train, "train")],
+                callbacks=[hook.xgboost()],
+                xgb_model=before,
+                verbose_eval=False,
+            )
+        return booster, found(path, rules)
+
+    booster, findings = trained(tmp_path / "whole", 20)
+    assert len(findings) == 1
+    assert trained(tmp_path / "more", 20, before=booster)[1] == []
+    assert trained(tmp_path / "short", 20, steps=2000)[1] == []
+
+
+def test_shuffled_labels_are_found_in_ten_rounds(tmp_path: Path) -> None:
+    (finding,) = found_in(
+        tmp_path / "run", shuffled(digits()), rounds=25, **(_CLASSES | {"max_depth": 6})
+    )
+    assert (finding.rule, finding.fault) == ("memorised_labels", "corrupt_labels")
+    assert (finding.severity, finding.tensor) == ("warning", "losses/valid-mlogloss")
+    assert 9 <= finding.step < 15
+    assert finding.threshold == pytest.approx(np.log(10))
+
+
+def test_shuffled_labels_are_found_in_scikit_learn(tmp_path: Path) -> None:
+    settings = {"learning_rate": 0.3, "n_estimators": 25, "max_depth": 4}
+    (finding,) = of_sklearn(tmp_path / "run", shuffled(parity()), **settings)
+    assert finding.fault == "corrupt_labels"
+
+
+def test_a_rate_that_memorises_at_once_is_called_overfitting(tmp_path: Path) -> None:
+    (finding,) = found_in(tmp_path / "run", weak(600), rounds=25, max_depth=6, eta=1.0)
+    assert (finding.rule, finding.fault) == ("memorised_labels", "overfitting")
+    assert "learning rate of 0.1" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings"),
+    [
+        (digits, {"eta": 1.0, **_CLASSES}),
+        # Overfits until its evaluations are far above guessing, but was below it.
+        (weak, {"eta": 0.3, "max_depth": 8, "rounds": 100}),
+        (tumours, {"eta": 0.3}),
+    ],
+    ids=["digits", "overfits late", "tumours"],
+)
+def test_boosters_that_learn_are_ignored(
+    rows: Any, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    assert found_in(tmp_path / "run", rows(), **({"rounds": 25} | settings)) == []
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.5])
+def test_estimators_that_learn_are_ignored(rate: float, tmp_path: Path) -> None:
+    settings = {"learning_rate": rate, "n_estimators": 20, "max_depth": 3}
+    assert of_sklearn(tmp_path / "run", tumours(), **settings) == []
+
+
+def test_training_losses_alone_say_nothing_about_labels(tmp_path: Path) -> None:
+    assert found_in(tmp_path / "run", shuffled(tumours()), rounds=25, evaluate=False) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ShrinkageTooLow(rounds=2), "rounds = 2: must be at least 3"),
+        (lambda: MemorisedLabels(gain=1.0), "gain = 1: must lie between 0 and 1"),
+    ],
+)
+def test_invalid_parameters_raise(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
