@@ -39,17 +39,17 @@ class _Evaluated(NamedTuple):
         first: value after the first round.
         lowest: smallest value.
         latest: last value.
-        count: number of evaluations.
+        rounds: number of evaluations.
     """
 
     first: float
     lowest: float
     latest: float
-    count: int
+    rounds: int
 
     def then(self, value: float) -> _Evaluated:
         """Return these evaluations and one more."""
-        return _Evaluated(self.first, min(self.lowest, value), value, self.count + 1)
+        return _Evaluated(self.first, min(self.lowest, value), value, self.rounds + 1)
 
 
 class MemorisedLabels(OnceRule):
@@ -139,7 +139,7 @@ class MemorisedLabels(OnceRule):
         """Return whether all evaluations of a loss were no better than guessing."""
         found = [one for other, one in self._evaluated.items() if _kind(other) == _kind(name)]
         return bool(found) and all(
-            one.count >= self.rounds
+            one.rounds >= self.rounds
             and one.lowest >= max(guessed, (1 - _BETTER) * one.first)
             and one.latest > (1 + _ABOVE) * guessed
             for one in found
@@ -160,7 +160,7 @@ class MemorisedLabels(OnceRule):
             threshold=guessed,
             confidence=0.7 if cautious else 0.6,
             seen=f"{name} fell to {value:.4g}, but {other} was never below {one.lowest:.4g} in "
-            f"{one.count} rounds and is {one.latest:.4g} (guessing: {guessed:.4g})",
+            f"{one.rounds} rounds and is {one.latest:.4g} (guessing: {guessed:.4g})",
             cause="the trees memorise the training rows: the labels do not belong to the rows, or "
             "the features say too little about them for so few rows"
             if cautious
