@@ -15,7 +15,9 @@ __all__ = ["check_time", "checker", "known_fields", "shown", "strict_json"]
 # The end of the year 9999, in seconds since the epoch: what calendars can still show.
 _LAST_TIME = 253402300799.0
 
-_HINTS: dict[Any, dict[str, Any]] = {}
+# Name, check, and name of the type of a field.
+_Check = tuple[str, Callable[[Any], bool], str]
+_CHECKS: dict[Any, tuple[_Check, ...]] = {}
 
 
 def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
@@ -30,12 +32,14 @@ def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
     """
     if not isinstance(document, dict):
         raise TypeError(f"{shown(document)} is not a JSON object")
-    hints = _hints(kind)
-    found = {key: document[key] for key in hints if key in document}
-    for key, value in found.items():
-        if not checker(hints[key])(value):
-            name = getattr(hints[key], "__name__", str(hints[key]))
+    found = {}
+    for key, fits, name in _checks(kind):
+        if key not in document:
+            continue
+        value = document[key]
+        if not fits(value):
             raise TypeError(f"{key} is {shown(value)}, which is not {name}")
+        found[key] = value
     return found
 
 
@@ -104,9 +108,13 @@ def strict_json(value: Any) -> Any:
     return value
 
 
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    """Return the type of each field, cached because resolving it is slow."""
-    if kind not in _HINTS:
+def _checks(kind: type[Any]) -> tuple[_Check, ...]:
+    """Return the checks of a dataclass's fields, cached because resolving types is slow."""
+    if kind not in _CHECKS:
         hints = typing.get_type_hints(kind)
-        _HINTS[kind] = {entry.name: hints[entry.name] for entry in fields(kind)}
-    return _HINTS[kind]
+        _CHECKS[kind] = tuple(
+            (one.name, checker(hint), getattr(hint, "__name__", str(hint)))
+            for one in fields(kind)
+            for hint in (hints[one.name],)
+        )
+    return _CHECKS[kind]
