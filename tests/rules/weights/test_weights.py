@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.rules.trainings import adam, sgd
 from tests.rules.weights.inside_trainings import captured, found, stack
@@ -84,6 +85,44 @@ def test_equal_units_stay_equal(tmp_path: Path) -> None:
     warning, stop = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
     assert (warning.severity, warning.step) == ("warning", 20)
     assert (stop.fault, stop.tensor) == ("identical_units", "weights/0.weight")
+
+
+class Distribution(nn.Module):
+    """A layer whose weights are normally distributed, after Blundell et al. (2015), 3.2.
+
+    Args:
+        inputs: number of inputs.
+        outputs: number of units.
+        start: initial values of the means.
+    """
+
+    def __init__(self, inputs: int, outputs: int, start: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.empty(outputs, inputs))
+        start(self.mean)
+        self.rho = nn.Parameter(torch.full((outputs, inputs), -4.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        noise = torch.randn_like(self.mean) * nn.functional.softplus(self.rho)
+        return x @ (self.mean + noise).T
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_spreads_may_start_equal_but_not_with_the_means(tmp_path: Path, equal: bool) -> None:
+    """Noise would separate the units, so it is 0 where the means are equal."""
+    rule = IdenticalUnits()
+
+    def model() -> nn.Module:
+        start = nn.init.zeros_ if equal else normal(0.2)
+        layers = [Distribution(64, 32, start), nn.Tanh(), Distribution(32, 10, start)]  # type: ignore[arg-type]
+        net = nn.Sequential(*layers)
+        if equal:
+            for layer in (layers[0], layers[2]):
+                nn.init.constant_(layer.rho, -200.0)  # type: ignore[arg-type]
+        return net
+
+    findings = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
+    assert {one.fault for one in findings} == ({"identical_units"} if equal else set())
 
 
 def test_equal_units_that_are_not_trained_are_ignored(tmp_path: Path) -> None:

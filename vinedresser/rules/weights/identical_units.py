@@ -19,7 +19,9 @@ class IdenticalUnits(SymptomRule):
     weight tensor, the median over units of the largest absolute cosine with any other unit, is at
     least ``similarity`` at all checks from the first on, at least ``patience`` of them: a warning,
     and a stop in a training that learns less than it should. Frozen weights and those that no
-    optimizer has do not count. Units that become equal later were moved there by too large steps.
+    optimizer has do not count, nor those beside other weights of the same module whose units
+    differ, such as the means of a layer whose weights are distributions. Units that become equal
+    later were moved there by too large steps.
 
     Args:
         similarity: minimum similarity; copies have 1 up to rounding. Healthy wide layers are below
@@ -50,11 +52,13 @@ class IdenticalUnits(SymptomRule):
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         values = step.reduction_of("weights", "unit_similarity")
+        apart = {_module(name) for name, value in values.items() if value < self.similarity}
         alike = {
             name: value
             for name, value in values.items()
             if value >= self.similarity
             and name not in self._untrained
+            and (_module(name) or name) not in apart
             and (self._alike is None or name in self._alike)
         }
         self._alike = frozenset(alike)
@@ -74,3 +78,8 @@ class IdenticalUnits(SymptomRule):
             remedy=random_initialisation(names),
             evidence={"unit_similarity": alike},
         )
+
+
+def _module(name: str) -> str:
+    """Return the path of a weight's module; "" for a weight of the model itself."""
+    return name.rpartition(".")[0]
