@@ -26,6 +26,7 @@ from vinedresser.infra.tracking import (
     create_run,
     finish,
     prepare_tracking,
+    set_tags,
 )
 from vinedresser.infra.tracking.location import sqlite_path
 
@@ -314,6 +315,14 @@ def test_finishing_waits_for_a_lock_and_reports_giving_up(uri: str, run_id: str)
     assert rows(uri, "SELECT status FROM runs") == [("RUNNING",)]
     finish(uri, run_id, "FINISHED", {}, {}, timeout=0.3)
     assert rows(uri, "SELECT status FROM runs") == [("FINISHED",)]
+
+
+@pytest.mark.thorough
+def test_tags_wait_for_a_lock_if_there_is_time(uri: str, run_id: str) -> None:
+    with locked(uri), pytest.raises(TrackingError, match=r"is locked .*\(tried for 0\.3 s\)"):
+        set_tags(uri, run_id, {"late": "tag"}, timeout=0.3)
+    set_tags(uri, run_id, {"late": "tag"}, timeout=0.3)
+    assert rows(uri, "SELECT value FROM tags WHERE key = 'late'") == [("tag",)]
 
 
 def test_a_missing_artifact_is_named_before_anything_changes(uri: str, run_id: str) -> None:

@@ -88,19 +88,30 @@ def reopen(uri: str, run_id: str, *, timeout: float = 60.0) -> None:
     persist(set_running, timeout)
 
 
-def set_tags(uri: str, run_id: str, tags: Mapping[str, Any]) -> None:
-    """Set tags of a run, without retrying.
+def set_tags(
+    uri: str, run_id: str, tags: Mapping[str, Any], *, timeout: float | None = None
+) -> None:
+    """Set tags of a run.
 
     Args:
         uri: tracking URI.
         run_id: id of the MLflow run.
         tags: values by name; None values are skipped.
+        timeout: seconds to retry while the database is locked or the server unavailable; None: it
+            is called once.
 
     Raises:
         TrackingError: the server or its database refused or is unavailable.
     """
-    with connected(absolute_uri(uri)) as client:
-        _set_tags(client, run_id, _clean(tags))
+
+    def send() -> None:
+        with connected(absolute_uri(uri)) as client:
+            _set_tags(client, run_id, _clean(tags))
+
+    if timeout is None:
+        send()
+    else:
+        persist(send, timeout)
 
 
 def tags_of(uri: str, run_id: str) -> dict[str, str]:

@@ -126,4 +126,4 @@ def _send(location: Location, tracking: TrackingRecord | None) -> None:
             "`vinedresser reconcile` sends them again"
         )
     if points.bounded:
-        set_tags(tracking.uri, run_id, points.bounded)
+        set_tags(tracking.uri, run_id, points.bounded, timeout=_LAST_CALL)
