@@ -89,7 +89,7 @@ def reopen(uri: str, run_id: str, *, timeout: float = 60.0) -> None:
 
 
 def set_tags(
-    uri: str, run_id: str, tags: Mapping[str, Any], *, timeout: float | None = None
+    uri: str, run_id: str, tags: Mapping[str, Any], *, timeout: float | None = 60.0
 ) -> None:
     """Set tags of a run.
 

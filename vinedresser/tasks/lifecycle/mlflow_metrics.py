@@ -56,7 +56,7 @@ class _RuleTags:
         if tags == self._sent:
             return
         try:
-            set_tags(self._uri, self._run_id, tags)
+            set_tags(self._uri, self._run_id, tags, timeout=None)
         except TrackingError:
             # Retried with the next update; the sink reports that the server is unavailable.
             return
@@ -126,4 +126,4 @@ def _send(location: Location, tracking: TrackingRecord | None) -> None:
             "`vinedresser reconcile` sends them again"
         )
     if points.bounded:
-        set_tags(tracking.uri, run_id, points.bounded, timeout=_LAST_CALL)
+        set_tags(tracking.uri, run_id, points.bounded)
