@@ -78,11 +78,12 @@ class UntrainedParameters(Rule):
     With the default severity, findings are "stop" if more than half of the parameters are affected
     in a training that learns less than it should, and "warning" otherwise. Cases that may be
     intended are "info" unless the training learns less than it should: only the last layer is in an
-    optimizer (a new head is trained), no weight is (an input is trained; but not if the optimizer
-    has as many tensors and elements as the model, and so those of a copy), modules are unused (no
-    gradient reaches them, but those before them), weights stop changing during the run, or a group
-    has a learning rate of 0. Also fires if no optimizer takes a step at all, which shows as
-    evaluations with equal results before the first step.
+    optimizer (a new head is trained; not a single parameter beside layers that get gradients, in a
+    training that ends without a good outcome), no weight is (an input is trained; but not if the
+    optimizer has as many tensors and elements as the model, and so those of a copy), modules are
+    unused (no gradient reaches them, but those before them), weights stop changing during the run,
+    or a group has a learning rate of 0. Also fires if no optimizer takes a step at all, which shows
+    as evaluations with equal results before the first step.
 
     Args:
         every: train steps between checks.
@@ -180,15 +181,18 @@ class UntrainedParameters(Rule):
             return None
         if kind == "poor":
             return self.severity if self._share(names) > _GREATER_PART else self.without_stop
-        sizes = list(self.parameters.sizes)
+        sizes, layers = list(self.parameters.sizes), self.parameters.layers(names)
         meant = trouble == "unmoved" or all(states[name].moved for name in names)
         if trouble == "left_out":
             # Only a head is trained, or not the model but its input.
             unheld = self.parameters.none_held and not self._twin()
-            meant |= names == sizes[:-1] or unheld
+            # A single parameter beside the layers is no head. A prompt or a temperature may be
+            # trained alone, but then the run ends well, or needs no gradient of the layers.
+            well = not ended or kind == "good" or not states[names[0]].graded
+            meant |= (names == sizes[:-1] and (sizes[-1] in layers or well)) or unheld
         elif trouble in ("cut_off", "zero"):
             # If the first layer is unused, so are all layers after it.
-            meant |= sizes[0] not in names
+            meant |= layers[0] not in names
         return "info" if meant else self.without_stop
 
     def _twin(self) -> bool:

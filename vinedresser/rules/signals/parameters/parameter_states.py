@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 from vinedresser.rules.need import optional_statistics
@@ -80,6 +80,7 @@ class ParameterStates(Signal):
         self.none_held = False
         self._frozen: frozenset[str] = frozenset()
         self._places: dict[str, int] = {}
+        self._roots: frozenset[str] = frozenset()
         self._models = ModelNames()
         # Whether there are several optimizers.
         self._several = False
@@ -95,6 +96,7 @@ class ParameterStates(Signal):
         """Read the frozen parameters and the order of the modules."""
         self._frozen = frozenset(info.frozen)
         self._places = {path: place for place, path in enumerate(info.modules)}
+        self._roots = frozenset(path for path, words in info.modules.items() if words[2:])
         self._models = ModelNames(info)
         self._several = len(info.optimizers) > 1
 
@@ -151,6 +153,20 @@ class ParameterStates(Signal):
                 name in self._moved and trouble != "zero",
                 f"gradients/{path}" in gradients,
             )
+
+    def layers(self, names: Collection[str]) -> list[str]:
+        """Return the trainable weights of some models, in the order of their modules.
+
+        A parameter that a model holds itself, such as the spread of a policy, is in no layer: it is
+        left out, unless all weights are such.
+
+        Args:
+            names: full names of weights of these models.
+        """
+        models = {self._models.of(name) for name in names}
+        every = [name for name in self.sizes if self._models.of(name) in models]
+        modules = self._places.keys() - self._roots
+        return [one for one in every if _path(one).rpartition(".")[0] in modules] or every
 
     def _note_signals(self, gradients: Mapping[str, float]) -> set[str]:
         """Note which weights have had a gradient; return the models with one at this look."""
