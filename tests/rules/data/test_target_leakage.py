@@ -19,7 +19,7 @@ from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
 
 Batch = tuple[Tensor, Tensor]
-LENGTH, KINDS = 16, 20
+LENGTH, KINDS, IGNORED = 16, 20, -100
 
 
 def language(train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True) -> list[Finding]:
@@ -36,7 +36,7 @@ def language(train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True)
     loss, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=0.02)
     with Hook(path / "run", collections=capture_for([rule]).collections) as hook:
         hook.watch(model, loss=loss, optimizer=optimizer)
-        for _ in range(80):
+        for _ in range(140):
             starts = torch.randint(KINDS, (8, 1))
             tokens = (starts + torch.arange(LENGTH + 1)) % KINDS
             inputs, targets = train(tokens)
@@ -57,6 +57,17 @@ def masked(tokens: Tensor) -> Batch:
     return tokens.masked_fill(hidden, KINDS), tokens
 
 
+def filled_in(tokens: Tensor) -> Batch:
+    """Return tokens of which some are hidden, and those as targets."""
+    hidden = torch.rand(tokens.shape) < 0.15
+    return tokens.masked_fill(hidden, KINDS), tokens.masked_fill(~hidden, IGNORED)
+
+
+def not_hidden(tokens: Tensor) -> Batch:
+    """Return all tokens, and some of them as targets."""
+    return tokens, filled_in(tokens)[1]
+
+
 @pytest.mark.parametrize("flat", [True, False])
 def test_targets_that_are_not_shifted(flat: bool, tmp_path: Path) -> None:
     (finding,) = language(lambda tokens: (tokens, tokens), tmp_path, flat=flat)
@@ -65,8 +76,17 @@ def test_targets_that_are_not_shifted(flat: bool, tmp_path: Path) -> None:
     assert finding.step < 60
 
 
+@pytest.mark.parametrize("flat", [True, False])
+def test_masked_targets_that_are_not_hidden(flat: bool, tmp_path: Path) -> None:
+    (finding,) = language(not_hidden, tmp_path, flat=flat)
+    assert (finding.fault, finding.severity) == ("data_leakage", "warning")
+    assert "not hidden" in finding.cause
+
+
 @pytest.mark.parametrize(
-    "train", [lambda tokens: (tokens[:, :-1], tokens[:, 1:]), masked], ids=["next", "masked"]
+    "train",
+    [lambda tokens: (tokens[:, :-1], tokens[:, 1:]), masked, filled_in],
+    ids=["next", "masked", "filled in"],
 )
 @pytest.mark.parametrize("flat", [True, False])
 def test_other_targets(train: Callable[[Tensor], Batch], flat: bool, tmp_path: Path) -> None:

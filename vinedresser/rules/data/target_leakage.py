@@ -34,7 +34,8 @@ class TargetLeakage(OnceRule):
     Fires for
 
     - tokens, if the target of each position is the input token of the same position (a language
-      model whose targets were not shifted) and the model predicts nine tenths of them; a batch in
+      model whose targets were not shifted, or a masked one whose tokens are not hidden) and the
+      model predicts nine tenths of them; labels below 0 are ignored, as by the loss. A batch in
       which they differ ends the check, as with masked language models;
     - tokens whose targets are the next ones, if the model predicts those among its inputs much
       better than that of the last position, which is not (`FutureTokens`): it sees its targets;
@@ -76,17 +77,21 @@ class TargetLeakage(OnceRule):
     def _of_tokens(
         self, step: Step, name: str, inputs: NDArray[Any], compared: Compared
     ) -> Finding | None:
-        numbers = compared.class_numbers
-        given = None if numbers is None else _given_tokens(inputs, numbers)
-        if numbers is None or given is None:
+        targets = _target_tokens(compared)
+        given = None if targets is None else _given_tokens(inputs, targets)
+        if targets is None or given is None:
             return self._of_next_tokens(step, name, inputs, compared)
-        if not np.array_equal(numbers, given):
+        counted = targets >= 0
+        numbers = targets[counted]
+        if not np.array_equal(numbers, given[counted]):
             self._apart = True
+            return None
+        if not numbers.size:
             return None
         tokens = self._copies.tokens + numbers.size
         kinds = self._copies.kinds | frozenset(np.unique(numbers).tolist())
         self._copies = _Copies(tokens, kinds)
-        right = float((compared.predictions.argmax(-1) == numbers).mean())
+        right = float((compared.predictions.argmax(-1)[counted] == numbers).mean())
         if tokens < _TOKENS or len(kinds) < _KINDS or right < _COPIED:
             return None
         return self._found(
@@ -97,9 +102,10 @@ class TargetLeakage(OnceRule):
             threshold=_TOKENS,
             seen=f"the targets of {tokens} positions are the input tokens of the same positions, "
             f"and the model predicts {right:.0%} of them",
-            cause="the targets are not shifted: the model copies its input, as only an autoencoder "
-            "should",
-            remedy="predict the next token: inputs tokens[:, :-1], targets tokens[:, 1:]",
+            cause="the targets are not shifted, or the tokens to predict are not hidden from the "
+            "model: it copies its input, as only an autoencoder should",
+            remedy="predict the next token: inputs tokens[:, :-1], targets tokens[:, 1:]; or mask "
+            "the tokens to predict in the inputs, and ignore all others in the loss",
             evidence={"tokens": tokens, "kinds": len(kinds), "copied": right},
         )
 
@@ -194,6 +200,18 @@ class _Copies(NamedTuple):
 
     tokens: int
     kinds: frozenset[int]
+
+
+def _target_tokens(compared: Compared) -> NDArray[np.int64] | None:
+    """Return labels as tokens, int64 [...]; negative ones are ignored by the loss.
+
+    None unless each prediction has one.
+    """
+    labels, classes = compared.labels, compared.classes
+    ignored = labels.dtype.kind == "i" and labels.shape == compared.predictions.shape[:-1]
+    if not ignored or not labels.min() < 0 or labels.max() >= classes:
+        return compared.class_numbers
+    return labels.astype(np.int64)
 
 
 def _given_tokens(inputs: NDArray[Any], targets: NDArray[np.int64]) -> NDArray[Any] | None:
