@@ -90,10 +90,12 @@ def test_correct_schedulers_are_ignored(make: Make, every: int, tmp_path: Path) 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("total", [800, None])
-def test_an_epoch_schedule_stepped_per_batch_is_found(total: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("steps", "total"), [(800, 800), (800, None), (300, 300), (300, None)])
+def test_an_epoch_schedule_stepped_per_batch_is_found(
+    steps: int, total: int | None, tmp_path: Path
+) -> None:
     decaying = lambda o: lr_scheduler.ExponentialLR(o, 0.8)  # noqa: E731
-    run = trained(tmp_path / "run", decaying, every=1, steps=800, total=total, lr=0.01)
+    run = trained(tmp_path / "run", decaying, every=1, steps=steps, total=total, lr=0.01)
     (finding,) = found(run, SchedulerNotStepped())
     assert finding.fault == "learning_rate_too_low"
     # 0.8 ** 31 is the first value below a thousandth; checked every 20 steps.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from itertools import pairwise
 
 from vinedresser.rules.bounds import require_above
@@ -35,9 +36,9 @@ class OscillatingLoss(SymptomRule):
     differences) is more than ``swing`` of their mean, they change direction at more than half of
     the blocks, and their second half is not significantly below the first (two standard errors).
     Fires in a training with a poor outcome (`Outcome`), or if the loss oscillates at twice its
-    start and not because its targets grow (`MovingTargets`). A converged training also oscillates,
-    relative to a loss near zero, but its outcome is
-    good.
+    start and not because its targets grow (`MovingTargets`); such a loss has diverged, and the
+    fault is ``learning_rate_too_high``. A converged training also oscillates, relative to a loss
+    near zero, but its outcome is good.
 
     Source: AUTOTRAINER (ICSE 2021) counts epochs whose accuracy varies by 0.03. The noise of
     healthy trainings reaches 0.7, so the outcome decides; that of trainings that fail for other
@@ -98,7 +99,8 @@ class OscillatingLoss(SymptomRule):
         short = name.removeprefix("losses/")
         thrown_up = rise > _THROWN_UP and self.targets.rule_out(short, rise)
         if verdict == "poor" or (verdict == "open" and thrown_up):
-            return self._symptom(name, noise / abs(level), level, start)
+            found = self._symptom(name, noise / abs(level), level, start)
+            return _diverged(found, rise) if thrown_up else found
         return None
 
     def _symptom(self, name: str, swing: float, level: float, start: float) -> Symptom:
@@ -117,6 +119,16 @@ class OscillatingLoss(SymptomRule):
             evidence={"swing": swing, "level": level, "start": start},
             correction=self.rate.corrected(0.1),
         )
+
+
+def _diverged(symptom: Symptom, rise: float) -> Symptom:
+    """Return the symptom of a loss that oscillates far above its start: it has diverged."""
+    return replace(
+        symptom,
+        cause="the learning rate is too high: steps are so large that the loss rose "
+        f"{rise:.2g}-fold and swings there instead of settling",
+        fault="learning_rate_too_high",
+    )
 
 
 def _turns(means: list[float]) -> bool:

@@ -18,6 +18,8 @@ _STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
 _HALF = 0.5
 # Share of the run for which the learning rate is 0.
 _IDLE = 1 / 3
+# Share of the greatest learning rate whose steps are lost to the rounding of float32.
+_ROUNDED = 2.0**-24
 
 
 class SchedulerNotStepped(SymptomRule):
@@ -26,10 +28,12 @@ class SchedulerNotStepped(SymptomRule):
     Fires when an optimizer has a scheduler that was never stepped, and its learning rate has not
     changed, in half of the run (at its end if its length is unknown). Also fires when the learning
     rate has dropped below ``decay`` of its maximum in the first ``share`` of the run, in a training
-    that learns less than it should: an epoch schedule that is stepped at each batch. If it is 0 for
-    more than a third of the run, that is enough, whatever the training has learned before. The
-    number of scheduler steps is known for PyTorch; Keras schedules step automatically. A scheduler
-    that watches a metric (`ReduceLROnPlateau`) may never need to act.
+    that learns less than it should: an epoch schedule that is stepped at each batch. The drop may
+    come later if the rate is so small that float32 rounds its steps away (2^-24 of its maximum) for
+    more than a third of the run. If it is exactly 0 for that long, that is enough, whatever the
+    training has learned before. The number of scheduler steps is known for PyTorch; Keras schedules
+    step automatically. A scheduler that watches a metric (`ReduceLROnPlateau`) may never need to
+    act.
 
     Args:
         decay: share of the maximum learning rate below which nothing is learned any more.
@@ -87,7 +91,8 @@ class SchedulerNotStepped(SymptomRule):
             self._decayed = (step.step, now)
         at, _ = self._decayed
         early = at < self.share * (self.expected_steps or HORIZON * step.step)
-        if not early and (now or at >= (1 - _IDLE) * (self.expected_steps or step.step)):
+        idle = now <= _ROUNDED * greatest and at < (1 - _IDLE) * (self.expected_steps or step.step)
+        if not early and not idle:
             return None
         length = f"{self.expected_steps}" if self.expected_steps else f"at least {step.step + 1}"
         dropped = f"to less than {self.decay:g} of that by" if now else "to 0 by"
