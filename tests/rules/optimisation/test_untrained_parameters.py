@@ -241,6 +241,17 @@ def test_trained_or_frozen_parameters_are_ignored(
     assert judged(tmp_path / "run", model, optimizer, before_step=before_step) == []
 
 
+def test_updates_that_rounding_removes_in_some_weights_are_a_matter_of_the_rate(
+    tmp_path: Path,
+) -> None:
+    def normalised() -> nn.Module:
+        return nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 10))
+
+    # The next smaller float32 than a weight of 1 is less by 6e-8, than most others by 4e-9.
+    tiny = lambda model: torch.optim.Adam(model.parameters(), lr=2e-8)  # noqa: E731
+    assert judged(tmp_path / "run", normalised, tiny) == []
+
+
 @pytest.mark.parametrize("gradual", [False, True])
 def test_layers_that_are_trained_later_are_no_alarm(gradual: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)

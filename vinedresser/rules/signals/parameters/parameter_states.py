@@ -16,6 +16,8 @@ __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 
 # Change of a mean, as a share of the standard deviation, that is rounding.
 _ROUNDING = 1e-4
+# Update, as a share of its weight, at which some entries of a weight of float32 no longer change.
+_LOST = 1e-6
 
 # No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero; no
 # gradient has reached any parameter; its gradient has been exactly zero since the start.
@@ -51,7 +53,9 @@ class ParameterStates(Signal):
     but weight decay moves it. A gradient that has become zero is not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
     Of several optimizers, one may take steps without any gradient: its model is not reached.
-    Where no weight at all had a non-zero update, weights that no optimizer has stand still, too.
+    A non-zero gradient and a zero update do not count where no update of the model exceeds
+    rounding: then none of its weights is trained. Where no weight at all had a non-zero update,
+    weights that no optimizer has stand still, too.
     If no step so far had any gradient, although optimizers took steps, all weights with updates
     stand still because the loss depends on others.
 
@@ -116,6 +120,10 @@ class ParameterStates(Signal):
         self.none_moves = not moving
         self.none_held = not updates
         unreached = self._unreached(updates, gradients) if moving else set[str]()
+        instead: dict[Trouble | None, tuple[set[str], Trouble | None]] = {
+            "cut_off": (unreached, "elsewhere"),
+            "unmoved": (self._lost(norms, updates), None),
+        }
         self.looked = True
         self._measure(step, norms)
         signalled = self._note_signals(gradients)
@@ -132,8 +140,8 @@ class ParameterStates(Signal):
             path = _path(name)
             trouble = _trouble(updates.get(f"updates/{path}"), gradients.get(f"gradients/{path}"))
             model = self._models.of(name)
-            if trouble == "cut_off" and model in unreached:
-                trouble = "elsewhere"
+            if trouble in instead and model in instead[trouble][0]:
+                trouble = instead[trouble][1]
             others_move = model in moving | unreached
             # With no update at all, a learning rate may be 0 so far.
             others_move |= self.none_moves and trouble == "left_out"
@@ -174,6 +182,15 @@ class ParameterStates(Signal):
         now = [name for name in self.sizes if gradients.get(f"gradients/{_path(name)}") != 0]
         self._signalled.update(now)
         return {self._models.of(name) for name in now if f"gradients/{_path(name)}" in gradients}
+
+    def _lost(self, norms: Mapping[str, float], updates: Mapping[str, float]) -> set[str]:
+        """Return the models in which all updates are about as small as the rounding of float32.
+
+        In some weights they are lost to it then, but none is trained.
+        """
+        pairs = [(name, updates.get(f"updates/{_path(name)}", 0.0)) for name in norms]
+        moved = {self._models.of(name) for name, update in pairs if update > _LOST * norms[name]}
+        return {self._models.of(name) for name in norms} - moved
 
     def _unreached(self, updates: Mapping[str, float], gradients: Mapping[str, float]) -> set[str]:
         """Return the models that no gradient reaches, although their own optimizer took the step.
