@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vinedresser.errors import CorruptData
-from vinedresser.queries.answer import KINDS, Answer, Kind
+from vinedresser.queries.answer import KINDS, LARGEST_ANSWER, Answer, Kind
 
 ANSWER = Answer(
     query="norm(gradients) by layer",
@@ -64,6 +66,38 @@ def test_numbers_that_json_lacks_are_words_in_it() -> None:
     first, second = Answer.from_json(text).value
     assert math.isnan(first)
     assert second == -math.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_brief_answer_takes_the_rest_from_an_earlier_one(kind: Kind, ended: bool) -> None:
+    first = replace(ANSWER, error="an earlier error", window=0, dropped=7)
+    for answer in (
+        replace(ANSWER, kind=kind, value=VALUES[kind], ended=ended),
+        replace(ANSWER, kind=kind, value=VALUES[kind], dropped=0, ended=ended),
+    ):
+        text = answer.to_json(brief=True)
+        assert Answer.from_json(text, first) == answer
+        assert ANSWER.query not in text
+        with pytest.raises(CorruptData, match="not an answer"):
+            Answer.from_json(text)
+
+
+@settings(max_examples=300)
+@given(
+    query=st.text(max_size=300),
+    error=st.none() | st.text(max_size=50),
+    value=st.floats() | st.dictionaries(st.text(max_size=200), st.floats(), max_size=30),
+    copies=st.sampled_from([1, 50, 200]),
+)
+def test_an_answer_that_fits_is_never_too_large(
+    query: str, error: str | None, value: Any, copies: int
+) -> None:
+    if isinstance(value, dict):
+        value = {f"{label}{copy}": one for label, one in value.items() for copy in range(copies)}
+    kind: Kind = "by" if isinstance(value, dict) else "scalar"
+    answer = replace(ANSWER, query=query, stream=query, error=error, kind=kind, value=value)
+    assert answer.fits == (len(answer.to_json()) <= LARGEST_ANSWER)
 
 
 def changed(**values: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -96,26 +96,54 @@ class Answer:
         told = self.error or shown(self.value)
         return f"Answer({visible(self.stream)}, steps {self.since} to {self.step}: {visible(told)})"
 
-    def to_json(self) -> str:
-        """Return the answer as one line of strict JSON."""
-        return self._text
+    def to_json(self, *, brief: bool = False) -> str:
+        """Return the answer as one line of strict JSON.
+
+        Args:
+            brief: leave out what all answers of a stream share, and what is at its default; see
+                `from_json`.
+        """
+        return self._brief if brief else self._text
 
     @cached_property
     def _text(self) -> str:
-        # Computed for each window of a training, whose thread looks at its size.
-        document = {name: getattr(self, name) for name in _FIELDS}
-        try:
-            return _encode(document)
-        except ValueError:
-            # Some numbers are not finite.
-            return _encode(strict_json(document))
+        return _encoded({name: getattr(self, name) for name in _FIELDS})
+
+    @cached_property
+    def _brief(self) -> str:
+        # Computed once for all clients.
+        document = {name: getattr(self, name) for name in _OWN}
+        if self.dropped or self.error is not None or self.ended:
+            document |= {name: getattr(self, name) for name in _DEFAULTS}
+        return _encoded(document)
+
+    @cached_property
+    def _shared(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _SHARED}
+
+    @property
+    def fits(self) -> bool:
+        """Whether its JSON has at most `LARGEST_ANSWER` bytes."""
+        # The training waits for this: most answers are surely small, and their JSON is left to the
+        # thread that sends it.
+        words = len(self.query) + len(self.stream) + len(self.every) + len(self.error or "")
+        numbers = 0 if self.kind == "scalar" else None
+        if self.kind == "by":
+            words += sum(map(len, self.value))
+            numbers = len(self.value)
+        if numbers is not None:
+            most = _MOST_OTHER + _MOST_ESCAPED * words + _MOST_ENTRY * numbers
+            if most <= LARGEST_ANSWER:
+                return True
+        return len(self.to_json()) <= LARGEST_ANSWER
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Answer:
+    def from_json(cls, text: str | bytes, first: Answer | None = None) -> Answer:
         """Return the answer from its JSON; unknown keys are ignored.
 
         Args:
             text: an answer as JSON, read from a socket or a store.
+            first: an earlier answer of the stream, from which a brief one takes what it leaves out.
 
         Raises:
             CorruptData: it is not an answer: not JSON, too large, or a value that does not fit.
@@ -125,6 +153,8 @@ class Answer:
         try:
             document = _decode(text.decode() if isinstance(text, bytes) else text)
             found = known_fields(cls, document)
+            if first is not None:
+                found = {**first._shared, **found}
             found["value"] = _VALUES[found["kind"]](found["value"])
             answer = cls(**found)
             check_time("time", answer.time)
@@ -136,7 +166,25 @@ class Answer:
 
 
 _FIELDS = tuple(field.name for field in fields(Answer))
+_DEFAULTS = tuple(field.name for field in fields(Answer) if field.default is not MISSING)
+# What all answers of a stream share.
+_SHARED = ("query", "stream", "every", "mode", "rank")
+_OWN = tuple(name for name in _FIELDS if name not in (*_SHARED, *_DEFAULTS))
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+
+# Bytes of JSON, at most: of a character (a pair of surrogates), of a number with its quotes and
+# separators, and of names and numbers of the other fields.
+_MOST_ESCAPED = 12
+_MOST_ENTRY = 40
+_MOST_OTHER = 1024
+
+
+def _encoded(document: dict[str, Any]) -> str:
+    try:
+        return _encode(document)
+    except ValueError:
+        # Some numbers are not finite.
+        return _encode(strict_json(document))
 
 
 def _no_constant(word: str) -> float:
@@ -203,16 +251,7 @@ def _image(value: Any) -> dict[str, Any]:
 def _examples(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise TypeError(f"{shown(value)} is not a list")
-    return [
-        {
-            "label": int(one["label"]),
-            "prediction": int(one["prediction"]),
-            **(
-                {"image": _image(one["image"])} if "image" in one else {"row": _numbers(one["row"])}
-            ),
-        }
-        for one in value
-    ]
+    return list(map(_example, value))
 
 
 def _example(one: Any) -> dict[str, Any]:

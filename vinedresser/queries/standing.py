@@ -228,7 +228,7 @@ class StandingQuery:
         kind, value = self._fold.answer()
         self._fold.clear()
         found = self._made(window, kind, value)
-        if len(found.to_json()) > LARGEST_ANSWER:
+        if not found.fits:
             self.ended = f"the result is larger than {LARGEST_ANSWER >> 10} KiB: reduce it further"
             found = self._made(window, "none", None, self.ended)
         if self._gap:

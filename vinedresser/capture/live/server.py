@@ -156,9 +156,13 @@ class AgentServer:
         return PlainTextResponse("")
 
     async def _answers(self, subscription: Subscription, outbox: Outbox) -> AsyncIterator[bytes]:
-        """Yield answers as events until the query or the training ends, or the client goes."""
+        """Yield answers as events until the query or the training ends, or the client goes.
+
+        All but the first are brief.
+        """
         loop = asyncio.get_running_loop()
         sent = loop.time()
+        brief = False
         try:
             yield b": asking\n\n"
             while True:
@@ -166,8 +170,10 @@ class AgentServer:
                 closing = self._closing
                 answers = outbox.take()
                 if answers:
-                    yield b"".join([b"data: %b\n\n" % one.to_json().encode() for one in answers])
-                    sent = loop.time()
+                    texts = [one.to_json(brief=brief) for one in answers[:1]]
+                    texts += [one.to_json(brief=True) for one in answers[1:]]
+                    yield b"".join([b"data: %b\n\n" % text.encode() for text in texts])
+                    sent, brief = loop.time(), True
                     if answers[-1].ended:
                         return
                 elif loop.time() - sent > _SIGN:

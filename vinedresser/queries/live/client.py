@@ -64,8 +64,11 @@ def ask_with_pauses(
     asked["rate"] = "" if rate is None else repr(float(rate))
     with closing(_Connection(location, rank)) as connection:
         response = connection.requested("GET", "/ask", asked)
+        first = None
         for text in _events(response, connection.where):
-            yield Answer.from_json(text) if text else None
+            found = Answer.from_json(text, first) if text else None
+            first = first or found
+            yield found
 
 
 def flush_live(location: str, stream: str, *, rank: int = 0) -> None:
