@@ -101,6 +101,29 @@ def test_text_of_the_run_stays_text(page: httpx.Client) -> None:
     assert "<script" not in html
 
 
+def test_a_rank_is_asked_by_its_number(tmp_path: Path) -> None:
+    ranks = [
+        [step_record(step, scalars={"losses/loss": float(10 * rank + step)}) for step in range(3)]
+        for rank in range(2)
+    ]
+    make_run(tmp_path / "run", *ranks, name="run")
+    with watching(tmp_path / "run") as (address, client, _):
+        client.get(address)
+        for query, last in [("loss", 2.0), ("rank 0: loss", 2.0), (" rank 1 :loss", 12.0)]:
+            html = panel(client, query, "complete")
+            assert f'data-last="{last}"' in html
+        assert "has the ranks 0 to 1" in panel(client, "rank 2: loss", "rank 2")
+        assert client.get("/run/run/panel", params={"query": "rank 1:"}).status_code == 400
+
+
+def test_a_rank_without_records_is_said(tmp_path: Path) -> None:
+    records = [step_record(0, scalars={"losses/loss": 1.0})]
+    make_run(tmp_path / "run", records, [], name="run")
+    with watching(tmp_path / "run") as (address, client, _):
+        client.get(address)
+        panel(client, "rank 1: loss", "has stored nothing of it")
+
+
 def test_queries_need_the_cookie(page: httpx.Client) -> None:
     answer = httpx.get(page.base_url.join("/run/run/panel"), params={"query": "loss"})
     assert answer.status_code == 403

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.live.asking import is_asked_live
 from vinedresser.queries.live.client import ask_with_pauses
 from vinedresser.queries.query import Query
+from vinedresser.queries.ranks import check_rank
 from vinedresser.queries.standing import DEFAULT_RATE
 from vinedresser.queries.stored.answering import StoredRank, check_stored
 from vinedresser.queries.stored.silence import explain_silence
@@ -28,13 +29,14 @@ _MOST, _NEWEST = 2_000, 200
 
 
 class FollowedQuery:
-    """Asks rank 0 of a running training, or reads what a run has stored, as somebody looks.
+    """Asks a rank of a running training, or reads what it has stored, as somebody looks.
 
     A training is asked on a thread, which ends when nobody has looked for ten seconds.
 
     Args:
         run: the run, of which this object is the only user.
         query: the query.
+        rank: the rank.
 
     Attributes:
         query: the query.
@@ -42,10 +44,11 @@ class FollowedQuery:
         over: no more answers will come.
     """
 
-    def __init__(self, run: Run, query: Query) -> None:
+    def __init__(self, run: Run, query: Query, rank: int = 0) -> None:
         self.live = False
         self.over = False
         self._run = run
+        self._rank = rank
         self.query = query
         self._lock = threading.Lock()
         self._answers: list[Answer] = []
@@ -59,12 +62,13 @@ class FollowedQuery:
         """Return the answers so far, at most 2,000 of them; not for several threads at a time.
 
         Raises:
-            ConfigError: the query cannot be put to this run.
+            ConfigError: the query cannot be put to this run, or it has no such rank.
             UnknownTensor: the run has no such names.
             QueryError: the run has the names, but never as the query needs them.
             AgentAway: the training cannot be asked any more, and has not answered.
             StoreError: the storage refused.
         """
+        check_rank(self._run, self._rank)
         if self._looked is None:
             self.live = is_asked_live(self._run)
         self._looked = time.monotonic()
@@ -92,7 +96,7 @@ class FollowedQuery:
     def _receive(self) -> None:
         """Ask the training until it ends, or nobody looks."""
         try:
-            pauses = ask_with_pauses(self._run.path, self.query, rank=0, rate=DEFAULT_RATE)
+            pauses = ask_with_pauses(self._run.path, self.query, rank=self._rank, rate=DEFAULT_RATE)
             with closing(pauses) as answers:  # type: ignore[type-var]
                 for answer in answers:
                     if answer is not None:
@@ -119,11 +123,15 @@ class FollowedQuery:
             # Asked before reading: after the end, nothing is missed.
             ends = self._run.finished
             self._run.refresh()
-            if not self._run.ranks and not ends:
-                return
+            if self._rank not in self._run.ranks:
+                if ends and self._run.ranks:
+                    told = f"rank {self._rank}: {self._run.path} has stored nothing of it"
+                    raise ConfigError(told)
+                if not ends:
+                    return
             if self._stored is None:
                 check_stored(self._run, self.query)
-                self._stored = StoredRank(self._run, self.query, 0)
+                self._stored = StoredRank(self._run, self.query, self._rank)
             self._fresh = self._every_fresh(self._stored, ends=ends)
         for answer in self._fresh:
             self._add(answer)

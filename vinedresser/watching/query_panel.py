@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from vinedresser.errors import VinedresserError
 from vinedresser.explain.reports.templating import rendered
 from vinedresser.explain.watching.answer_pictures import AnswerPicture, answer_picture
@@ -15,6 +17,7 @@ __all__ = ["MOST_PANELS", "QueryPanel"]
 
 # Of one run, in all pages that show it.
 MOST_PANELS = 8
+_OF_A_RANK = re.compile(r"\s*rank\s+([0-9]{1,9})\s*:(.*)", re.DOTALL)
 
 
 class QueryPanel:
@@ -22,17 +25,24 @@ class QueryPanel:
 
     Args:
         run: the run, opened for this panel.
-        query: the query.
+        text: the query; for another rank than 0 with its number, such as ``rank 1: mean(inputs)``.
 
     Attributes:
         feed: its newest view.
+
+    Raises:
+        ConfigError: the text is not a query.
     """
 
-    def __init__(self, run: Run, query: Query) -> None:
-        self._followed = FollowedQuery(run, query)
+    def __init__(self, run: Run, text: str) -> None:
+        found = _OF_A_RANK.fullmatch(text)
+        rank, asked = (int(found[1]), found[2]) if found else (0, text)
+        query = Query.parse(asked)
+        self._followed = FollowedQuery(run, query, rank)
         self._answered: tuple[int, int, bool] | None = None
         self._view: View | None = None
-        self.feed = Feed(self._draw, query.text)
+        self._title = f"rank {rank}: {query.text}" if rank else query.text
+        self.feed = Feed(self._draw, self._title)
 
     def _draw(self) -> View:
         """Return the picture of the answers so far; the last one if there are no new ones."""
@@ -55,4 +65,4 @@ class QueryPanel:
             source="asked live" if followed.live else "from what is stored",
             over=followed.over,
         )
-        return View(followed.query.text, picture.form, html, over=followed.over)
+        return View(self._title, picture.form, html, over=followed.over)

@@ -11,7 +11,6 @@ from vinedresser.explain.watching.moment import moment
 from vinedresser.explain.watching.run_view import run_view
 from vinedresser.explain.watching.store_view import Row, damaged_row, run_row, store_view
 from vinedresser.explain.watching.view import View
-from vinedresser.queries.query import Query
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.watching.feed import Feed
@@ -75,7 +74,7 @@ class WatchedRun:
         """Return the panel of a query, which is kept as long as somebody looks at it.
 
         Args:
-            text: the query.
+            text: the query; see `QueryPanel`.
 
         Raises:
             ConfigError: the text is not a query.
@@ -85,7 +84,7 @@ class WatchedRun:
         with self._looking:
             panel = self._panels.pop(text, None)
             if panel is None:
-                panel = QueryPanel(self._store[self._name], Query.parse(text))
+                panel = QueryPanel(self._store[self._name], text)
             self._panels[text] = panel
             while len(self._panels) > MOST_PANELS:
                 self._panels.popitem(last=False)
