@@ -53,9 +53,9 @@ class ParameterStates(Signal):
     but weight decay moves it. A gradient that has become zero is not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
     Of several optimizers, one may take steps without any gradient: its model is not reached.
-    A non-zero gradient and a zero update do not count where no update of the model exceeds
-    rounding: then none of its weights is trained. Where no weight at all had a non-zero update,
-    weights that no optimizer has stand still, too.
+    A non-zero gradient and a zero update do not count where some weights of the model are updated,
+    but none by more than rounding: then none of them is trained. Where no weight at all had a
+    non-zero update, weights that no optimizer has stand still, too.
     If no step so far had any gradient, although optimizers took steps, all weights with updates
     stand still because the loss depends on others.
 
@@ -184,13 +184,14 @@ class ParameterStates(Signal):
         return {self._models.of(name) for name in now if f"gradients/{_path(name)}" in gradients}
 
     def _lost(self, norms: Mapping[str, float], updates: Mapping[str, float]) -> set[str]:
-        """Return the models in which all updates are about as small as the rounding of float32.
+        """Return the models in which some weights move, but by no more than about the rounding.
 
-        In some weights they are lost to it then, but none is trained.
+        In the others the updates are lost to it then, but none is trained.
         """
         pairs = [(name, updates.get(f"updates/{_path(name)}", 0.0)) for name in norms]
+        small = {self._models.of(name) for name, update in pairs if update > 0}
         moved = {self._models.of(name) for name, update in pairs if update > _LOST * norms[name]}
-        return {self._models.of(name) for name in norms} - moved
+        return small - moved
 
     def _unreached(self, updates: Mapping[str, float], gradients: Mapping[str, float]) -> set[str]:
         """Return the models that no gradient reaches, although their own optimizer took the step.
