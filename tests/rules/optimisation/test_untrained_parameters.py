@@ -247,8 +247,10 @@ def test_updates_that_rounding_removes_in_some_weights_are_a_matter_of_the_rate(
     def normalised() -> nn.Module:
         return nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 10))
 
-    # The next smaller float32 than a weight of 1 is less by 6e-8, than most others by 4e-9.
-    tiny = lambda model: torch.optim.Adam(model.parameters(), lr=2e-8)  # noqa: E731
+    def tiny(model: nn.Module) -> torch.optim.Optimizer:
+        # The next smaller float32 than a weight of 1 is less by 6e-8, than most others by 4e-9.
+        return torch.optim.Adam(model.parameters(), lr=2e-8)
+
     assert judged(tmp_path / "run", normalised, tiny) == []
 
 

@@ -170,8 +170,7 @@ class AgentServer:
                 closing = self._closing
                 answers = outbox.take()
                 if answers:
-                    texts = [one.to_json(brief=brief) for one in answers[:1]]
-                    texts += [one.to_json(brief=True) for one in answers[1:]]
+                    texts = [one.to_json(brief=brief or at > 0) for at, one in enumerate(answers)]
                     yield b"".join([b"data: %b\n\n" % text.encode() for text in texts])
                     sent, brief = loop.time(), True
                     if answers[-1].ended:
