@@ -38,9 +38,10 @@ MOST_CLIENTS = 32
 _LARGEST_HEAD = 16 * 1024
 # Seconds to send a request.
 _PATIENCE = 10.0
-# Seconds between two looks at the answers: looking costs the training's thread less than being
-# woken by it.
+# Seconds from one look at the answers to the next one: looking costs the training's thread less than
+# being woken by it. At least so long a pause is between sending and looking again.
 _PERIOD = 0.05
+_PAUSE = 0.005
 # Seconds between two signs of life, with which the end of a client is noticed.
 _SIGN = 1.0
 _LONGEST_NAME = 200
@@ -167,7 +168,7 @@ class AgentServer:
             yield b": asking\n\n"
             while True:
                 # First, so that the last answers are not missed.
-                closing = self._closing
+                closing, looked = self._closing, loop.time()
                 answers = outbox.take()
                 if answers:
                     texts = [one.to_json(brief=brief or at > 0) for at, one in enumerate(answers)]
@@ -180,7 +181,7 @@ class AgentServer:
                     sent = loop.time()
                 if closing:
                     return
-                await asyncio.sleep(_PERIOD)
+                await asyncio.sleep(max(_PAUSE, looked + _PERIOD - loop.time()))
         finally:
             subscription.close()
             self._open.remove(subscription)
