@@ -99,6 +99,9 @@ class ClassifierConfusion(OnceRule):
             for (one, loss), matrices in self._matrices.items():
                 late = _LATE * matrices[-1][0]
                 kept = [matrix for step, matrix in matrices if step >= late]
+                # Where their number differs, as in contrastive training, rows are the classes.
+                if len({matrix.shape for matrix in kept}) > 1:
+                    continue
                 matrix = np.sum(kept, axis=0) / (len(kept) if mode == "eval" else 1)
                 if one == mode and matrix.sum(1).max() >= _ROWS:
                     return self._of(mode, loss, matrix)

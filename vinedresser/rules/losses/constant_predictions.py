@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.bounds import require_between
@@ -40,8 +41,8 @@ class _Batch(NamedTuple):
     """
 
     rows: int
-    labels: np.ndarray[tuple[int], np.dtype[np.int64]]
-    predicted: np.ndarray[tuple[int], np.dtype[np.int64]]
+    labels: NDArray[np.int64]
+    predicted: NDArray[np.int64]
     spread: float
 
 
@@ -147,8 +148,8 @@ class ConstantPredictions(SymptomRule):
         if len(batches) < _BATCHES or rows < _ROWS:
             return None
         if batches[-1].predicted.size:
-            predicted = np.sum([batch.predicted for batch in batches], axis=0) / rows
-            labels = np.sum([batch.labels for batch in batches], axis=0) / rows
+            predicted = _sum([batch.predicted for batch in batches]) / rows
+            labels = _sum([batch.labels for batch in batches]) / rows
             most = int(predicted.argmax())
             if predicted[most] < self.share or labels.max() >= _MAJORITY:
                 return None
@@ -162,6 +163,14 @@ class ConstantPredictions(SymptomRule):
             return None
         words = f"over {rows} rows the predictions vary by {largest:.1%} as much as the labels"
         return _symptom(tensor, "spread", largest, self.spread, words)
+
+
+def _sum(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the sum of counts; batches whose rows are the classes may have fewer of them."""
+    total = np.zeros(max(len(one) for one in counts), np.int64)
+    for one in counts:
+        total[: len(one)] += one
+    return total
 
 
 def _symptom(tensor: str, statistic: str, value: float, threshold: float, seen: str) -> Symptom:

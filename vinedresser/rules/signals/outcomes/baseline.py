@@ -64,7 +64,7 @@ class Baseline(BatchSignal):
         if step.mode != "train" or self._count >= _MOST_ROWS or len(batches.inputs) != 1:
             return
         inputs = features(next(iter(batches.inputs.values())))
-        if inputs is None:
+        if inputs is None or not self._fits(inputs):
             return
         before, rows = self._count, len(inputs)
         new = self._new_rows(inputs)
@@ -79,6 +79,17 @@ class Baseline(BatchSignal):
         self._count += len(new)
         if any(before < limit <= self._count for limit in _FITTED_AT):
             self._fit()
+
+    def _fits(self, inputs: _Array) -> bool:
+        """Return whether rows have as many features and labels as the first ones.
+
+        Others are of another model that is trained beside it, or images of another size.
+        """
+        return (not self._inputs or inputs.shape[1] == self._inputs[0].shape[1]) and all(
+            one.labels.shape[1:] == self._labels[one.loss][0].shape[1:]
+            for one in self.batches.compared
+            if one.loss in self._labels
+        )
 
     def _new_rows(self, inputs: _Array) -> list[int]:
         """Return the indices of new rows, and store their digests."""

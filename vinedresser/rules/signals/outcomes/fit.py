@@ -154,9 +154,13 @@ class FitSeries:
         """Return the error of guessing over these looks."""
         rows = sum(look.rows for look in looks)
         if self.task == "values":
-            sums = np.sum([look.sums for look in looks if look.sums is not None], axis=0)
-            count, total, squares = sums
-            return float(np.maximum(squares - total**2 / np.maximum(count, 1), 0).sum())
+            # Images of several sizes have different outputs.
+            sums: dict[int, NDArray[np.float64]] = {}
+            for look in looks:
+                if look.sums is not None:
+                    wide = look.sums.shape[1]
+                    sums[wide] = sums.get(wide, 0.0) + look.sums
+            return math.fsum(_squared_deviations(*one) for one in sums.values())
         if not self.total:
             return 0.0
         shares = self.counts / self.total
@@ -178,8 +182,8 @@ class FitSeries:
         assert truth is not None, "the task was derived from it"
         predicted = predictions.argmax(-1).ravel()
         truth = truth.ravel()
-        self._count(np.bincount(truth, minlength=classes))
-        self.total += len(truth)
+        if not self._count(np.bincount(truth, minlength=classes), len(truth)):
+            return
         wrong = float((truth != predicted).sum())
         self._looks.append(_Look(step, len(truth), wrong, None, None, None))
 
@@ -189,20 +193,32 @@ class FitSeries:
         predicted = predictions > limit
         if self.task == "labels":
             axes = tuple(range(truth.ndim - 1))
-            self._count(truth.sum(axes))
-            self.total += truth.size // truth.shape[-1]
+            counted = self._count(truth.sum(axes), truth.size // truth.shape[-1])
         else:
             yes = truth.sum()
-            self._count(np.array([truth.size - yes, yes]))
-            self.total += truth.size
+            counted = self._count(np.array([truth.size - yes, yes]), truth.size)
+        if not counted:
+            return
         wrong = float((truth != predicted).sum())
         look = _Look(step, truth.size, wrong, predictions.ravel(), truth.ravel(), None)
         self._looks.append(look)
 
-    def _count(self, labels: NDArray[Any]) -> None:
+    def _count(self, labels: NDArray[Any], total: int) -> bool:
+        """Count labels; return False if their classes are others than those of the first batch.
+
+        In contrastive training each row is a class, and the last batch has fewer.
+
+        Args:
+            labels: frequency of each class, [classes].
+            total: number of labels.
+        """
         if not self.counts.size:
             self.counts = np.zeros(len(labels))
+        if len(labels) != len(self.counts):
+            return False
         self.counts += labels
+        self.total += total
+        return True
 
 
 class Fit(BatchSignal):
@@ -256,6 +272,19 @@ def _task(
     if identity.loss == "binary_cross_entropy":
         return None
     return "values"
+
+
+def _squared_deviations(
+    count: NDArray[np.float64], total: NDArray[np.float64], squares: NDArray[np.float64]
+) -> float:
+    """Return the sum of squared deviations from the mean of each output.
+
+    Args:
+        count: number of values, [outputs].
+        total: their sum, [outputs].
+        squares: sum of their squares, [outputs].
+    """
+    return float(np.maximum(squares - total**2 / np.maximum(count, 1), 0).sum())
 
 
 def _order(looks: list[_Look]) -> float:

@@ -58,7 +58,9 @@ class HeldOut(BatchSignal):
         }
         if inputs is None or not labels or any(len(one) != len(inputs) for one in labels.values()):
             return
-        if self._labels and set(labels) != set(self._labels):
+        if self._labels and (
+            set(labels) != set(self._labels) or inputs.shape[1] != self._inputs[0].shape[1]
+        ):
             return
         digests = row_digests(inputs)
         new = [place for place, digest in enumerate(digests) if digest not in self._seen]
