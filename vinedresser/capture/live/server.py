@@ -38,8 +38,8 @@ MOST_CLIENTS = 32
 _LARGEST_HEAD = 16 * 1024
 # Seconds to send a request.
 _PATIENCE = 10.0
-# Seconds from one look at the answers to the next one: looking costs the training's thread less than
-# being woken by it. At least so long a pause is between sending and looking again.
+# Seconds from one look at the answers to the next one: looking costs the training's thread less
+# than being woken by it. At least so long a pause is between sending and looking again.
 _PERIOD = 0.05
 _PAUSE = 0.005
 # Seconds between two signs of life, with which the end of a client is noticed.
