@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.faults.cases import load_cases
 from benchmarks.faults.drawing import draw_cases
-from benchmarks.faults.judging import Job, judge_all
-from benchmarks.faults.tables import report
+from benchmarks.faults.judging import Job, judge_all, try_all
+from benchmarks.faults.tables import report, seeds_table, trial_listing
 from benchmarks.faults.verdict import Verdict
 from benchmarks.faults.words import known_word
 from vinedresser.errors import VinedresserError
@@ -33,6 +33,9 @@ def main() -> None:
         jobs = _jobs(options)
     except VinedresserError as error:
         sys.exit(str(error))
+    if options.what_if == "alone":
+        print(_tried_alone(jobs, options))
+        return
     verdicts: list[Verdict] = []
     failures: list[str] = []
     for number, result in enumerate(judge_all(jobs, options.jobs), 1):
@@ -45,6 +48,16 @@ def main() -> None:
     print(report(verdicts, verbose=options.verbose))
     if failures:
         sys.exit("could not be judged:\n" + "\n".join(failures))
+
+
+def _tried_alone(jobs: list[Job], options: argparse.Namespace) -> str:
+    """Try changes on all cases; return the tables."""
+    experiments = []
+    for number, one in enumerate(try_all(jobs, options.jobs), 1):
+        experiments.append(one)
+        print(f"{number} of {len(jobs)}  {one.case}", file=sys.stderr, flush=True)
+    parts = [trial_listing(experiments)] if options.verbose else []
+    return "\n\n".join([*parts, seeds_table(experiments)])
 
 
 def _options() -> argparse.Namespace:
@@ -77,8 +90,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="skip the peers")
     parser.add_argument(
         "--what-if",
-        action="store_true",
-        help="try changes from the first step of each case (up to 8 s more for each)",
+        nargs="?",
+        const="beside",
+        choices=("beside", "alone"),
+        help="try changes from the first step of each case (up to 8 s more for each), beside the "
+        "rules (default) or alone: nothing is trained to its end, and no rule judges",
     )
     parser.add_argument("--keep", type=Path, help="keep the runs in this directory")
     parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
@@ -107,7 +123,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
             metrics=not options.no_metrics,
             peers=not options.no_peers,
             keep=options.keep,
-            what_if=options.what_if,
+            what_if=options.what_if is not None,
         )
         for seed in options.seeds.split(",")
         for case in cases

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.faults.cases import Case
 from benchmarks.faults.classes import right_words
-from benchmarks.faults.training import Training
+from benchmarks.faults.training import Training, seeded
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.errors import VinedresserError
 from vinedresser.replay.batch import Batch
@@ -25,7 +25,7 @@ from vinedresser.replay.what_if.trying import what_if
 from vinedresser.snapshots.reading import open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
 
-__all__ = ["PROVABLE", "Experiment", "experiment_with"]
+__all__ = ["PROVABLE", "Experiment", "experiment_with", "replayed_case"]
 
 STEPS, SECONDS = 100, 8.0
 """Steps of each trial, and time in seconds for all trials of a case."""
@@ -51,14 +51,30 @@ class Experiment:
     """The result of the trials of a case.
 
     Attributes:
+        case: name of the case.
+        fault_class: class of its fault, or "healthy".
+        seed: seed of its training.
         words: the conclusion.
         cures: kinds of changes that cure it, the best first.
         right: whether one of them proves the fault of the case.
     """
 
+    case: str
+    fault_class: str
+    seed: int
     words: str
     cures: tuple[str, ...] = ()
     right: bool = False
+
+    @property
+    def provable(self) -> bool:
+        """Whether a change can prove the fault of the case."""
+        return bool(right_words(self.fault_class) & PROVABLE)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether changes cure it, and none of them proves the fault of the case."""
+        return bool(self.cures) and not self.right
 
 
 def experiment_with(case: Case, seed: int) -> Experiment:
@@ -68,17 +84,18 @@ def experiment_with(case: Case, seed: int) -> Experiment:
         case: the case.
         seed: seed of its training.
     """
+    of = case.id, case.fault_class, seed
     if case.train.accumulate > 1:
-        return Experiment("not tried: it accumulates gradients")
+        return Experiment(*of, "not tried: it accumulates gradients")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            found = what_if(_replayed(case, seed, Path(folder)), steps=STEPS, seconds=SECONDS)
+            found = what_if(replayed_case(case, seed, Path(folder)), steps=STEPS, seconds=SECONDS)
     except VinedresserError as error:
-        return Experiment(f"not tried: {error}")
+        return Experiment(*of, f"not tried: {error}")
     kinds = tuple(_kind(one.kind, one.values) for one in found.cures)
     wanted = right_words(case.fault_class)
     right = any(_PROVES[one] & wanted for one in kinds)
-    return Experiment(found.conclusion, kinds, right)
+    return Experiment(*of, found.conclusion, kinds, right)
 
 
 def _kind(kind: str, values: tuple[float, ...]) -> str:
@@ -88,13 +105,13 @@ def _kind(kind: str, values: tuple[float, ...]) -> str:
     return "lower learning rate" if after < before else "higher learning rate"
 
 
-def _replayed(case: Case, seed: int, folder: Path) -> Replayed:
+def replayed_case(case: Case, seed: int, folder: Path) -> Replayed:
     """Snapshot the first step of a case, and return it, ready to run again.
 
     Raises:
         VinedresserError: there is no snapshot, or it cannot be run again.
     """
-    training = Training(case, seed, metrics=False)
+    training = seeded(case, seed, metrics=False)
     settings = SnapshotSettings(every=case.steps)
     hook = Hook(folder / "run", guard="nonfinite", snapshots=settings)
     hook.watch(training.model, loss=training.loss_fn, optimizer=training.optimizer)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.faults.cases import Case
-from benchmarks.faults.experiments import experiment_with
+from benchmarks.faults.experiments import Experiment, experiment_with
 from benchmarks.faults.outcome import outcome_of
 from benchmarks.faults.peers import PEER_CAPTURE, PEERS, Evidence
 from benchmarks.faults.processes import in_processes
@@ -21,7 +21,7 @@ from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES, rules_from_table
 from vinedresser.store.reading.reader import open_run
 
-__all__ = ["Job", "judge_all", "judge_case"]
+__all__ = ["Job", "judge_all", "judge_case", "try_all"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,18 @@ def judge_all(jobs: Sequence[Job], max_concurrent: int) -> Iterator[Verdict | Vi
             yield type(error)(f"{job.case.id}: {error}")
 
 
+def try_all(jobs: Sequence[Job], max_concurrent: int) -> Iterator[Experiment]:
+    """Yield the trials of each case as they complete, without a training of the case.
+
+    Args:
+        jobs: the cases.
+        max_concurrent: number of processes.
+    """
+    preload = ["benchmarks.faults.judging", "vinedresser.capture.torch_.adapter"]
+    for _, done in in_processes(_try_case, jobs, max_concurrent, preload=preload):
+        yield done.result()
+
+
 def judge_case(job: Job) -> Verdict:
     """Train a case to its end, regardless of the rules, and judge the run."""
     case = job.case
@@ -92,6 +104,10 @@ def judge_case(job: Job) -> Verdict:
         seconds,
         experiment=experiment_with(case, job.seed) if job.what_if else None,
     )
+
+
+def _try_case(job: Job) -> Experiment:
+    return experiment_with(job.case, job.seed)
 
 
 def _rules(names: tuple[str, ...]) -> list[Rule]:

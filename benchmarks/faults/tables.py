@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median
 
 from benchmarks.faults.classes import right_words
-from benchmarks.faults.experiments import PROVABLE
+from benchmarks.faults.experiments import Experiment
 from benchmarks.faults.verdict import Verdict
 from benchmarks.measure import table
 
-__all__ = ["class_table", "listing", "overall_table", "report"]
+__all__ = ["class_table", "listing", "overall_table", "report", "seeds_table", "trial_listing"]
 
 _CLASS_HEADERS = (
     *("fault class", "cases", "detected", "by stop", "class named"),
@@ -24,6 +24,10 @@ _EXPERIMENT_HEADERS = (
     *("trainings", "cause named by the rules", "proved by experiment", "only a wrong one proved"),
     *("named or proved", "cured by a change"),
 )
+_SEED_HEADERS = (
+    *("seed", "faults that a change can prove", "proved", "only a wrong one proved"),
+    *("other faults", "a wrong one proved", "healthy", "cured"),
+)
 
 
 def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
@@ -32,6 +36,7 @@ def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
     parts = [class_table(counted), overall_table(counted)]
     if any(one.experiment for one in counted):
         parts.append(experiment_table(counted))
+        parts.append(seeds_table([one.experiment for one in verdicts if one.experiment]))
     left_out = [one for one in verdicts if not one.outcome.as_expected]
     if left_out:
         parts.append(
@@ -87,7 +92,7 @@ def experiment_table(verdicts: Sequence[Verdict]) -> str:
     """Return what trials prove of the faulty trainings that the rules find, and of healthy ones."""
     tried = [one for one in verdicts if one.experiment is not None]
     found = [one for one in tried if one.faulty and one.signs]
-    curable = [one for one in found if right_words(one.fault_class) & PROVABLE]
+    curable = [one for one in found if one.experiment is not None and one.experiment.provable]
     rows = [
         ["found by a rule", *_experiment_shares(found)],
         ["of a class that a change can prove", *_experiment_shares(curable)],
@@ -98,16 +103,42 @@ def experiment_table(verdicts: Sequence[Verdict]) -> str:
 
 def _experiment_shares(verdicts: Sequence[Verdict]) -> list[str]:
     done = [(one, one.experiment) for one in verdicts if one.experiment is not None]
-    wrong = {one.id for one, each in done if each.cures and not each.right}
-    right = {one.id for one, each in done if each.right}
-    cured = {one.id for one, each in done if each.cures}
+    wrong = {(one.id, one.seed) for one, each in done if each.wrong}
+    right = {(one.id, one.seed) for one, each in done if each.right}
+    cured = right | wrong
     return [
         _share(verdicts, lambda one: one.named),
-        _share(verdicts, lambda one: one.id in right),
-        _share(verdicts, lambda one: one.id in wrong),
-        _share(verdicts, lambda one: one.named or one.id in right),
-        _share(verdicts, lambda one: one.id in cured),
+        _share(verdicts, lambda one: (one.id, one.seed) in right),
+        _share(verdicts, lambda one: (one.id, one.seed) in wrong),
+        _share(verdicts, lambda one: one.named or (one.id, one.seed) in right),
+        _share(verdicts, lambda one: (one.id, one.seed) in cured),
     ]
+
+
+def seeds_table(experiments: Sequence[Experiment]) -> str:
+    """Return what trials prove with each seed, whatever the rules find and however a run ends."""
+    rows = []
+    for seed in sorted({one.seed for one in experiments}):
+        of_seed = [one for one in experiments if one.seed == seed]
+        healthy = [one for one in of_seed if one.fault_class == "healthy"]
+        provable = [one for one in of_seed if one.provable]
+        others = [one for one in of_seed if not one.provable and one.fault_class != "healthy"]
+        counts = [
+            *(len(provable), sum(one.right for one in provable)),
+            sum(one.wrong for one in provable),
+            *(len(others), sum(one.wrong for one in others)),
+            *(len(healthy), sum(one.wrong for one in healthy)),
+        ]
+        rows.append([str(seed), *map(str, counts)])
+    return table(rows, _SEED_HEADERS)
+
+
+def trial_listing(experiments: Iterable[Experiment]) -> str:
+    """Return the conclusion of the trials of each case, one line each."""
+    return "\n".join(
+        f"{one.case} (seed {one.seed})   {one.fault_class}   {_tried(one)}"
+        for one in sorted(experiments, key=lambda one: (one.seed, one.fault_class, one.case))
+    )
 
 
 def listing(verdicts: Iterable[Verdict]) -> str:
@@ -129,10 +160,14 @@ def listing(verdicts: Iterable[Verdict]) -> str:
             if said:
                 lines.append(f"  {peer} at {alarms[0].step}: {', '.join(said)}")
         if one.experiment is not None:
-            mark = "right, " if one.experiment.right else ""
-            lines.append(f"  tried ({mark}{len(one.experiment.cures)}): {one.experiment.words}")
+            lines.append(f"  {_tried(one.experiment)}")
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
+
+
+def _tried(one: Experiment) -> str:
+    mark = "right, " if one.right else ""
+    return f"tried ({mark}{len(one.cures)}): {one.words}"
 
 
 def _class_row(word: str, verdicts: Sequence[Verdict]) -> list[str]:

@@ -23,7 +23,7 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.errors import ConfigError
 
-__all__ = ["Training", "train"]
+__all__ = ["Training", "seeded", "train"]
 
 
 def train(
@@ -46,13 +46,24 @@ def train(
         further: directory and capture configuration of a second run of the same training, for the
             peers.
     """
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    training = Training(case, seed, metrics=metrics)
+    training = seeded(case, seed, metrics=metrics)
     training.watch(directory, capture)
     if further:
         training.watch(*further)
     return training.run()
+
+
+def seeded(case: Case, seed: int, *, metrics: bool) -> Training:
+    """Build the training of a case on one thread.
+
+    Args:
+        case: case to train.
+        seed: seed of the initial weights, the order of the rows and dropout.
+        metrics: whether to report accuracy or R² to the hooks.
+    """
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    return Training(case, seed, metrics=metrics)
 
 
 class Training:
