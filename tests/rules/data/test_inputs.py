@@ -174,6 +174,35 @@ def test_mostly_constant_features_are_found(tmp_path: Path) -> None:
     assert finding.value > 0.9
 
 
+def words(rows: int, distinct: int) -> Data:
+    """Return rows of four one-hot words of a thousand, whose frequencies are Zipf's."""
+    generator = np.random.default_rng(0)
+    share = 1 / np.arange(1, 1001)
+    drawn = generator.choice(1000, size=(distinct, 4), p=share / share.sum())
+    hot = nn.functional.one_hot(torch.as_tensor(drawn), 1000).flatten(1).float()
+    x = hot[torch.arange(rows) % distinct]
+    y = torch.as_tensor(generator.integers(0, 10, rows))
+    return Data(x, y, x[:64], y[:64])
+
+
+@pytest.mark.parametrize("distinct", [600, 30])
+def test_words_that_have_not_occurred_are_ignored(distinct: int, tmp_path: Path) -> None:
+    data = words(600, distinct)
+    assert (data.x == data.x[0]).all(0).float().mean() > 0.75
+    rules = [CorruptInputs(constant=0.75)]
+    model, optimizer = network(4000), sgd(1e-6)
+    assert found_in(tmp_path, rules, data, model, batch=64, optimizer=optimizer) == []
+
+
+def test_pixels_under_a_mask_and_a_clip_are_found(tmp_path: Path) -> None:
+    # Most of those that are left are zero, too, but no sparse features.
+    data = with_inputs(lambda x: (x - 0.7).clip(min=0) * (torch.arange(64) % 8 == 3))
+    assert (data.x != 0).float().mean() < 0.1
+    rules, model = [CorruptInputs(constant=0.8)], network()
+    (finding,) = found_in(tmp_path, rules, data, model, batch=64, optimizer=sgd(1e-6))
+    assert finding.statistic == "share"
+
+
 def test_valid_inputs_without_learning_are_ignored(tmp_path: Path) -> None:
     assert corrupt(tmp_path, digits(), optimizer=sgd(1e-6)) == []
 

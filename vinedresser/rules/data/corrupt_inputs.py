@@ -30,6 +30,8 @@ _COMES_AGAIN = 0.1
 _PATIENCE = 150
 _SHARE = 0.4
 _LEARNED = 0.5
+# Share of the changing features that occur in one row only, above which features are sparse.
+_SPARSE = 0.25
 
 
 class CorruptInputs(OnceRule):
@@ -40,7 +42,10 @@ class CorruptInputs(OnceRule):
     chance-level error after 150 steps and 40 % of the run, or at its end, when, over as many rows,
 
     - all rows are equal, such as all zero;
-    - more than ``constant`` of the features never change (with eight features or more);
+    - more than ``constant`` of the features never change (with eight features or more), over 128
+      distinct rows. Sparse features such as one-hot words are excepted: where more than a quarter
+      of those that change are non-zero in one row only, others have not occurred yet (the idea
+      behind Good, The population frequencies of species, Biometrika 1953);
     - the position of a row in its batch explains more than ``order`` of the variance of the rows'
       means or standard deviations (`RowPositions`), in batches of rows not seen before. For
       shuffled rows this is 0. A view in place of a permutation of the axes puts one feature of all
@@ -63,6 +68,8 @@ class CorruptInputs(OnceRule):
         self._positions = RowPositions()
         self._seen: set[bytes] = set()
         self._lows = self._highs = np.zeros(0)
+        # Distinct rows in which each feature is not zero.
+        self._occurs = np.zeros(0, np.int64)
         self._batch_count = self._rows = 0
         self._alike = True
         self._last: tuple[Step, str] | None = None
@@ -93,6 +100,7 @@ class CorruptInputs(OnceRule):
         lows, highs = values.min(0), values.max(0)
         if not self._batch_count:
             self._lows, self._highs = lows, highs
+            self._occurs = np.zeros(len(lows), np.int64)
         if lows.shape != self._lows.shape:
             # Sequences of varying length have no fixed features.
             self._over = True
@@ -101,11 +109,13 @@ class CorruptInputs(OnceRule):
         self._batch_count += 1
         self._rows += len(values)
         self._alike &= bool((lows == highs).all()) and self._labels_differ(len(values))
-        digests = set(row_digests(values))
-        again = len(digests & self._seen) > _COMES_AGAIN * len(digests)
+        places = {digest: place for place, digest in enumerate(row_digests(values))}
+        fresh = [place for digest, place in places.items() if digest not in self._seen]
         if len(self._seen) < _MOST_SEEN:
-            self._seen |= digests
-            if not again and len(digests) >= _ROWS_OF_BATCH:
+            self._seen |= places.keys()
+            self._occurs += (values[fresh] != 0).sum(0)
+            again = len(places) - len(fresh) > _COMES_AGAIN * len(places)
+            if not again and len(places) >= _ROWS_OF_BATCH:
                 self._positions.add(values)
 
     def _labels_differ(self, rows: int) -> bool:
@@ -169,9 +179,11 @@ class CorruptInputs(OnceRule):
         )
 
     def _constant(self, name: str) -> Symptom | None:
-        features = len(self._lows)
-        share = float((self._lows == self._highs).mean())
-        if features < _FEATURES or share <= self.constant:
+        features, change = len(self._lows), self._lows != self._highs
+        share = float(1 - change.mean())
+        if features < _FEATURES or share <= self.constant or len(self._seen) < _ROWS:
+            return None
+        if change.any() and (self._occurs[change] == 1).mean() > _SPARSE:
             return None
         return Symptom(
             name,
