@@ -70,7 +70,8 @@ def try_all(jobs: Sequence[Job], max_concurrent: int) -> Iterator[Experiment]:
         max_concurrent: number of processes.
     """
     preload = ["benchmarks.faults.judging", "vinedresser.capture.torch_.adapter"]
-    for _, done in in_processes(_try_case, jobs, max_concurrent, preload=preload):
+    # Trials are short beside the start of a process.
+    for _, done in in_processes(_try_case, jobs, max_concurrent, preload=preload, fresh=False):
         yield done.result()
 
 

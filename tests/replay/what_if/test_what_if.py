@@ -19,6 +19,8 @@ from tests.replay.what_if.trainings import (
     halves,
     healthy,
     samples,
+    slow,
+    standing,
     train,
 )
 from vinedresser.errors import ConfigError
@@ -151,6 +153,46 @@ def test_no_healthy_training_has_a_cure_at_any_time(tmp_path: Path, number: int)
     for one in records:
         found = tried(tmp_path / "run", one.step, f"healthy_{number}", steps=100)
         assert found.cures == [], found.conclusion
+
+
+def rates(found: WhatIf) -> set[float]:
+    """Return the learning rates that were tried."""
+    return {one.values[1] for one in found.trials if one.kind == "learning rate"}
+
+
+def test_a_far_higher_learning_rate_cures_a_training_that_stands_still(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", standing(), 1)
+    found = tried(tmp_path / "run", 0, "standing_batches", steps=100)
+    assert found.symptom == "the loss does not fall"
+    assert [one.kind for one in found.cures] == ["learning rate"]
+    # Rates with which a step moves the weights as far as usual.
+    assert sorted(rates(found)) == pytest.approx([1e-4, 1e-3])
+    # Of a single batch, the noise is not known.
+    alone = tried(tmp_path / "run", 0, "standing", steps=100)
+    assert alone.symptom == "the loss does not fall"
+    assert max(rates(alone)) < 1e-7
+
+
+def test_a_healthy_training_that_could_be_faster_has_no_cure(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", slow(), 1)
+    found = tried(tmp_path / "run", 0, "slow_batches", steps=60)
+    assert found.symptom.startswith("the loss falls only")
+    assert found.cures == []
+    # With ten times its rate, the loss falls by far more.
+    torch.manual_seed(0)
+    model, loss_fn, optimizer = slow()
+    optimizer.param_groups[0]["lr"] *= 10
+    losses = []
+    for step in range(60):
+        rows, labels = samples(step)
+        optimizer.zero_grad()
+        loss = loss_fn(model(rows), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sorted(losses[-6:])[3] < 0.5 * found.unchanged.last
 
 
 def test_more_batches_come_from_the_factory(tmp_path: Path) -> None:

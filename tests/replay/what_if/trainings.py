@@ -127,6 +127,28 @@ def more_batches() -> tuple[Any, ...]:
     return *healthy(2), [samples(step) for step in range(100, 105)]
 
 
+def slow() -> tuple[nn.Module, nn.Module, Optimizer]:
+    """Build a healthy training whose loss falls faster with ten times its learning rate."""
+    model = network()
+    return model, nn.CrossEntropyLoss(), SGD(model.parameters(), lr=0.003, momentum=0.9)
+
+
+def standing() -> tuple[nn.Module, nn.Module, Optimizer]:
+    """Build a training whose learning rate is far too low."""
+    model = network()
+    return model, nn.CrossEntropyLoss(), Adam(model.parameters(), lr=1e-7)
+
+
+def slow_batches() -> tuple[Any, ...]:
+    """Build `slow` with a batch for each step."""
+    return *slow(), [samples(step) for step in range(1, 200)]
+
+
+def standing_batches() -> tuple[Any, ...]:
+    """Build `standing` with a batch for each step."""
+    return *standing(), [samples(step) for step in range(1, 200)]
+
+
 def train(
     run: Path,
     parts: tuple[Any, ...],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +25,7 @@ __all__ = ["Change", "Facts", "changes_for"]
 
 _EPS = 1e-4
 _CLIP = 1.0
+_USUAL_PACE = 1e-3
 _SEED = 4711
 
 
@@ -53,7 +55,8 @@ class Facts:
     Attributes:
         nonfinite: a loss or gradient was not finite.
         at_once: it was so in the first step: changes of the update come too late.
-        slow: the loss falls little or not at all, and does not rise.
+        pace: share of their norm by which the weights move in a step, if the training stands still;
+            else None.
         norm: largest norm of the gradients.
         half: dtype of half precision that the step uses, or None.
         accumulates: gradients of a step are added to those of the step before.
@@ -63,7 +66,7 @@ class Facts:
 
     nonfinite: bool
     at_once: bool
-    slow: bool
+    pace: float | None
     norm: float
     half: torch.dtype | None
     accumulates: bool
@@ -105,9 +108,7 @@ def _updates(training: Training, facts: Facts) -> Iterator[Change]:
         yield Change("zero_grad", "zero_grad() before each step", partial(_cleared, training))
     groups = training.groups
     rates = [float(one["lr"]) for one in groups]
-    # A rate that a schedule raises later is low on purpose.
-    factors = [0.1, 0.01] if not facts.slow else [0.1, 10.0][: 1 if facts.scheduled else 2]
-    for factor in factors:
+    for factor in _factors(facts):
         words = f"learning rate {rates[0] * factor:.4g} instead of {rates[0]:.4g}"
         if len(set(rates)) > 1:
             words = f"learning rates times {factor:g}"
@@ -121,6 +122,19 @@ def _updates(training: Training, facts: Facts) -> Iterator[Change]:
     if eps and max(eps) < _EPS:
         words = f"eps {_EPS:g} instead of {eps[0]:g} in the optimizer"
         yield Change("eps", words, partial(_with_eps, training), values=(eps[0], _EPS))
+
+
+def _factors(facts: Facts) -> list[float]:
+    """Return the factors of the learning rate that are tried, powers of 10.
+
+    Of a training that stands still, those by which a step moves the weights by about a thousandth
+    and a hundredth of their norm, as in usual trainings.
+    """
+    # A rate that a schedule raises later is low on purpose.
+    if facts.pace and not facts.scheduled:
+        usual = round(math.log10(_USUAL_PACE / facts.pace))
+        return [10.0**usual, 10.0 ** (usual + 1)]
+    return [0.1, 0.01]
 
 
 def _networks(training: Training, models: list[nn.Module], first: Batch) -> Iterator[Change]:

@@ -18,6 +18,7 @@ from vinedresser.capture.torch_.guard.nonfinite import (
     nonfinite_entries,
     scaler_decides,
 )
+from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.errors import ConfigError
 from vinedresser.replay.batch import Batch
@@ -135,6 +136,21 @@ class Training:
         finally:
             self._updates = True
         return self._course
+
+    def moved(self) -> float:
+        """Return how far the weights are from their recorded values, as a share of their norm.
+
+        Infinite if that is 0.
+        """
+        distance = size = 0.0
+        for name, model in self._again.parts.models.items():
+            recorded = self._again.step.models[name].parameters
+            for one in Names(unwrapped(model)).parameters():
+                if one.value.requires_grad:
+                    before = recorded[one.path].to(one.value.device)
+                    size += float(before.norm()) ** 2
+                    distance += float((one.value.detach() - before).norm()) ** 2
+        return math.sqrt(distance / size) if size else math.inf
 
     def _restore(self) -> None:
         self._course = Course()

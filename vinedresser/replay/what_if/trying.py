@@ -14,17 +14,13 @@ from vinedresser.replay.batch import Batch
 from vinedresser.replay.running import Replay
 from vinedresser.replay.stepping import Replayed
 from vinedresser.replay.what_if.changes import Change, Facts, changes_for
+from vinedresser.replay.what_if.criteria import cures, stands_still, symptom_of
 from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course, Trial, WhatIf, median, tenth
 from vinedresser.replay.what_if.training import Training
 
 __all__ = ["what_if"]
 
-# Share of the loss by which it must change to rise or fall, and by which a cure must lower it.
-_CHANGES = 0.05
-_CURES = 0.3
-# A loss that falls by less has fallen little.
-_FALLS = 0.5
 # The fewest steps that are judged, and the share of the time for the unchanged steps.
 _FEWEST = 10
 _SHARE = 0.1
@@ -52,14 +48,16 @@ def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> W
     accumulates = training.learn(half)
     used = not torch.equal(torch.get_rng_state(), again.step.random["torch"])
     unchanged = training.run(steps, time.monotonic() + _SHARE * seconds)
+    pace = training.moved() / max(len(unchanged.losses), 1)
     if unchanged.out_of_time and len(unchanged.losses) >= _FEWEST:
         steps, unchanged.out_of_time = len(unchanged.losses), False
     before = _before(training, steps, deadline, unchanged, several=len(batches) > 1)
-    symptom = _symptom(unchanged, before)
+    symptom = symptom_of(unchanged, before)
+    still = stands_still(unchanged, before, len(batches), pace)
     facts = Facts(
         nonfinite=unchanged.broke is not None,
         at_once=unchanged.broke == 0,
-        slow=unchanged.whole and not symptom.startswith(_RISES),
+        pace=pace if still else None,
         norm=unchanged.norm,
         half=half.dtype,
         accumulates=accumulates,
@@ -86,50 +84,10 @@ def _try(found: WhatIf, training: Training, deadline: float, changes: list[Chang
         if course.out_of_time:
             found.not_tried.append(one.words)
             continue
-        cures = _cures(course, found.before, unchanged)
-        trial = Trial(one.kind, one.words, one.control, course, cures, one.values)
+        better = cures(course, found.before, unchanged)
+        trial = Trial(one.kind, one.words, one.control, course, better, one.values)
         found.trials.append(trial)
     found.trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
-
-
-_RISES = "the loss rises"
-
-
-def _symptom(unchanged: Course, before: float) -> str:
-    if unchanged.failed:
-        return f"the step fails: {unchanged.failed}"
-    if unchanged.broke is not None:
-        return f"not finite at step {unchanged.broke}"
-    if unchanged.out_of_time:
-        return ""
-    change, scale = unchanged.last - before, max(abs(before), 1e-12)
-    if change > _CHANGES * scale:
-        return f"{_RISES} from {before:.4g} to {unchanged.last:.4g}"
-    if change > -_CHANGES * scale:
-        return "the loss does not fall"
-    little = change > -_FALLS * scale
-    return f"the loss falls only from {before:.4g} to {unchanged.last:.4g}" if little else ""
-
-
-def _cures(course: Course, before: float, unchanged: Course) -> bool:
-    """Return whether a symptom is gone.
-
-    Values that were not finite are cured by finite ones whose loss does not rise; a loss that rose
-    or stood, by one that falls clearly.
-    """
-    if not course.whole:
-        return False
-    first = before if math.isfinite(before) else course.losses[0]
-    scale = max(abs(first), 1e-12)
-    if not unchanged.whole:
-        return course.last <= first + _CHANGES * scale
-    gap = min(first, unchanged.last) - course.last
-    if unchanged.last < first - _CHANGES * scale:
-        # It falls: a cure must be clear beside the noise of small losses.
-        last = unchanged.losses[-tenth(len(unchanged.losses)) :]
-        if gap < max(3 * (max(last) - min(last)), abs(unchanged.last) / 2):
-            return False
-    return gap >= _CURES * scale
 
 
 def _order(course: Course) -> float:
