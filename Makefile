@@ -23,6 +23,8 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_REQUIREMENT
 unexport PIP_REQUIRE_VIRTUALENV PIP_NO_DEPS PIP_DRY_RUN PIP_PYTHON
 export PIP_USER := 0
+# Often set in containers: every process that tests start would compile all sources again.
+unexport PYTHONDONTWRITEBYTECODE
 # No telemetry: Prefect and MLflow read these.
 export DO_NOT_TRACK := true
 export PREFECT_SERVER_ANALYTICS_ENABLED := false

@@ -30,8 +30,12 @@ if importlib.util.find_spec("triton"):
 
 _HOME = pytest.StashKey[Path]()
 
-# Settings of the calling shell, which would reach the programs that tests start.
-_FOREIGN = ("VINEDRESSER_", "AWS_", "PREFECT_", "MLFLOW_", "XDG_", "FORCE_COLOR", "GITHUB_ACTIONS")
+# Settings of the calling shell, which would reach the programs that tests start. One of them has
+# each of these programs compile all sources again.
+_FOREIGN = (
+    *("VINEDRESSER_", "AWS_", "PREFECT_", "MLFLOW_", "XDG_", "FORCE_COLOR", "GITHUB_ACTIONS"),
+    "PYTHONDONTWRITEBYTECODE",
+)
 _FOREIGN_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 # Bytes; a whole run of the tests fills less than a tenth of it.
 _ROOM = 4 * 2**30
