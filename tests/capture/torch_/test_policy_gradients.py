@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.distributions import Categorical, Normal
 
-from vinedresser.capture.torch_.losses.policy_gradients import is_policy_gradient
+from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 
 ADVANTAGES = torch.tensor([0.5, -1.0, 2.0, -0.1])
 ACTIONS = torch.tensor([0, 2, 1, 1])
@@ -59,6 +59,14 @@ def continuous(out: Tensor) -> Tensor:
     return total
 
 
+def is_policy_gradient(*losses: Tensor) -> bool:
+    """Return whether the losses of one update are policy gradients."""
+    found = PolicyGradients()
+    for loss in losses:
+        found.add(loss)
+    return found.take()
+
+
 @pytest.mark.parametrize(
     "loss", [reinforce, ppo, ppo_of_positive_advantages, actor_critic, continuous]
 )
@@ -82,3 +90,47 @@ def test_policy_gradients(loss: Callable[[Tensor], Tensor]) -> None:
 )
 def test_other_losses(loss: Callable[[Tensor], Tensor]) -> None:
     assert not is_policy_gradient(loss(logits()))
+
+
+EPISODE = 20
+CHOSEN = torch.arange(EPISODE) % 3
+# Discounted sums of rewards of 1.
+RETURNS = torch.tensor([(1 - 0.98**left) / 0.02 for left in range(EPISODE, 0, -1)])
+
+
+def steps() -> Tensor:
+    """Return logits of an episode, [steps, 3]."""
+    return torch.randn(EPISODE, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def test_an_episode_of_positive_returns_with_a_backward_pass_for_each_step() -> None:
+    probabilities = steps().softmax(1)
+    pairs = list(zip(probabilities, CHOSEN.tolist(), RETURNS.tolist(), strict=True))
+    losses = [-torch.log(row[action]) * value for row, action, value in pairs]
+    assert is_policy_gradient(*losses)
+    # Fewer may have any factors.
+    assert not is_policy_gradient(*losses[:7])
+    # Factors of classes.
+    weights = [0.2, 1.0, 3.0]
+    weighted = [-torch.log(row[action]) * weights[action] for row, action, _ in pairs]
+    assert not is_policy_gradient(*weighted)
+
+
+@pytest.mark.parametrize(
+    "policy", [Categorical(logits=steps()), Categorical(probs=steps().softmax(1))]
+)
+def test_a_batch_or_a_stack_of_positive_returns(policy: Categorical) -> None:
+    chosen = policy.log_prob(CHOSEN)
+    assert is_policy_gradient((-chosen * RETURNS).mean())
+    stack = [-one * value for one, value in zip(chosen, RETURNS, strict=True)]
+    assert is_policy_gradient(torch.stack(stack).sum())
+    assert not is_policy_gradient(-chosen.mean())
+
+
+def test_soft_labels_and_weights_of_rows_are_no_returns() -> None:
+    out = steps()
+    soft = out.detach().softmax(1)
+    assert not is_policy_gradient(-(soft * out.softmax(1).log()).sum(1).mean())
+    rows = F.cross_entropy(out, CHOSEN, reduction="none")
+    assert not is_policy_gradient((rows * RETURNS).mean())
+    assert not is_policy_gradient(*(row * value for row, value in zip(rows, RETURNS, strict=True)))

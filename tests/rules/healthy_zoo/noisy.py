@@ -59,6 +59,37 @@ def _policy_gradient(store: Path, seed: int) -> None:
     assert last >= sum(rewards[:20]) / 20 + 0.2
 
 
+def _survival(store: Path, seed: int) -> None:
+    """A rod that falls over unless it is pushed back (REINFORCE, with the returns as they are).
+
+    Each moment is a loss of its own, so that the sum rises as the rod is kept up for longer.
+    """
+    seeded(seed)
+    policy = perceptron(2, 32, 2, activation=nn.Tanh)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    lengths = []
+    with watched(store, lr=1e-2, discount=0.98) as hook:
+        hook.watch(policy, optimizer=optimizer)
+        for _ in range(300):
+            angle, speed = (0.2 * torch.rand(2) - 0.1).tolist()
+            chosen: list[Tensor] = []
+            while abs(angle) < 0.5 and len(chosen) < 100:
+                probabilities = policy(torch.tensor([angle, speed])).softmax(0)
+                action = int(torch.multinomial(probabilities, 1))
+                chosen.append(probabilities[action])
+                speed += 0.1 * angle + (0.05 if action else -0.05)
+                angle += 0.5 * speed
+            optimizer.zero_grad()
+            value = 0.0
+            for probability in reversed(chosen):
+                value = 1 + 0.98 * value
+                (-torch.log(probability) * value).backward()
+            optimizer.step()
+            lengths.append(len(chosen))
+    first, last = sum(lengths[:30]) / 30, sum(lengths[-30:]) / 30
+    assert last >= 2 * first, f"kept up for {first:.0f} moments, then for {last:.0f}"
+
+
 def _q_learning(store: Path, seed: int) -> None:
     """Learns from its own forecasts: the loss starts near zero, rises, and falls late.
 
@@ -163,6 +194,7 @@ def _curriculum(store: Path, seed: int) -> None:
 
 NOISY = {
     "policy_gradient": _policy_gradient,
+    "survival": _survival,
     "q_learning": _q_learning,
     "parity": _parity,
     "curriculum": _curriculum,

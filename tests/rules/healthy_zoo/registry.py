@@ -43,6 +43,7 @@ _NO_EVALUATED_LOSS = (
     "triplets",
     "contrast",
     "policy_gradient",
+    "survival",
     "q_learning",
     "distillation",
     "mlp_classifier",

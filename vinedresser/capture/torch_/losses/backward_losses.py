@@ -17,7 +17,7 @@ from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
-from vinedresser.capture.torch_.losses.policy_gradients import is_policy_gradient
+from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
@@ -90,8 +90,7 @@ class BackwardLosses:
         # Whether another loss of the step is not known to be negated: an attack that raises a loss
         # comes before the training that lowers it.
         self._lowered = False
-        # Whether one of them is a policy gradient.
-        self._policy = False
+        self._policy = PolicyGradients()
         # Number of recorded sums.
         self._recorded = 0
         self._output: Removable | None = None
@@ -114,7 +113,8 @@ class BackwardLosses:
         self._recorders.clear()
         self._trained = ""
         self._pending = self._inputs = None
-        self._recorded, self._policy = 0, False
+        self._recorded = 0
+        self._policy.take()
 
     def watch_model(self, model: nn.Module) -> None:
         """Look for the losses of a model's evaluations."""
@@ -177,7 +177,7 @@ class BackwardLosses:
         due = None if self.sink is None else self.sink.loss_inputs_due()
         found = None if due is None else loss_inputs(loss)
         if self._recorded < _FIRST_STEPS:
-            self._policy |= is_policy_gradient(loss)
+            self._policy.add(loss)
         if before is None:
             self._inputs = None if due is None or found is None else (due, found)
             self._otherwise, self._lowered = bool(values), False
@@ -215,7 +215,7 @@ class BackwardLosses:
         """Record the pending sum."""
         total = self.take()
         inputs, self._inputs = self._inputs, None
-        policy, self._policy = self._policy, False
+        policy = self._policy.take()
         self._recorded += 1
         if total is None or self.sink is None:
             return

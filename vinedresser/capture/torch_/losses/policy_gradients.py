@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
-__all__ = ["is_policy_gradient"]
+__all__ = ["PolicyGradients"]
 
 # Functions that keep the sign of each part of a sum, or change all signs.
 _LINEAR = (
@@ -20,45 +20,82 @@ _LINEAR = (
 _STACKS = ("StackBackward", "CatBackward")
 # A loss may be a sum over the steps of an episode.
 _MOST_NODES = 256
+# How a log-probability of each row is chosen, and the functions between that and the factor.
+_CHOICES = ("GatherBackward", "IndexBackward", "SelectBackward")
+_LOGARITHMS = ("LogBackward", "LogSoftmaxBackward")
+_BETWEEN = (
+    *("NegBackward", "SqueezeBackward", "UnsqueezeBackward", "ViewBackward", "ClampBackward"),
+    "UnbindBackward",
+)
+_MOST_BETWEEN = 12
+# Minimum number of log-probabilities, and the share with a factor of its own.
+_FEWEST = 8
+_OWN = 0.5
 
 
-def is_policy_gradient(loss: Tensor) -> bool:
-    """Return whether a loss weights its parts with advantages.
+class PolicyGradients:
+    """Tells whether the losses of an update weight their parts with advantages or returns.
 
-    These are factors of both signs, or the common factors in the clipped objective of PPO (Schulman
-    et al., "Proximal policy optimization algorithms", 2017), which may all be positive in the first
-    batches.
+    Such losses (Williams, "Simple statistical gradient-following algorithms", 1992; also with
+    clipped ratios, as PPO has) say nothing about progress: the model makes its own data, and the
+    mean of the factors does not fall. They have
 
-    Such a loss (Williams, "Simple statistical gradient-following algorithms", 1992; also with
-    clipped ratios, as PPO has) says nothing about progress: the model makes its own data, and the
-    mean of the factors does not fall. Other losses of supervised trainings weight their parts with
-    positive numbers only.
+    - factors of both signs, or
+    - the common factors in the clipped objective of PPO (Schulman et al., "Proximal policy
+      optimization algorithms", 2017), which may all be positive in the first batches, or
+    - eight or more log-probabilities of one event each, with a factor of its own for most of them:
+      returns are positive where all rewards are. Each may be a loss with a backward pass.
 
-    The graph must not have been freed by a backward pass. Reads values, so that a GPU is waited
-    for.
-
-    Args:
-        loss: loss [] with a gradient.
+    Losses of supervised trainings weight their parts with positive numbers, if at all, and these
+    are few, as of classes.
     """
-    # Nodes, and whether each is part of a stack of single numbers.
-    waiting: deque[tuple[Any, bool]] = deque([(loss.grad_fn, False)])
-    signs: set[int] = set()
-    seen = 0
-    while waiting and seen < _MOST_NODES and len(signs) < 2:
-        node, stacked = waiting.popleft()
-        if node is None:
-            continue
-        seen += 1
-        if _is_clipped(node):
-            return True
-        factor = _factor(node)
-        if factor is not None and (stacked or factor.numel() > 1):
-            signs |= {sign for sign in (-1, 1) if bool((sign * factor > 0).any())}
-        scales = factor is not None and factor.numel() == 1
-        if scales or node.name().startswith(_LINEAR):
-            stacked |= node.name().startswith(_STACKS)
-            waiting.extend((origin, stacked) for origin, _ in node.next_functions)
-    return len(signs) == 2
+
+    def __init__(self) -> None:
+        self._found = False
+        # Factors of log-probabilities.
+        self._weights: list[float] = []
+
+    def add(self, loss: Tensor) -> None:
+        """Look at a loss whose graph has not been freed by a backward pass.
+
+        Reads values, so that a GPU is waited for.
+
+        Args:
+            loss: loss [] with a gradient.
+        """
+        if not self._found:
+            self._found = self._look(loss)
+
+    def take(self) -> bool:
+        """Return whether the losses so far are policy gradients, and forget them."""
+        weights = self._weights
+        own = len(weights) >= _FEWEST and len({*weights}) > _OWN * len(weights)
+        found = self._found or own
+        self._found, self._weights = False, []
+        return found
+
+    def _look(self, loss: Tensor) -> bool:
+        # Nodes, and whether each is part of a stack of single numbers.
+        waiting: deque[tuple[Any, bool]] = deque([(loss.grad_fn, False)])
+        signs: set[int] = set()
+        seen = 0
+        while waiting and seen < _MOST_NODES and len(signs) < 2:
+            node, stacked = waiting.popleft()
+            if node is None:
+                continue
+            seen += 1
+            if _is_clipped(node):
+                return True
+            factor = _factor(node)
+            if factor is not None and (stacked or factor.numel() > 1):
+                signs |= {sign for sign in (-1, 1) if bool((sign * factor > 0).any())}
+            if factor is not None and len(self._weights) < _MOST_NODES and _picks(node):
+                self._weights += factor.reshape(-1)[:_MOST_NODES].tolist()
+            scales = factor is not None and factor.numel() == 1
+            if scales or node.name().startswith(_LINEAR):
+                stacked |= node.name().startswith(_STACKS)
+                waiting.extend((origin, stacked) for origin, _ in node.next_functions)
+        return len(signs) == 2
 
 
 def _is_clipped(node: Any) -> bool:
@@ -85,3 +122,33 @@ def _factor(node: Any) -> Tensor | None:
     if first is not None and second is not None:
         return None
     return saved(node, "other" if second is None else "self")
+
+
+def _picks(product: Any) -> bool:
+    """Return whether a product with a factor without a gradient weights log-probabilities.
+
+    They are those of one event per row, such as an action: neither those of all classes, which soft
+    labels weight, nor those of `torch.nn.functional.nll_loss`.
+    """
+    node = next((origin for origin, _ in product.next_functions if origin is not None), None)
+    chosen = logarithm = False
+    for _ in range(_MOST_BETWEEN):
+        if node is None or (chosen and logarithm):
+            break
+        name = node.name()
+        origins = [origin for origin, _ in node.next_functions if origin is not None]
+        if name.startswith(_CHOICES):
+            chosen = True
+        elif name.startswith(_LOGARITHMS) or _normalises(node, origins):
+            logarithm = True
+        elif not name.startswith(_BETWEEN):
+            break
+        node = origins[0] if origins else None
+    return chosen and logarithm
+
+
+def _normalises(node: Any, origins: list[Any]) -> bool:
+    """Return whether a node computes the logarithms of a softmax, as distributions do."""
+    return node.name().startswith("SubBackward") and any(
+        one.name().startswith("LogsumexpBackward") for one in origins
+    )
