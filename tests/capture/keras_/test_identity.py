@@ -19,7 +19,16 @@ _ALL = ZOO | ZOO_TENSORFLOW
 _EXACT = [name for name in _ALL if name not in ("brain", "jit")]
 # Each training is traced several times, which takes seconds.
 _QUICK = ("cnn",)
-_THOROUGH = ("late", "several", "function", "attention", "accumulated", "half", "fused")
+_THOROUGH = (
+    "late",
+    "several",
+    "function",
+    "unreported",
+    "attention",
+    "accumulated",
+    "half",
+    "fused",
+)
 
 
 def _marks(training: str) -> list[pytest.MarkDecorator]:

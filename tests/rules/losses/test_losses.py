@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from tests.rules.losses.trainings import Case, digits_case, judged, regression_case
 from tests.rules.trainings import FAULTY
@@ -118,6 +119,24 @@ def test_initial_weights_that_are_too_large(scale: float, tmp_path: Path) -> Non
         assert finding is not None
         assert (finding.severity, finding.fault) == ("warning", "bad_initialisation")
         assert finding.step <= 20
+
+
+@pytest.mark.parametrize(("first", "blamed"), [(0, True), (5, False)])
+def test_initial_weights_do_not_explain_a_loss_after_updates(
+    first: int, blamed: bool, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(0)
+    records = []
+    for step in range(first, first + 30, 5):
+        labels, predictions = random.integers(0, 10, 64), 60 * random.normal(size=(64, 10))
+        value = functional.cross_entropy(torch.tensor(predictions), torch.tensor(labels)).item()
+        tensors = {"labels/loss": labels, "predictions/loss": predictions}
+        tensors["model_inputs/model"] = random.normal(size=(64, 8))
+        records.append(step_record(step, scalars={"losses/loss": value}, tensors=tensors))
+    losses = {"loss": {"type": "CrossEntropyLoss", "settings": {"reduction": "mean"}}}
+    run = make_run(tmp_path / "run", records, losses=losses, framework="torch")
+    found = judge(run, [InitialLoss()])
+    assert [one.fault for one in found] == (["bad_initialisation"] if blamed else [])
 
 
 @pytest.mark.parametrize("kind", ["classes", "values"])

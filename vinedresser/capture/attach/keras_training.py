@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import weakref
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import keras
 
@@ -74,12 +76,19 @@ class _KerasTrainings(TrainingFinder):
         name = model.name if self._known else None
         for layer in model._flatten_layers():
             self._known[id(layer)] = weakref.ref(layer)
-        hook.watch(model, name=name)
+        with _outside_functions():
+            hook.watch(model, name=name)
 
 
 def attach() -> None:
     """Start looking for trainings."""
     ATTACHMENT.search(_KerasTrainings(ATTACHMENT))
+
+
+def _outside_functions() -> AbstractContextManager[Any]:
+    """Return a context in which variables have values although a function is being traced."""
+    tensorflow = sys.modules.get("tensorflow")
+    return nullcontext() if tensorflow is None else tensorflow.init_scope()
 
 
 def _taped() -> bool:

@@ -16,6 +16,7 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
 from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
 from vinedresser.capture.keras_.observation.interception import current_observer, unwatch, watch
+from vinedresser.capture.keras_.observation.loop_losses import Comparison, Differentiation
 from vinedresser.capture.keras_.observation.observers import Original, UpdateGuard
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.setup import training_setup
@@ -64,6 +65,7 @@ class KerasAdapter(Adapter):
         self.loss = loss
         self._name = name
         last = optimizers[-1] if optimizers else None
+        session.losses_reported |= loss is not None
         self._watched = watched = WatchedModel(
             session,
             model,
@@ -82,6 +84,8 @@ class KerasAdapter(Adapter):
         self._after_update = guard("the end of an update", self._loop.after_update)
         self._register_optimizer = guard("looking for the optimizer", self._find_optimizer)
         self._record_loss = guard("the loss", self.record_loss)
+        self._compared = guard("what a loss compares", self._loop.compared)
+        self._differentiated = guard("the loss of a tape", self._loop.differentiated)
         self._execution = _execution_of(watched)
         self.patch_points = self._execution.patch_points
         self._builtin_loops = BuiltinLoops(watched, self._execution.runner)
@@ -155,6 +159,16 @@ class KerasAdapter(Adapter):
     def on_loss(self, value: Any, arguments: tuple[Any, ...]) -> None:
         """See `ModelObserver.on_loss`."""
         self._record_loss(str(self.loss.name), value, arguments)
+
+    def on_comparison(self, comparison: Comparison) -> None:
+        """See `ModelObserver.on_comparison`."""
+        if not (self._watched.busy or self._backend.tracing()):
+            self._compared(comparison)
+
+    def on_differentiation(self, differentiation: Differentiation) -> None:
+        """See `ModelObserver.on_differentiation`."""
+        if not (self._watched.busy or self._backend.tracing()):
+            self._differentiated(differentiation)
 
     def _find_optimizer(self, optimizer: Any, variables: Any) -> None:
         """Register the optimizer of a Keras loop or of a compiled function of the user."""

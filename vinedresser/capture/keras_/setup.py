@@ -17,6 +17,7 @@ from vinedresser.capture.adapters.training_setup import (
     typed,
 )
 from vinedresser.capture.keras_.model.layers import dropout_rates
+from vinedresser.capture.keras_.observation.loop_losses import LossSource
 from vinedresser.capture.keras_.observation.optimizer_update import inner_optimizer
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 
@@ -30,6 +31,8 @@ def training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
     """
     prefix, variables = watched.names.prefix, watched.names.variables()
     losses = {f"{prefix}{name}": one for name, one in _compiled_losses(watched.model)}
+    if watched.source is not None:
+        losses[f"{prefix}loss"] = _described_source(watched.source)
     if loss is not None:
         losses[f"{prefix}{loss.name}"] = _described_loss(loss)
     optimizers = [one for one in watched.optimizers() if inner_optimizer(one).built]
@@ -63,6 +66,14 @@ def _described_loss(loss: keras.losses.Loss) -> dict[str, Any]:
         return described
     settings = {key: one for key, one in vars(loss).items() if not key.startswith("_")}
     return typed(type(loss).__name__, settings | getattr(loss, "_fn_kwargs", {}))
+
+
+def _described_source(source: LossSource) -> dict[str, Any]:
+    described = _described_loss(source.loss)
+    if not source.negated:
+        return described
+    # The values are not those of the loss function.
+    return {"function": described["type"], "negated": True, "activation": ""}
 
 
 def _described_optimizer(optimizer: Any) -> dict[str, Any]:

@@ -72,6 +72,8 @@ class InitialLoss(SymptomRule):
         self.identities = LossIdentities()
         self._begun: dict[str, list[tuple[Compared, float]]] = {}
         self._suspect: Symptom | None = None
+        # Losses whose first value was captured after updates.
+        self._late: set[str] = set()
         self._first: dict[str, float] = {}
         self._thrown_up = False
         self._inputs = math.nan
@@ -106,6 +108,8 @@ class InitialLoss(SymptomRule):
             begun = self._begun.setdefault(compared.loss, [])
             if value is not None and math.isfinite(value) and len(begun) < _START:
                 self._first.setdefault(compared.loss, value)
+                if step.step > 0 and not begun:
+                    self._late.add(compared.loss)
                 begun.append((compared, value))
                 self._suspect = self._suspect or self._wrong_scale(compared.loss)
         suspect = self._suspect
@@ -132,7 +136,8 @@ class InitialLoss(SymptomRule):
         factors = [value / mean for mean, (_, value) in zip(means, begun, strict=True) if mean > 0]
         if len(factors) == _START and min(factors) > self.factor and loss not in self._means:
             return _sum(loss, sorted(factors)[1], means[0])
-        return self._too_sure(loss, identity, begun[0][0], means[0])
+        # Initial weights do not explain the loss after the first updates.
+        return None if loss in self._late else self._too_sure(loss, identity, begun[0][0], means[0])
 
     def _too_sure(
         self, loss: str, identity: LossIdentity, compared: Compared, mean: float

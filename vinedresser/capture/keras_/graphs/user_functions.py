@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -33,6 +35,9 @@ class UserFunctions:
         self._watched: list[WatchedModel] = []
         self._known: weakref.WeakKeyDictionary[Any, _UserFunction] = weakref.WeakKeyDictionary()
         self._local = threading.local()
+        # The model that was first watched in a running function, the first optimizer that updates
+        # it there, and the steps the optimizer had made before.
+        self._missed: tuple[WatchedModel, Any, int] | None = None
 
     @property
     def patch_point(self) -> PatchPoint:
@@ -65,6 +70,12 @@ class UserFunctions:
         if self._outermost is not None:
             self._outermost.register_update(watched, optimizer)
             return
+        if _called_as_function():
+            # The model was first watched during this call; the next one is intercepted.
+            if self._missed is None:
+                with tf.init_scope():
+                    self._missed = (watched, optimizer, updates_made(optimizer))
+            return
         watched.session.shield.report(
             f"{type(optimizer).__name__}.apply is part of a compiled function that was not called "
             "as a tf.function, for example one from get_concrete_function: its tensors are not "
@@ -83,6 +94,7 @@ class UserFunctions:
         busy = self._outermost is not None or any(one.busy for one in self._watched)
         if busy or not self._watched or tf.inside_function():
             return original(function, *args, **kwargs)
+        self._count_missed()
         known = self._known.get(function)
         if known is None:
             session = self._watched[0].session
@@ -101,6 +113,18 @@ class UserFunctions:
             return call()
         finally:
             self._local.outermost = None
+
+    def _count_missed(self) -> None:
+        """Count the steps of the call in which a model was first watched."""
+        missed, self._missed = self._missed, None
+        if missed is None:
+            return
+        watched, optimizer, before = missed
+        if watched in self._watched and watched.leads():
+            # The guard lets TrainingStopped through.
+            end_step = watched.session.shield.guard("the end of a step", watched.session.step_ended)
+            for _ in range(updates_made(optimizer) - before):
+                end_step()
 
     def _call_observed(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a function inside an observed step."""
@@ -272,6 +296,15 @@ class _UserFunction:
         if steps > 0 and self._lead is not None and self._lead[0].leads():
             for _ in range(steps):
                 self._end_step()
+
+
+def _called_as_function() -> bool:
+    """Return whether the running code is traced for a call of a tf.function."""
+    calls = type(tf.function(lambda: None))._call.__code__
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not calls:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _cannot_run_again(_: Any) -> Any:

@@ -11,6 +11,12 @@ from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.model.layers import differs_in_training
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.interception import observing
+from vinedresser.capture.keras_.observation.loop_losses import (
+    Comparison,
+    Differentiation,
+    LoopLosses,
+    LoopUpdate,
+)
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate, updates_made
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
@@ -35,6 +41,8 @@ class CustomLoop:
         self._collector = watched.collector
         self._leads = watched.leads
         self._is_updated_by = watched.is_updated_by
+        self._watched = watched
+        self._losses = LoopLosses()
         # Steps made by the leading optimizer before the call, if the call may make none.
         self._made: int | None = None
         # Whether the latest call of the model had ``training=False`` while gradients were taken,
@@ -42,11 +50,21 @@ class CustomLoop:
         self._idle = self._trained_idle = False
         # Emits the weight changes of the update in progress.
         self._emit_changes: Callable[[], object] | None = None
-        self._begin = watched.session.shield.guard("the start of a forward", self._begin_forward)
+        self._mode_now: Mode | Literal["open"] | None = None
+        guard = watched.session.shield.guard
+        self._begin = guard("the start of a forward", self._begin_forward)
+        self._end = guard("the end of a forward", self._end_forward)
 
     def call(self, original: Original, args: Any, kwargs: Any) -> Any:
         """Call the model and return its output."""
         recording = self._begin(args, kwargs)
+        output = self._observed(recording, original, args, kwargs)
+        self._end(output)
+        return output
+
+    def _observed(
+        self, recording: Recording | None, original: Original, args: Any, kwargs: Any
+    ) -> Any:
         if recording is None or not recording.first_batch:
             return original(self._names.model, *args, **kwargs)
 
@@ -59,6 +77,7 @@ class CustomLoop:
         """Record the update that an optimizer is about to apply."""
         if not self._is_updated_by(optimizer, variables):
             return
+        loop_update = self._losses.updated()
         if self._counter.register(optimizer) and _irregular(optimizer):
             self._made = updates_made(optimizer)
         if self._recorder.quiet:
@@ -72,6 +91,7 @@ class CustomLoop:
             return
 
         is_due, emit = self._filter_and_writer(recording)
+        self._write_losses(recording, loop_update, optimizer, variables)
         update = OptimizerUpdate(self._names, self._backend, optimizer, gradients, variables)
         update.emit_before(is_due, emit)
         emit_changes = self._session.shield.guard("the change by an optimizer", update.emit_changes)
@@ -108,9 +128,49 @@ class CustomLoop:
         for full, tensor in leaves(value, f"losses/{self._names.prefix}{name}", is_tensor):
             self._writer.write(recording, full, tensor, weight)
 
+    def compared(self, comparison: Comparison) -> None:
+        """Note a call of a loss object; record it if it is that of the training in an evaluation.
+
+        Args:
+            comparison: the call.
+        """
+        if self._recorder.quiet or not self._losses.compared(comparison):
+            return
+        if comparison.loss is not self._watched.comparing:
+            return
+        labels, predictions = comparison.labels, comparison.predictions
+        source = self._watched.source
+        if source is not None and not source.negated:
+            self.loss("loss", comparison.value, (labels, predictions))
+        recording = self._recorder.current()
+        if recording is not None and recording.first_batch:
+            prefix = self._names.prefix
+            self._write_leaves(recording, f"labels/{prefix}batch", labels)
+            self._write_leaves(recording, f"predictions/{prefix}batch", predictions)
+
+    def differentiated(self, differentiation: Differentiation) -> None:
+        """Note a call of ``GradientTape.gradient``."""
+        if not (self._recorder.quiet or self._session.losses_reported):
+            self._losses.differentiated(differentiation)
+
+    def _write_losses(
+        self, recording: Recording, update: LoopUpdate, optimizer: Any, variables: Any
+    ) -> None:
+        """Record the loss, the labels and the predictions of an update, as far as certain."""
+        for name, value in self._watched.losses_of(update, optimizer, variables).items():
+            self._write_leaves(recording, name, value)
+
+    def _write_leaves(self, recording: Recording, name: str, value: Any) -> None:
+        for full, tensor in leaves(value, name, self._backend.is_tensor):
+            self._writer.write(recording, full, tensor)
+
+    def _end_forward(self, output: Any) -> None:
+        if self._mode_now is not None and not self._recorder.quiet:
+            self._losses.called(output, trained=self._mode_now in ("train", "open"))
+
     def _begin_forward(self, args: Any, kwargs: Any) -> Recording | None:
         """Return the recording of a forward pass; None if nothing is due."""
-        mode = self._mode(kwargs)
+        mode = self._mode_now = self._mode(kwargs)
         if mode == "train":
             self._recorder.forward_begins()
         if mode is None or (mode == "train" and self._recorder.quiet):

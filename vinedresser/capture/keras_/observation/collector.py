@@ -12,6 +12,12 @@ from vinedresser.capture.keras_.backends.backend import Backend
 from vinedresser.capture.keras_.model.layers import attention_scores
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
+from vinedresser.capture.keras_.observation.loop_losses import (
+    Comparison,
+    Differentiation,
+    LoopLosses,
+    LoopUpdate,
+)
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate
 from vinedresser.capture.shield import Shield
@@ -29,6 +35,7 @@ class Collector:
         emit: receives the due tensors, of any shape and dtype.
         on_layers: called with the ids of the model's layers.
         shield: guards the training against errors of the capture.
+        losses_of: see `WatchedModel.losses_of`; None if Keras itself computes the loss.
     """
 
     def __init__(
@@ -40,6 +47,7 @@ class Collector:
         *,
         on_layers: Callable[[Iterable[int]], None],
         shield: Shield,
+        losses_of: Callable[[LoopUpdate, Any, Any], dict[str, Any]] | None,
     ) -> None:
         self._names = names
         self._backend = backend
@@ -55,6 +63,8 @@ class Collector:
         self._update: OptimizerUpdate | None = None
         # The latest output of the root.
         self._returned: Any = None
+        self._losses_of = losses_of
+        self._loop_losses = LoopLosses()
         guard = shield.guard
         self._emit_inputs = guard("the inputs of", self._inputs, names=0)
         self._emit_outputs = guard("the outputs of", self._outputs, names=0)
@@ -64,6 +74,9 @@ class Collector:
         self.on_loss_inputs = guard("labels and predictions", self._on_loss_inputs)
         self.before_update = guard("the update of an optimizer", self._before_update)
         self.after_update = guard("the change by an optimizer", self._after_update)
+        self._on_output = guard("the output of the model", self._note_output)
+        self.on_comparison = guard("what a loss compares", self._on_comparison)
+        self.on_differentiation = guard("the loss of a tape", self._on_differentiation)
         self.on_data = guard("labels and predictions", self._on_data)
 
     def call_layer(self, original: Original, layer: Any, args: Any, kwargs: Any) -> Any:
@@ -80,6 +93,7 @@ class Collector:
         self._emit_outputs(name, output)
         if layer is self._names.model:
             self._returned = output
+            self._on_output(output)
         return output
 
     def compute_attention(self, original: Original, layer: Any, args: Any, kwargs: Any) -> Any:
@@ -161,7 +175,20 @@ class Collector:
             keys = [f"batch[{place}]" for place in range(len(value))]
         return dict(zip(keys, value, strict=True))
 
+    def _note_output(self, output: Any) -> None:
+        self._loop_losses.called(output, trained=self._backend.differentiating())
+
+    def _on_comparison(self, comparison: Comparison) -> None:
+        self._loop_losses.compared(comparison)
+
+    def _on_differentiation(self, differentiation: Differentiation) -> None:
+        self._loop_losses.differentiated(differentiation)
+
     def _before_update(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        if self._losses_of is not None:
+            found = self._losses_of(self._loop_losses.updated(), optimizer, variables)
+            for name, value in found.items():
+                self._emit_due(name, value)
         update = OptimizerUpdate(self._names, self._backend, optimizer, gradients, variables)
         update.emit_before(self._is_due, self._emit)
         self._update = update

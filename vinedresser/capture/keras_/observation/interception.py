@@ -18,6 +18,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.trainers.trainer import Trainer
 
+from vinedresser.capture.keras_.observation.loop_losses import Comparison, Differentiation
 from vinedresser.capture.keras_.observation.observers import (
     ModelObserver,
     Original,
@@ -25,7 +26,7 @@ from vinedresser.capture.keras_.observation.observers import (
     StepObserver,
 )
 
-__all__ = ["current_observer", "observing", "unwatch", "watch"]
+__all__ = ["current_observer", "notify_differentiation", "observing", "unwatch", "watch"]
 
 
 class _Local(threading.local):
@@ -53,6 +54,16 @@ def observing(step_observer: StepObserver | None) -> Iterator[None]:
         yield
     finally:
         _LOCAL.step_observer = before
+
+
+def notify_differentiation(target: Any, sources: Any) -> None:
+    """Notify the observers of gradients that are taken; see `Differentiation`."""
+    differentiation = Differentiation(target, sources)
+    if _LOCAL.step_observer is not None:
+        _LOCAL.step_observer.on_differentiation(differentiation)
+        return
+    for observer in list(_observers.values()):
+        observer.on_differentiation(differentiation)
 
 
 def watch(observer: ModelObserver) -> None:
@@ -173,6 +184,12 @@ def _loss(original: Original) -> Original:
         for one in _observers.values():
             if one.guard is not None:
                 one.guard.took_loss(self.name, value, (y_true, y_pred, *args), total=False)
+        comparison = Comparison(self, value, y_true, y_pred)
+        if _LOCAL.step_observer is not None:
+            _LOCAL.step_observer.on_comparison(comparison)
+        else:
+            for one in list(_observers.values()):
+                one.on_comparison(comparison)
         return value
 
     return call

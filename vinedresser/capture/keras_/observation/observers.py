@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from vinedresser.capture.keras_.observation.loop_losses import Comparison, Differentiation
+
 __all__ = [
     "CombinedObserver",
     "ModelObserver",
@@ -58,6 +60,12 @@ class StepObserver(Protocol):
             name: name of the loss with its model's prefix.
             value: return value of the loss function.
         """
+
+    def on_comparison(self, comparison: Comparison) -> None:
+        """Handle a call of any loss object of Keras."""
+
+    def on_differentiation(self, differentiation: Differentiation) -> None:
+        """Handle a call of ``GradientTape.gradient``."""
 
 
 class UpdateGuard(Protocol):
@@ -124,6 +132,12 @@ class ModelObserver(Protocol):
     def on_loss(self, value: Any, arguments: tuple[Any, ...]) -> None:
         """Handle the value and the arguments of the watched loss object."""
 
+    def on_comparison(self, comparison: Comparison) -> None:
+        """Handle a call of any loss object of Keras."""
+
+    def on_differentiation(self, differentiation: Differentiation) -> None:
+        """Handle a call of ``GradientTape.gradient``."""
+
 
 class CombinedObserver:
     """A `StepObserver` that forwards each event to several observers.
@@ -171,6 +185,16 @@ class CombinedObserver:
     def on_loss(self, name: str, value: Any) -> None:
         """See `StepObserver.on_loss`; the name already has its model's prefix."""
         self._observers[0].on_loss(name, value)
+
+    def on_comparison(self, comparison: Comparison) -> None:
+        """See `StepObserver.on_comparison`."""
+        for observer in self._observers:
+            observer.on_comparison(comparison)
+
+    def on_differentiation(self, differentiation: Differentiation) -> None:
+        """See `StepObserver.on_differentiation`."""
+        for observer in self._observers:
+            observer.on_differentiation(differentiation)
 
     def _nested(self, event: str, original: Original) -> Original:
         """Return a call of the original inside the event's handlers of all observers."""

@@ -10,6 +10,11 @@ from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.collector import Collector
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
+from vinedresser.capture.keras_.observation.loop_losses import (
+    LoopUpdate,
+    LossSource,
+    WatchedTogether,
+)
 from vinedresser.capture.keras_.observation.observers import UpdateGuard
 from vinedresser.capture.keras_.observation.optimizer_update import StepCounter
 from vinedresser.capture.keras_.observation.recording_writer import RecordingWriter
@@ -36,6 +41,9 @@ class WatchedModel:
         counter: counts optimizer steps.
         busy: whether a loop of Keras is running the model, which captures by itself.
         guard: looks at its gradients, and takes snapshots of its steps; None: nobody wants any.
+        source: where the loss of a custom loop comes from; None until it is known.
+        comparing: loss object of Keras to which a custom loop passes the output of the model; None
+            until there was one.
 
     Raises:
         ConfigError: The backend is not supported.
@@ -60,6 +68,11 @@ class WatchedModel:
         self.counter = StepCounter(model, optimizer)
         self.busy = False
         self.guard: UpdateGuard | None = None
+        self.source: LossSource | None = None
+        self.comparing: Any = None
+        self._sought = False
+        self._together = session.shared(WatchedTogether)
+        self._together.models += 1
         self._adapter = adapter
         guard = session.shield.guard
         self._on_new_layers = guard("taking in layers that were built late", on_new_layers)
@@ -120,6 +133,41 @@ class WatchedModel:
             self.session.newly_set_up |= updates
         return known[0]
 
+    def losses_of(self, update: LoopUpdate, optimizer: Any, variables: Any) -> dict[str, Any]:
+        """Return the loss, labels and predictions of an update in a custom loop, by full name.
+
+        Those that are not certain are missing, and so is the loss if the script itself gives one.
+
+        Args:
+            update: what preceded it.
+            optimizer: the optimizer whose ``apply`` is called.
+            variables: variables passed to ``apply``; None for all that it was built with.
+        """
+        found, prefix = {}, self.names.prefix
+        if not self.session.losses_reported:
+            loss = update.take_loss(optimizer, variables)
+            if loss is not None:
+                found[f"losses/{prefix}loss"] = loss
+                self._look_for_source(update, loss)
+        comparison = update.comparison
+        if comparison is not None and self._together.models == 1:
+            self.comparing = self.comparing or comparison.loss
+            if comparison.loss is self.comparing:
+                found[f"labels/{prefix}batch"] = comparison.labels
+                found[f"predictions/{prefix}batch"] = comparison.predictions
+        return found
+
+    def _look_for_source(self, update: LoopUpdate, loss: Any) -> None:
+        """Find out where the loss comes from, once: the device may have to be waited for."""
+        if not self._sought and update.comparison is not None:
+            self._sought = True
+            self.source = update.source(loss)
+            self.session.newly_set_up |= self.source is not None
+
+    def _losses_of_own(self, update: LoopUpdate, optimizer: Any, variables: Any) -> dict[str, Any]:
+        updates = self.is_updated_by(optimizer, variables)
+        return self.losses_of(update, optimizer, variables) if updates else {}
+
     def optimizers(self) -> list[Any]:
         """Return the optimizers that update the model or are expected to."""
         seen = [optimizer for updates, optimizer in self._optimizers.values() if updates]
@@ -142,4 +190,6 @@ class WatchedModel:
             emit,
             on_layers=self.register_layers,
             shield=self.session.shield,
+            # Keras itself computes the losses of its loops.
+            losses_of=None if self.busy else self._losses_of_own,
         )
