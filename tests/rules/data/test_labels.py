@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tests.rules.data.trainings import found_in, network, relabelled, shuffled, sorted_batches
-from tests.rules.trainings import Data, adam, diabetes, digits, sgd
+from tests.rules.trainings import Data, adam, batches, diabetes, digits, evaluate, sgd
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule, capture_for
@@ -118,6 +118,29 @@ def test_memorised_shuffled_labels_are_found(tmp_path: Path) -> None:
     assert finding.statistic == "gain"
     assert 180 <= finding.step < 595
     assert f"chance level: {math.log(10):.1f}" in finding.seen
+
+
+def test_an_evaluation_of_another_model_says_nothing(tmp_path: Path) -> None:
+    data = relabelled(shuffled)
+    torch.manual_seed(0)
+    models = [network(inner=128)() for _ in range(2)]
+    optimizers = [adam(3e-3)(models[0]), sgd(1e-6)(models[1])]
+    rules, loss = [CorruptLabels()], nn.CrossEntropyLoss()
+    rows = batches(len(data.x), 64)
+    with Hook(
+        tmp_path / "run", collections=capture_for(rules).collections, total_steps=600
+    ) as hook:
+        for model, optimizer, name in zip(models, optimizers, "ab", strict=True):
+            hook.watch(model, loss=loss, optimizer=optimizer, name=name)
+        for step in range(600):
+            if step % 20 == 0:
+                evaluate(hook, models[1], loss, data)
+            chosen = next(rows)
+            for model, optimizer in zip(models, optimizers, strict=True):
+                optimizer.zero_grad()
+                loss(model(data.x[chosen]), data.y[chosen]).backward()
+                optimizer.step()
+    assert judge(open_run(tmp_path / "run"), rules) == []
 
 
 def test_unlearned_shuffled_labels_are_found_without_evaluations(

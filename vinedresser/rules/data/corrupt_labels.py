@@ -12,10 +12,12 @@ from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
 from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.held_out import HeldOut
+from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 _SURE = 2.0
 # Steps, and the share of a run of known length, before the rule may fire.
@@ -81,7 +83,8 @@ class CorruptLabels(OnceRule):
       evaluations, the loss never beat the chance level by 3 % (plus two standard errors from the
       labels of an evaluation) and the predictions have no gain of 0.2. Baseline models (ridge
       regression, five nearest neighbours; see `Outcome`) found less than 0.1 in 256 distinct
-      training rows; if they do not apply (tokens), the rule waits for the end of the run.
+      training rows; if they do not apply (tokens), the rule waits for the end of the run. Not of
+      several models with an optimizer each: one may be trained and another evaluated.
     - *Nothing to learn*: the outcome is poor, the loss is at chance level (within 10 %), and
       baseline models also found less than 0.1 in 256 rows. The inputs may be the cause, too.
     - *Other labels in evaluation*: all reported metrics of known meaning (`MetricScale`) are those
@@ -116,6 +119,11 @@ class CorruptLabels(OnceRule):
         self.held_out = HeldOut()
         self._evaluated: dict[str, _Evaluations] = {}
         self._last: Step | None = None
+        self._several = False
+
+    def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self._several = several_trained(info)
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -183,7 +191,7 @@ class CorruptLabels(OnceRule):
         least = gain.value - _SURE * gain.error
         gone, wanted = max(least, self._better_loss(loss)), self.gain * (_OVER if over else 1.0)
         if gone > wanted:
-            return self._by_heart(loss, gone, wanted) if over or asked else None
+            return self._by_heart(loss, gone, wanted, baseline) if over or asked else None
         return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
 
     def _better_loss(self, loss: str) -> float:
@@ -196,9 +204,13 @@ class CorruptLabels(OnceRule):
         now = progress.latest() if progress else None
         return 1 - (now.level + _SURE * now.error) / guessed if now and guessed else 0.0
 
-    def _by_heart(self, loss: str, gone: float, wanted: float) -> Symptom | None:
+    def _by_heart(
+        self, loss: str, gone: float, wanted: float, baseline: float | None
+    ) -> Symptom | None:
         evaluated, guessed = self._evaluated.get(loss), self.guessing.loss(loss)
-        if evaluated is None or not guessed or evaluated.count < self.evaluations:
+        if self._several or evaluated is None or not guessed:
+            return None
+        if evaluated.count < self.evaluations:
             return None
         doubt = self.guessing.deviation(loss) / math.sqrt(evaluated.rows) / guessed
         series = self.outcome.fit.of("eval").get(loss)
@@ -214,7 +226,8 @@ class CorruptLabels(OnceRule):
             0.85,
             f"the training removed {gone:.0%} of the chance-level error on training rows, but in "
             f"{evaluated.count} evaluations the loss was never below {evaluated.best_loss:.4g} "
-            f"(chance level: {guessed:.4g}); baseline models find nothing",
+            f"(chance level: {guessed:.4g})"
+            f"{'' if baseline is None else '; baseline models find nothing'}",
             "the labels do not belong to the rows: the model only memorises them",
             _REMEDY,
         )
