@@ -34,10 +34,10 @@ _LONGER: dict[Trouble, int] = {"elsewhere": 2, "zero": 2}
 
 _ADVICE: dict[Trouble, Advice] = {
     "elsewhere": Advice(
-        "no gradient reaches any parameter of the optimizer: it has the parameters of another "
-        "model, or the loss is detached from all of them",
-        "create the optimizer with the parameters of the model that computes the loss: "
-        "Adam(model.parameters(), …)",
+        "no gradient reaches any parameter of the optimizer: loss.backward() is not called, the "
+        "loss is detached from all of them, or the optimizer has the parameters of another model",
+        "call loss.backward() before optimizer.step(), and create the optimizer with the "
+        "parameters of the model that computes the loss: Adam(model.parameters(), …)",
     ),
     "left_out": Advice(
         "no optimizer has them",
