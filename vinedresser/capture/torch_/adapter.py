@@ -172,7 +172,7 @@ class TorchAdapter(Adapter):
             self._overdue.report(self._session.shield)
         self._hooks.clear()
         self._optimizers.remove()
-        self._running.detach()
+        self._running.detach(stepped=self._unseen.any_seen or bool(self._overdue.others))
         if self._complete in self._recorder.completing:
             self._recorder.completing.remove(self._complete)
         while self._handles:

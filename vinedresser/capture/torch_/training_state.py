@@ -16,12 +16,15 @@ from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
+from vinedresser.capture.torch_.optimizers.unapplied_gradients import UnappliedGradients
 
 
 class TrainingState:
     """Captures ``state/training``, the state of a scaler, and ``state/uncleared``.
 
     ``state/uncleared`` is 1 if the gradients of a step were added to those of the step before.
+    ``state/unapplied`` is captured at the end of a training without a step, see
+    `UnappliedGradients`.
 
     For ``timing/wait``, it also notes the end of backwards if steps have several of them.
 
@@ -52,14 +55,16 @@ class TrainingState:
         self._backward = BackwardEnd(session.shield.guard("the end of a backward", self._ended))
         self._optimized = optimized
         self._clearing = GradientClearing(partial(session.shield.guard, "looking at gradients"))
-        self._training, self._scale, self._skipped, self._uncleared = (
+        self._unapplied = UnappliedGradients()
+        self._conclude = session.shield.guard("looking for missing steps", self._look_for_steps)
+        self._training, self._scale, self._skipped, self._uncleared, self._passes = (
             f"state/{names.prefix}{word}"
-            for word in ("training", "grad_scale", "skipped_steps", "uncleared")
+            for word in ("training", "grad_scale", "skipped_steps", "uncleared", "unapplied")
         )
 
     def names(self) -> list[str]:
         """Return the full names of the captured scalars."""
-        return [self._training, self._scale, self._skipped, self._uncleared]
+        return [self._training, self._scale, self._skipped, self._uncleared, self._passes]
 
     def begin(self, recording: Recording, *, stepped: bool = False) -> None:
         """Capture the modules' modes at the start of a recording's first forward.
@@ -82,6 +87,10 @@ class TrainingState:
         looks = recording.mode == "train" and whole and not self._compiled()
         if looks and due.ask(self._uncleared):
             self._clearing.begin(self._optimized)
+            # An attack or an explanation takes gradients in evaluation mode.
+            first = not self._recorder.steps and self._root.training
+            if first and due.ask(self._passes):
+                self._unapplied.begin(self._optimized())
         if due.ask(self._training):
             share = training_share(module for _, module in self._names.modules())
             if share is not None:
@@ -116,6 +125,7 @@ class TrainingState:
                 losses add to are not used.
         """
         self.ended(forwards)
+        self._unapplied.forget()
         uncleared = self._clearing.end()
         if uncleared is not None and stepped:
             self._copier.keep_scalar(recording, self._uncleared, uncleared, 1.0)
@@ -125,11 +135,27 @@ class TrainingState:
                 if recording.due.ask(name):
                     self._copier.keep_scalar(recording, name, value, 1.0)
 
-    def detach(self) -> None:
-        """Remove all hooks from model and scalers."""
+    def detach(self, *, stepped: bool) -> None:
+        """Remove all hooks from model and scalers.
+
+        Args:
+            stepped: whether any optimizer is known to have taken a step.
+        """
+        if not (stepped or self._recorder.steps):
+            self._conclude()
         self._backward.remove()
         self._clearing.end()
         self._scaling.remove()
+
+    def _look_for_steps(self) -> None:
+        """Record the number of backward passes whose gradients no step has applied."""
+        # A scaler may skip all steps.
+        if not self._scaling.used and self._unapplied.found(self._clearing.fresh):
+            recording = self._recorder.recording("train")
+            if recording is not None:
+                recording.add_scalar(self._passes, float(self._clearing.fresh))
+                # The step does not end, but is stored.
+                recording.explicit = True
 
     def _look_for_backwards(self) -> None:
         if not self._compiled():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from vinedresser.rules.advice import Advice, listed
 from vinedresser.rules.base import Rule
@@ -26,6 +27,8 @@ _GREATER_PART = 0.5
 # since summation order may vary.
 _EVALUATIONS, _SAME = 3, 1e-6
 _CONFIDENCE = 0.9
+# The scalar of a model with a name is `state/NAME.unapplied`.
+_UNAPPLIED = "unapplied"
 # Ratio of all elements of a model, with its biases, to those of its weights.
 _BIASES = 1.25
 # Factor of the patience for a whole model, which may be trained after a phase of exploration, and
@@ -83,7 +86,8 @@ class UntrainedParameters(Rule):
     optimizer has as many tensors and elements as the model, and so those of a copy), modules are
     unused (no gradient reaches them, but those before them), weights stop changing during the run,
     or a group has a learning rate of 0. Also fires if no optimizer takes a step at all, which shows
-    as evaluations with equal results before the first step.
+    as evaluations with equal results before the first step, and at the end of the run as gradients
+    that were cleared after each of 40 backward passes (``state/unapplied``, PyTorch).
 
     Args:
         every: train steps between checks.
@@ -100,7 +104,7 @@ class UntrainedParameters(Rule):
         self.patience = patience
         self.outcome = Outcome()
         self.parameters = ParameterStates(every)
-        self.needs = (Need("losses", modes=("train", "eval")),)
+        self.needs = (Need("losses", modes=("train", "eval")), Need("state", every=every))
         self._reported: dict[Trouble, Severity] = {}
         self._last: Step | None = None
         # Number of parameters that no optimizer has; whether there is one model with one optimizer;
@@ -110,6 +114,8 @@ class UntrainedParameters(Rule):
         self._held: list[tuple[float, float]] = []
         # Evaluations before the first train step; None afterwards.
         self._evaluations: list[dict[str, float]] | None = []
+        # Whether it was reported that no optimizer takes a step.
+        self._stepless = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the sizes of the optimizers."""
@@ -128,6 +134,8 @@ class UntrainedParameters(Rule):
             return None
         if step.mode == "eval":
             return self._without_steps(step)
+        if (finding := self._unapplied(step)) is not None:
+            return finding
         self._evaluations = None
         if not self.parameters.looked:
             return None
@@ -257,19 +265,55 @@ class UntrainedParameters(Rule):
         if len(self._evaluations) != _EVALUATIONS:
             return None
         name, value = next(iter(scalars.items()))
+        self._stepless = True
+        return self._missing(
+            step,
+            (name, value),
+            f"{_EVALUATIONS} evaluations had equal results ({name} {value:.4g}), and no optimizer "
+            "has taken a step",
+            "optimizer.step() is not called, or the optimizer belongs to another model",
+            {"evaluations": self._evaluations},
+        )
+
+    def _unapplied(self, step: Step) -> Finding | None:
+        """Return the finding in gradients that were cleared, but never applied."""
+        for name, passes in step.scalars_of("state").items():
+            if not self._stepless and name.endswith(_UNAPPLIED):
+                self._stepless = True
+                return self._missing(
+                    step,
+                    (name, passes),
+                    f"no optimizer has taken a step: the gradients of {passes:.0f} backward passes "
+                    "were cleared, and no weight has changed",
+                    "optimizer.step() is not called",
+                    {"passes": passes},
+                )
+        return None
+
+    def _missing(
+        self, step: Step, value: tuple[str, float], seen: str, cause: str, evidence: dict[str, Any]
+    ) -> Finding:
+        """Return the finding of a training without a step.
+
+        Args:
+            step: where it shows.
+            value: name and value of the scalar that shows it.
+            seen: what is seen.
+            cause: the likely cause.
+            evidence: numbers.
+        """
         finding = self.found(
             step,
             since=0,
-            tensor=name,
+            tensor=value[0],
             statistic="value",
-            value=value,
-            threshold=value,
+            value=value[1],
+            threshold=value[1],
             confidence=_CONFIDENCE,
-            seen=f"{_EVALUATIONS} evaluations had equal results ({name} {value:.4g}), and no "
-            "optimizer has taken a step",
-            cause="optimizer.step() is not called, or the optimizer belongs to another model",
+            seen=seen,
+            cause=cause,
             remedy="call optimizer.step() after each loss.backward()",
-            evidence={"evaluations": self._evaluations},
+            evidence=evidence,
         )
         return replace(finding, severity=self.without_stop)
 

@@ -21,6 +21,9 @@ class GradientClearing:
 
     Args:
         guard: wraps a function so that its errors do not reach the training.
+
+    Attributes:
+        fresh: number of additions since the start of the watch before which there was no gradient.
     """
 
     def __init__(self, guard: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
@@ -29,6 +32,7 @@ class GradientClearing:
         self._handle: Any = None
         self._adds: Any = None
         self._kept: Tensor | None = None
+        self.fresh = 0
 
     def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
         """Watch a step from its first forward on.
@@ -37,6 +41,7 @@ class GradientClearing:
             parameters: return those that the optimizer updates; called if there is none to look at.
         """
         self.end()
+        self.fresh = 0
         parameter = self._parameter.of(parameters)
         if parameter is None:
             return
@@ -60,6 +65,7 @@ class GradientClearing:
         if parameter is None:
             return
         before = parameter.grad
+        self.fresh += before is None
         # Stays on the device: its value would have to be waited for.
         kept = torch.zeros((), dtype=torch.bool) if before is None else before.any()
         # The gradients of another loss may be added in between, and cleared before the own one.

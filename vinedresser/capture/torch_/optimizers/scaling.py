@@ -22,9 +22,13 @@ class Scaling:
     Args:
         model: the user's model.
         shield: guards the callbacks.
+
+    Attributes:
+        used: whether a scaler was asked for a step, which it may have skipped.
     """
 
     def __init__(self, model: nn.Module, shield: Shield) -> None:
+        self.used = False
         self._model = model
         guard = shield.guard
         self.before = guard("the start of a scaler's step", self._before)
@@ -60,6 +64,7 @@ class Scaling:
     def _before(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         if scaler.is_enabled() and self._is_ours(optimizer):
             self._scaler = weakref.ref(scaler)
+            self.used = True
 
     def _after(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         if not (scaler.is_enabled() and self._is_ours(optimizer)):
