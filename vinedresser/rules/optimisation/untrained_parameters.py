@@ -104,7 +104,10 @@ class UntrainedParameters(Rule):
         self.patience = patience
         self.outcome = Outcome()
         self.parameters = ParameterStates(every)
-        self.needs = (Need("losses", modes=("train", "eval")), Need("state", every=every))
+        self.needs = (
+            Need("losses", modes=("train", "eval")),
+            Need("state", every=every, required=False),
+        )
         self._reported: dict[Trouble, Severity] = {}
         self._last: Step | None = None
         # Number of parameters that no optimizer has; whether there is one model with one optimizer;
