@@ -112,6 +112,37 @@ def test_batches_and_loops_are_separate_trainings(trained: Both, number: int, st
     assert not trained.run.with_name("run.4").exists()
 
 
+COMPILED = """
+    import keras, tensorflow as tf
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    optimizer = keras.optimizers.SGD(0.1)
+
+    @tf.function
+    def train(x):
+        for _ in tf.range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(model(x, training=True) ** 2)
+            variables = model.trainable_variables
+            optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss
+
+    for _ in range({calls}):
+        print(float(train(tf.ones((8, 4)))) >= 0)
+"""
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_a_model_that_is_found_in_a_running_function(calls: int, tmp_path: Path) -> None:
+    """Its steps are counted at the next call; without one, that is said."""
+    script(tmp_path, COMPILED.format(calls=calls))
+    done = attached("train.py", cwd=tmp_path, KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n" * calls
+    assert ("only call of the tf.function" in done.stderr) == (calls == 1)
+    assert ("step 9" in split_stderr(done.stderr)[1]) == (calls == 3)
+
+
 def test_a_keras_model_in_a_loop_of_torch_is_a_torch_model(tmp_path: Path) -> None:
     script(
         tmp_path,

@@ -57,6 +57,12 @@ class UserFunctions:
 
     def unwatch(self, watched: WatchedModel) -> None:
         """Stop looking for functions that train a model."""
+        if self._missed is not None and self._missed[0] is watched:
+            self._missed = None
+            watched.session.shield.report(
+                "the model was found in the only call of the tf.function that trains it: nothing "
+                "is captured, and its steps are not counted; watch it with a Hook before"
+            )
         self._watched.remove(watched)
         self._known.clear()
 
