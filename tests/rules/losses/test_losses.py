@@ -93,6 +93,11 @@ def test_a_sum_with_a_matching_learning_rate_is_ignored(tmp_path: Path) -> None:
     assert one(case, tmp_path, InitialLoss()) is None
 
 
+def test_a_sum_is_not_why_a_normalising_optimizer_diverges(tmp_path: Path) -> None:
+    case = digits_case(network(), nn.CrossEntropyLoss(reduction="sum"), lr=10.0)
+    assert one(case, tmp_path, InitialLoss()) is None
+
+
 def test_confident_initial_outputs_are_a_hint(tmp_path: Path) -> None:
     case = digits_case(network(), lr=1e-6, sgd=True, steps=400)
     case.x = case.x * 500
@@ -283,6 +288,22 @@ def test_swing_is_computed_from_block_means(tmp_path: Path) -> None:
     # Von Neumann: half of the mean squared successive difference is the variance.
     noise = np.sqrt(np.mean(np.diff(means) ** 2) / 2)
     assert finding.value == pytest.approx(noise / means.mean())
+
+
+@pytest.mark.parametrize(("height", "last", "found"), [(1e6, 2.3, 1), (1e6, 1.9, 0), (100, 2.3, 0)])
+def test_a_short_run_that_has_not_recovered_from_its_first_steps(
+    height: float, last: float, found: int, tmp_path: Path
+) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.01, 66)
+    losses = [2.3, height, height / 10, height / 1000, 8.0, 3.0, *(last + noise).tolist()]
+    records = [
+        step_record(step, scalars={"losses/loss": value}) for step, value in enumerate(losses)
+    ]
+    findings = judge(make_run(tmp_path / "run", records), [LossNotDecreasing()])
+    assert len(findings) == found
+    for finding in findings:
+        assert (finding.step, finding.fault) == (71, "learning_rate_too_high")
+        assert "has only come back to 2.3" in finding.seen or "stays at 2.3" in finding.seen
 
 
 def test_a_loss_of_both_signs_has_no_level_at_its_start(tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ _USUAL_INPUTS = 3.0
 _CONFIDENCE = 0.8
 # Reductions in PyTorch and Keras that are not sums.
 _MEANS = ("mean", "sum_over_batch_size", "mean_with_sample_weight")
+# Optimizers whose steps do not grow with the gradients, in lower case.
+_NORMALISING = frozenset(
+    ("adam", "adamw", "adamax", "nadam", "radam", "rmsprop", "adagrad", "adadelta", "rprop", "lion")
+)
 
 
 class InitialLoss(SymptomRule):
@@ -45,7 +49,8 @@ class InitialLoss(SymptomRule):
     to scikit-learn and XGBoost, whose first loss is measured after the first step.
 
     Fires only if the outcome is poor (`Outcome`), or as soon as the loss is not finite or ten times
-    its first value: a sum with a matching learning rate is no fault. Fires whatever the outcome (a
+    its first value: a sum with a matching learning rate is no fault, nor is one whose optimizers
+    normalise the gradients, as Adam does. Fires whatever the outcome (a
     warning) if the rows start above twice the bound while the inputs have a root mean square of at
     most 3: then the initial weights are too large, and the first steps only undo that.
 
@@ -78,6 +83,8 @@ class InitialLoss(SymptomRule):
         self._thrown_up = False
         self._inputs = math.nan
         self._means: set[str] = set()
+        # Whether the steps are proportional to the loss.
+        self._scaled = True
 
     def begin(self, info: RunRecord) -> None:
         """Read which losses are means."""
@@ -86,6 +93,8 @@ class InitialLoss(SymptomRule):
         reductions = ((loss, one.get("settings", {})) for loss, one in info.losses.items())
         # In Keras, weight penalties are added to a mean.
         self._means = {loss for loss, one in reductions if one.get("reduction") in _MEANS}
+        kinds = {str(one.get("type")).lower() for one in info.optimizers}
+        self._scaled = not kinds or not kinds <= _NORMALISING
 
     def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`."""
@@ -134,7 +143,8 @@ class InitialLoss(SymptomRule):
             rows = row_losses(identity.formula, compared.labels, compared.predictions)
             means.append(float(rows.mean()) if rows is not None else math.nan)
         factors = [value / mean for mean, (_, value) in zip(means, begun, strict=True) if mean > 0]
-        if len(factors) == _START and min(factors) > self.factor and loss not in self._means:
+        large = len(factors) == _START and min(factors) > self.factor
+        if large and self._scaled and loss not in self._means:
             return _sum(loss, sorted(factors)[1], means[0])
         # Initial weights do not explain the loss after the first updates.
         return None if loss in self._late else self._too_sure(loss, identity, begun[0][0], means[0])

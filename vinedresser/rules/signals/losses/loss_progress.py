@@ -219,6 +219,19 @@ class LossProgress:
         tenth = recent[-_TENTH * self._size :]
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
 
+    def unrecovered(self) -> Stretch | None:
+        """Return the last steps of a loss that rose a hundredfold and has not fallen since.
+
+        That is, no later block is below its first value, by the share that counts as having
+        learned. Needs fewer steps than `stuck`; None otherwise.
+        """
+        now = self.latest()
+        if now is None or not self.first or self.peak < _HUGE * abs(self.first):
+            return None
+        later = [mean for first, mean in self._blocks if first > self.peak_step]
+        least = self.first - self.drop * abs(self.first)
+        return now if later and min(later) > least else None
+
     def _stretch(self, count: int) -> Stretch | None:
         """Summarise the last blocks; a middle block belongs to neither half."""
         if len(self._blocks) < count:

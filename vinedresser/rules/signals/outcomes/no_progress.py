@@ -109,19 +109,39 @@ class NoProgress(Signal):
         """Return the trajectory of the loss; None with progress, or without a decision now.
 
         Args:
-            ended: the run is over, so do not wait for other rules.
+            ended: the run is over, so do not wait for other rules, nor for as many steps if the
+                loss rose a hundredfold (`LossProgress.unrecovered`).
         """
-        if self.since is None or self.last is None:
+        if self.last is None:
             return None
-        held = self.asked and self.last.step - self.since >= _HOLD
-        if not held and not (ended and self._holds()):
+        held = self.since is not None and self.asked and self.last.step - self.since >= _HOLD
+        if held or (ended and self.since is not None and self._holds()):
+            worst = self._worst()
+        elif not ended or (unrecovered := self._unrecovered()) is None:
             return None
-        worst = self._worst()
+        else:
+            worst = unrecovered
         explained = self.targets.explain(_short(worst.name), worst.rise)
         return None if worst.kind == "thrown_up" and explained else worst
 
     def _holds(self) -> bool:
         return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()
+
+    def _unrecovered(self) -> LossTrajectory | None:
+        """Return the trajectory of a loss that rose a hundredfold, if all of them have."""
+        outcome = self.outcome
+        if not outcome.losses or outcome.adversaries or outcome.improving_metric():
+            return None
+        name, progress = max(outcome.losses.items(), key=_height)
+        stretch = progress.unrecovered()
+        if stretch is None or any(one.unrecovered() is None for one in outcome.losses.values()):
+            return None
+        first = progress.first
+        rise = progress.peak / abs(first)
+        certain = self.targets.rule_out(_short(name), rise)
+        return LossTrajectory(
+            name, "thrown_up", progress, False, first, 0.0, stretch, rise, certain
+        )
 
     def _worst(self) -> LossTrajectory:
         losses = self.outcome.losses
