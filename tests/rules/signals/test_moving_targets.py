@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from vinedresser.capture import Hook, open_run
+from vinedresser.capture import Hook, SaveConfig, open_run
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
@@ -17,7 +18,7 @@ from vinedresser.store.finding import Finding
 
 
 def found(
-    path: Path, *, growing: bool, captured: bool = True, growth: float = 1.0
+    path: Path, *, growing: bool, captured: bool = True, growth: float = 1.0, rare: bool = False
 ) -> list[Finding]:
     """Return the findings in a training whose loss rises about threefold.
 
@@ -26,6 +27,7 @@ def found(
         growing: the targets grow, with the noise that is in them; otherwise the model is spoilt.
         captured: the targets are captured.
         growth: how far they grow.
+        rare: the targets are captured seven times in the first 300 steps, and then never again.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -38,6 +40,9 @@ def found(
         for name, one in capture.collections.items()
         if captured or name not in ("labels", "predictions")
     }
+    if rare:
+        few = SaveConfig(every=45, stop=300, rows=64)
+        kept |= {name: replace(kept[name], save=(few,)) for name in ("labels", "predictions")}
     weights = torch.randn(8, 1)
     with Hook(path / "run", collections=kept, total_steps=800) as hook:
         hook.watch(model, loss=loss, optimizer=optimizer)
@@ -59,6 +64,17 @@ def found(
 def test_a_loss_that_rises_with_its_targets(growth: float, tmp_path: Path) -> None:
     # The loss is proportional to their square: fourfold, and 36-fold.
     assert found(tmp_path, growing=True, growth=growth) == []
+
+
+def test_a_loss_that_rises_with_targets_that_are_rarely_captured(tmp_path: Path) -> None:
+    # A hook that keeps to its budget looks less often.
+    assert found(tmp_path, growing=True, growth=2.0, rare=True) == []
+
+
+@pytest.mark.thorough
+def test_targets_that_are_rarely_captured_rule_nothing_out(tmp_path: Path) -> None:
+    findings = found(tmp_path, growing=False, rare=True)
+    assert {one.severity for one in findings} == {"warning"}
 
 
 @pytest.mark.thorough

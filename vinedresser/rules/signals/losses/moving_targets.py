@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from vinedresser.store.reading.step import Step
 
 __all__ = ["MovingTargets"]
 
-# Number of looks at the start, and of recent ones.
-_LOOKS = 8
+# Maximum number of looks at the start, and of recent ones, and their share of all looks: a hook
+# that keeps to its budget looks rarely.
+_LOOKS, _SHARE = 8, 4
+# Share of the steps so far before which the last look is too old to rule out anything.
+_FRESH = 0.75
 # Rise of a loss that is certain without knowing its targets, and one that no targets explain.
 _FAR = 10.0
 _FARTHEST = 100.0
-# Minimum growth of the targets, as a share of the rise of the loss, that explains it.
-_EXPLAINED = 0.5
+# Minimum growth of the targets, and as a share of the rise of the loss, that explains it.
+_GROWN, _EXPLAINED = 1.5, 0.5
 
 
 class MovingTargets(BatchSignal):
@@ -29,28 +32,30 @@ class MovingTargets(BatchSignal):
 
     def __init__(self) -> None:
         super().__init__()
-        # By loss, of the looks at the start: number, mean, and mean square around it.
-        self._start: dict[str, tuple[int, float, float]] = {}
-        # By loss, mean and mean square of the recent looks.
+        # By loss, mean and mean square at the first and at the last looks, their number, and the
+        # step of the last one.
+        self._first: dict[str, list[tuple[float, float]]] = {}
         self._recent: dict[str, deque[tuple[float, float]]] = {}
+        self._looks: Counter[str] = Counter()
+        self._looked: dict[str, int] = {}
+        self._step = 0
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
         if step.mode != "train":
             return
+        self._step = step.step
         for compared in self.batches.compared:
             values = np.asarray(compared.labels, np.float64)
             if not values.size or not np.isfinite(values).all():
                 continue
-            mean, square = float(values.mean()), float(np.square(values).mean())
-            looks, center, spread = self._start.get(compared.loss, (0, 0.0, 0.0))
-            if looks < _LOOKS:
-                deviation = square - 2 * mean * center + center**2 if looks else square - mean**2
-                center += (mean - center) / (looks + 1)
-                spread += (deviation - spread) / (looks + 1)
-                self._start[compared.loss] = (looks + 1, center, spread)
-            recent = self._recent.setdefault(compared.loss, deque(maxlen=_LOOKS))
-            recent.append((mean, square))
+            look = float(values.mean()), float(np.square(values).mean())
+            first = self._first.setdefault(compared.loss, [])
+            if len(first) < _LOOKS:
+                first.append(look)
+            self._recent.setdefault(compared.loss, deque(maxlen=_LOOKS)).append(look)
+            self._looks[compared.loss] += 1
+            self._looked[compared.loss] = step.step
 
     def explain(self, loss: str, rise: float) -> bool:
         """Return whether a loss rises because its targets grow.
@@ -59,7 +64,7 @@ class MovingTargets(BatchSignal):
             loss: name of the loss without its collection.
             rise: ratio of the loss to its start.
         """
-        return rise < _FARTHEST and self.growth(loss) > max(1.0, _EXPLAINED * rise)
+        return rise < _FARTHEST and self.growth(loss) > max(_GROWN, _EXPLAINED * rise)
 
     def rule_out(self, loss: str, rise: float) -> bool:
         """Return whether growing targets certainly are not why a loss rises.
@@ -68,19 +73,27 @@ class MovingTargets(BatchSignal):
             loss: name of the loss without its collection.
             rise: ratio of the loss to its start.
         """
-        known = rise >= _FAR or loss in self._start
+        many = self._looks[loss] >= _LOOKS and self._looked[loss] >= _FRESH * self._step
+        known = rise >= _FAR or many
         return known and not self.explain(loss, rise)
 
     def growth(self, loss: str) -> float:
         """Return the mean square of recent targets around their first mean, relative to the first.
 
-        It is 1 for targets that stay as they are, and 0 if none are known.
+        It is 1 for targets that stay as they are, and 0 if too little is known of them.
 
         Args:
             loss: name of the loss without its collection.
         """
-        looks, center, spread = self._start.get(loss, (0, 0.0, 0.0))
-        if looks < _LOOKS or spread <= 0:
+        count = min(self._looks[loss] // _SHARE, _LOOKS)
+        if not count:
             return 0.0
-        deviations = (square - 2 * mean * center + center**2 for mean, square in self._recent[loss])
-        return float(np.mean(list(deviations))) / spread
+        first, recent = self._first[loss][:count], [*self._recent[loss]][-count:]
+        center = float(np.mean([mean for mean, _ in first]))
+        spread = _around(center, first)
+        return _around(center, recent) / spread if spread > 0 else 0.0
+
+
+def _around(center: float, looks: list[tuple[float, float]]) -> float:
+    """Return the mean square of targets around a value, given means and mean squares of looks."""
+    return float(np.mean([square - 2 * mean * center + center**2 for mean, square in looks]))

@@ -33,7 +33,8 @@ class LossTrajectory(NamedTuple):
         start_error: standard error of the start.
         stretch: steps without progress.
         rise: ratio of the highest block to the start.
-        certain: whether it is a fault: the loss is far above its start, or its targets are known.
+        certain: whether it is a fault: the loss is far above its start, its targets are known, or
+            it stands.
     """
 
     name: str
@@ -122,7 +123,7 @@ class NoProgress(Signal):
         else:
             worst = unrecovered
         explained = self.targets.explain(_short(worst.name), worst.rise)
-        return None if worst.kind == "thrown_up" and explained else worst
+        return None if worst.kind != "standing" and explained else worst
 
     def _holds(self) -> bool:
         return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()
@@ -157,7 +158,7 @@ class NoProgress(Signal):
         elif start - progress.lowest > _LEARNED * abs(start):
             kind = "lost"
         rise = progress.peak / abs(low) if low else math.inf
-        certain = kind != "thrown_up" or self.targets.rule_out(_short(name), rise)
+        certain = kind == "standing" or self.targets.rule_out(_short(name), rise)
         return LossTrajectory(
             name, kind, progress, bool(blown), start, error, stretch, rise, certain
         )
