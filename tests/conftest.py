@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from tests.property_tests import register_profiles
+from vinedresser.infra.servers import PrivatePrefect, start_private_prefect
 from vinedresser.infra.tracking import prepare_tracking
+from vinedresser.infra.tracking.client import connected
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 register_profiles()
 
@@ -140,42 +144,57 @@ def mlflow_store(mlflow_template: Path) -> Callable[[Path], Path]:
     return make
 
 
-_READ_MLFLOW = """
-import json, sys, mlflow
-client = mlflow.MlflowClient(sys.argv[1])
-found = {}
-experiments = [e.experiment_id for e in client.search_experiments()]
-for run in client.search_runs(experiments, sys.argv[2]):
-    files = sorted(entry.path for entry in client.list_artifacts(run.info.run_id))
-    history = client.get_metric_history(run.info.run_id, "train/loss")
-    found[run.info.run_name] = {
-        "id": run.info.run_id, "status": run.info.status,
-        "tags": run.data.tags, "params": run.data.params,
-        "metrics": run.data.metrics, "files": files, "steps": sorted(m.step for m in history),
-    }
-print(json.dumps(found))
-"""
-
-
 @pytest.fixture
 def mlflow_runs() -> Callable[..., dict[str, Any]]:
-    """Return a function that reads a store's MLflow database in another process.
+    """Return a function that reads a store's MLflow database.
 
     It takes the store and, optionally, a search expression of MLflow's; it maps run names to id,
     status, tags, params, metrics, files, and the steps of train/loss.
     """
 
     def read(store: Path, where: str = "") -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, "-c", _READ_MLFLOW, f"sqlite:///{store / 'mlflow.db'}", where],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        with connected(f"sqlite:///{store / 'mlflow.db'}") as client:
+            experiments = [one.experiment_id for one in client.search_experiments()]
+            return {
+                str(run.info.run_name): _contents(client, run)
+                for run in client.search_runs(experiments, where)
+            }
 
     return read
+
+
+def _contents(client: MlflowClient, run: Run) -> dict[str, Any]:
+    one = run.info.run_id
+    return {
+        "id": one,
+        "status": run.info.status,
+        "tags": run.data.tags,
+        "params": run.data.params,
+        "metrics": run.data.metrics,
+        "files": sorted(entry.path for entry in client.list_artifacts(one)),
+        "steps": sorted(point.step for point in client.get_metric_history(one, "train/loss")),
+    }
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePrefect]:
+    """Return a Prefect server, one per xdist worker."""
+    with pytest.MonkeyPatch.context() as patch:
+        # A private server looks after the folders of others in the same state folder.
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("prefect")))
+        server = start_private_prefect()
+    server.wait()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_prefect(prefect_server: PrivatePrefect) -> Iterator[None]:
+    """Have the flows of a module use one server: each would start a private one, for seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in prefect_server.environment().items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")

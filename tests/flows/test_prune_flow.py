@@ -22,7 +22,11 @@ from vinedresser import open_run
 from vinedresser.pruning import load
 from vinedresser.pruning.folders import round_folder
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("shared_prefect"),
+]
 
 Runs = Callable[[Path], dict[str, Any]]
 

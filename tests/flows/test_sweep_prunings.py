@@ -23,7 +23,11 @@ from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.store.records import read_record
 from vinedresser.store.storage import LocalStorage
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("shared_prefect"),
+]
 
 MODULE = "tests.pruning.rounds.functions"
 SWEEP = f"""

@@ -36,6 +36,7 @@ damage = "launch.json"
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("shared_prefect")
 def test_a_flow_settles_runs_whose_training_damages_their_records(
     tmp_path: Path,
     mlflow_store: Callable[[Path], Path],

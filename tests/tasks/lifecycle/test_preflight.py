@@ -126,6 +126,7 @@ def test_a_run_asked_to_stop_is_not_checked_to_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.usefixtures("shared_prefect")
 def test_a_suspicion_stops_a_training_only_if_asked(tmp_path: Path, strict: bool) -> None:
     text = script(clear="pass").replace("range(100)", "range(2)")
     attendance = Attendance(record=False, additional=False, preflight="strict" if strict else True)

@@ -54,6 +54,7 @@ guard = "nonfinite"
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("shared_prefect")
 def test_a_saved_replay_is_in_the_report_and_in_mlflow(
     tmp_path: Path,
     mlflow_store: Callable[[Path], Path],
