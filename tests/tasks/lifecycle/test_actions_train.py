@@ -51,6 +51,7 @@ argv = ["{python}", "on_finding.py"]
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("shared_prefect")
 def test_all_that_follows_a_finding(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:

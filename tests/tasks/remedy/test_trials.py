@@ -49,6 +49,7 @@ def stopped(run: Path, proposed: dict[str, Any], factory: str, *, steps: int = 1
 
 @pytest.mark.thorough
 @pytest.mark.timeout(400)
+@pytest.mark.usefixtures("shared_prefect")
 def test_what_the_trials_prove_replaces_what_the_rule_proposes(tmp_path: Path) -> None:
     # A rule that is wrong.
     one = stopped(tmp_path / "run", {"width": 8}, "fast")
@@ -64,6 +65,7 @@ def test_what_the_trials_prove_replaces_what_the_rule_proposes(tmp_path: Path) -
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("shared_prefect")
 def test_without_trials_the_rule_decides_and_why_is_told(tmp_path: Path) -> None:
     attempt = stopped(tmp_path / "run", {"lr": 0.5}, "fast", steps=0).next()
     assert attempt is not None
