@@ -38,6 +38,7 @@ _PROVES = {
     "zero_grad": {"gradients_not_cleared"},
     "inputs": {"unnormalised_inputs"},
     "dropout": {"over_regularisation"},
+    "weight decay": {"over_regularisation"},
     "eps": {"learning_rate_too_low"},
     "precision": {"mixed_precision"},
 }

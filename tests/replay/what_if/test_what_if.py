@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.capture.torch_.guard.trainings import train as train_distances
 from tests.replay.test_replay import again
 from tests.replay.what_if.trainings import (
     SLOW_CLOCK,
+    decayed,
     fast,
     gathering,
     halves,
@@ -22,6 +24,8 @@ from tests.replay.what_if.trainings import (
     slow,
     standing,
     train,
+    unscaled,
+    unscaled_batches,
 )
 from vinedresser.errors import ConfigError
 from vinedresser.replay.stepping import Replayed, replay
@@ -193,6 +197,28 @@ def test_a_healthy_training_that_could_be_faster_has_no_cure(tmp_path: Path) -> 
         optimizer.step()
         losses.append(loss.item())
     assert sorted(losses[-6:])[3] < 0.5 * found.unchanged.last
+
+
+def test_a_weight_decay_that_is_too_high_is_cured_without_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", decayed(), 1)
+    found = tried(tmp_path / "run", 0, "decayed", steps=100)
+    (cure,) = found.cures
+    assert cure.change == "no weight decay instead of 1"
+    assert cure.values == (1.0, 0.0)
+
+
+def test_a_loss_that_falls_no_lower_than_with_shuffled_labels_is_a_symptom(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    train(tmp_path / "run", unscaled_batches()[:3], 1, change=unscaled)
+    found = tried(tmp_path / "run", 0, "unscaled_batches", steps=100)
+    # It falls far, but only to the level of four classes without their inputs.
+    assert found.unchanged.last < 0.1 * found.before
+    assert found.unchanged.last == pytest.approx(math.log(4), rel=0.1)
+    assert found.symptom.endswith("no lower than with shuffled labels")
+    assert "inputs" in {one.kind for one in found.cures}
+    (control,) = (one for one in found.trials if one.control)
+    assert control.course is found.shuffled
 
 
 def test_more_batches_come_from_the_factory(tmp_path: Path) -> None:

@@ -139,6 +139,25 @@ def standing() -> tuple[nn.Module, nn.Module, Optimizer]:
     return model, nn.CrossEntropyLoss(), Adam(model.parameters(), lr=1e-7)
 
 
+def decayed() -> tuple[nn.Module, nn.Module, Optimizer]:
+    """Build a training whose weight decay draws all weights to 0."""
+    model = network()
+    return model, nn.CrossEntropyLoss(), Adam(model.parameters(), lr=3e-3, weight_decay=1.0)
+
+
+def unscaled(step: int, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return samples of which each feature [batch] is far from 0 and has a large deviation."""
+    return 500 + 300 * rows, labels
+
+
+def unscaled_batches() -> tuple[Any, ...]:
+    """Build a training with the samples of `unscaled`, with a batch for each step."""
+    model = network()
+    optimizer = SGD(model.parameters(), lr=0.02, momentum=0.9)
+    batches = [unscaled(step, *samples(step)) for step in range(1, 200)]
+    return model, nn.CrossEntropyLoss(), optimizer, batches
+
+
 def slow_batches() -> tuple[Any, ...]:
     """Build `slow` with a batch for each step."""
     return *slow(), [samples(step) for step in range(1, 200)]

@@ -90,6 +90,8 @@ def test_without_trials_the_rule_decides_and_why_is_told(tmp_path: Path) -> None
         ("eps", [1e-8, 1e-4], {"adam_eps": 1e-8}, [{"adam_eps": 1e-4}]),
         ("dropout", [0.9, 0.0], {"dropout": 0.9}, [{"dropout": 0.0}]),
         ("dropout", [0.9, 0.0], {"drop": True}, []),
+        ("weight decay", [1.0, 0.0], {"weight_decay": 1.0}, [{"weight_decay": 0.0}]),
+        ("weight decay", [1.0, 0.0], {"lr_decay": 0.1}, []),
         ("precision", [], {"lr": 2.0}, []),
         ("unknown", [1.0, 2.0], {"unknown": 1.0}, []),
     ],

@@ -21,7 +21,10 @@ from vinedresser.replay.what_if.input_scales import Scales
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
 from vinedresser.replay.what_if.training import Training
 
-__all__ = ["Change", "Facts", "changes_for"]
+__all__ = ["Change", "SHUFFLED", "Facts", "changes_for", "shuffle_of"]
+
+SHUFFLED = "labels shuffled"
+"""Kind of the control whose samples do not belong to their labels."""
 
 _EPS = 1e-4
 _CLIP = 1.0
@@ -88,7 +91,7 @@ def changes_for(
     likely = [*_precisions(training, models, facts)]
     likely += [] if facts.at_once else _updates(training, facts)
     # Without its controls, a cure proves nothing.
-    controls = [*_shuffles(training, first), *_random(facts)]
+    controls = [*filter(None, [shuffle_of(training, first)]), *_random(facts)]
     return [*likely[:2], *controls, *likely[2:], *_networks(training, models, first)]
 
 
@@ -118,6 +121,11 @@ def _updates(training: Training, facts: Facts) -> Iterator[Change]:
         words = f"gradients clipped to a norm of {_CLIP:g}, from up to {facts.norm:.3g}"
         values = facts.norm, _CLIP
         yield Change("clipping", words, partial(_clipped, training), values=values)
+    decay = max(float(one.get("weight_decay") or 0.0) for one in groups)
+    if decay > 0:
+        words = f"no weight decay instead of {decay:g}"
+        within = partial(_without_decay, training)
+        yield Change("weight decay", words, within, values=(decay, 0.0))
     eps = [float(one["eps"]) for one in groups if type(one.get("eps")) is float]
     if eps and max(eps) < _EPS:
         words = f"eps {_EPS:g} instead of {eps[0]:g} in the optimizer"
@@ -156,13 +164,19 @@ def _networks(training: Training, models: list[nn.Module], first: Batch) -> Iter
         )
 
 
-def _shuffles(training: Training, first: Batch) -> Iterator[Change]:
+def shuffle_of(training: Training, first: Batch) -> Change | None:
+    """Return the control whose labels are shuffled; None if a batch has one sample only.
+
+    Args:
+        training: the training.
+        first: the first recorded batch.
+    """
     size = batch_size(Batch(first.args, first.kwargs, (), None))
-    if size > 1:
-        order = torch.randperm(size, generator=torch.Generator().manual_seed(_SEED))
-        shuffle = partial(_shuffled, order=order)
-        words = "labels shuffled"
-        yield Change(words, words, partial(_hooked, training.model, shuffle), control=True)
+    if size < 2:
+        return None
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(_SEED))
+    within = partial(_hooked, training.model, partial(_shuffled, order=order))
+    return Change(SHUFFLED, SHUFFLED, within, control=True)
 
 
 def _random(facts: Facts) -> Iterator[Change]:
@@ -195,6 +209,14 @@ def _with_eps(training: Training) -> Iterator[None]:
     for one in training.groups:
         if type(one.get("eps")) is float:
             one["eps"] = _EPS
+    yield
+
+
+@contextmanager
+def _without_decay(training: Training) -> Iterator[None]:
+    for one in training.groups:
+        if "weight_decay" in one:
+            one["weight_decay"] = 0.0
     yield
 
 

@@ -7,7 +7,7 @@ from statistics import pstdev
 
 from vinedresser.replay.what_if.results import Course, tenth
 
-__all__ = ["cures", "stands_still", "symptom_of"]
+__all__ = ["cures", "falls", "stands_still", "symptom_of"]
 
 # Share of the loss by which it must change to rise or fall, and by which a cure must lower it.
 _CHANGES = 0.05
@@ -20,12 +20,13 @@ _STILL_LOSS = 0.1
 _STILL_PACE = 1e-4
 
 
-def symptom_of(unchanged: Course, before: float) -> str:
+def symptom_of(unchanged: Course, before: float, shuffled: Course | None) -> str:
     """Return the symptom of the unchanged steps in words; "" if there is none.
 
     Args:
         unchanged: the steps.
         before: loss before the first, with the batches of the last tenth of the steps.
+        shuffled: the steps with shuffled labels, or None.
     """
     if unchanged.failed:
         return f"the step fails: {unchanged.failed}"
@@ -33,13 +34,24 @@ def symptom_of(unchanged: Course, before: float) -> str:
         return f"not finite at step {unchanged.broke}"
     if unchanged.out_of_time:
         return ""
-    change, scale = unchanged.last - before, _scale(before)
-    if change > _CHANGES * scale:
-        return f"the loss rises from {before:.4g} to {unchanged.last:.4g}"
-    if change > -_CHANGES * scale:
-        return "the loss does not fall"
-    little = change > -_FALLS * scale
+    if not falls(unchanged, before):
+        rises = unchanged.last - before > _CHANGES * _scale(before)
+        way = f"rises from {before:.4g} to {unchanged.last:.4g}" if rises else "does not fall"
+        return f"the loss {way}"
+    if shuffled is not None and _learns_nothing(unchanged, shuffled):
+        return f"the loss falls to {unchanged.last:.4g}, no lower than with shuffled labels"
+    little = unchanged.last - before > -_FALLS * _scale(before)
     return f"the loss falls only from {before:.4g} to {unchanged.last:.4g}" if little else ""
+
+
+def falls(course: Course, before: float) -> bool:
+    """Return whether the loss of completed steps falls.
+
+    Args:
+        course: the steps.
+        before: loss before the first, with the batches of the last tenth of the steps.
+    """
+    return course.whole and course.last < before - _CHANGES * _scale(before)
 
 
 def stands_still(unchanged: Course, before: float, batches: int, pace: float) -> bool:
@@ -64,7 +76,7 @@ def stands_still(unchanged: Course, before: float, batches: int, pace: float) ->
     return change < _STILL_LOSS * noise and pace < _STILL_PACE
 
 
-def cures(course: Course, before: float, unchanged: Course) -> bool:
+def cures(course: Course, before: float, unchanged: Course, shuffled: Course | None) -> bool:
     """Return whether a symptom is gone.
 
     Values that were not finite are cured by finite ones whose loss does not rise; a loss that rose
@@ -74,20 +86,39 @@ def cures(course: Course, before: float, unchanged: Course) -> bool:
         course: the steps with a change.
         before: loss before the first, with the batches of the last tenth of the steps.
         unchanged: the steps without it.
+        shuffled: the steps with shuffled labels, or None.
     """
     if not course.whole:
         return False
+    if shuffled is not None and _learns_nothing(unchanged, shuffled):
+        # What falls is learned without the inputs.
+        before = shuffled.last
     first = before if math.isfinite(before) else course.losses[0]
     scale = _scale(first)
     if not unchanged.whole:
         return course.last <= first + _CHANGES * scale
     gap = min(first, unchanged.last) - course.last
-    if unchanged.last < first - _CHANGES * scale:
+    if falls(unchanged, first):
         # It falls: a cure must be clear beside the noise of small losses.
         last = unchanged.losses[-tenth(len(unchanged.losses)) :]
         if gap < max(3 * (max(last) - min(last)), abs(unchanged.last) / 2):
             return False
     return gap >= _CURES * scale
+
+
+def _learns_nothing(unchanged: Course, shuffled: Course) -> bool:
+    """Return whether a loss is no lower than with shuffled labels.
+
+    A loss that falls from a high level to that of the best constant prediction has learned nothing
+    from the inputs. With shuffled labels, there is nothing else to learn, if no batch is repeated.
+
+    Args:
+        unchanged: the steps.
+        shuffled: the steps with shuffled labels.
+    """
+    if not (unchanged.whole and shuffled.whole):
+        return False
+    return not falls(unchanged, shuffled.last)
 
 
 def _scale(loss: float) -> float:

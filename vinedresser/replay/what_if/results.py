@@ -69,6 +69,8 @@ class WhatIf:
         symptom: the symptom in words; "" if there is none.
         before: loss before the first step, with the batches of the last tenth of the steps.
         unchanged: the steps without a change.
+        shuffled: the steps with shuffled labels, taken before any other change if the loss falls
+            and no batch is repeated; else None.
         trials: the changes that were tried, cures first.
         not_tried: the changes for which there was no time.
         controls_left: the controls that were not completed, in words: then nothing is claimed.
@@ -79,6 +81,7 @@ class WhatIf:
     symptom: str
     before: float
     unchanged: Course
+    shuffled: Course | None
     trials: list[Trial]
     not_tried: list[str]
     controls_left: list[str]

@@ -13,8 +13,13 @@ from vinedresser.capture.torch_.guard.codec import Computed
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.running import Replay
 from vinedresser.replay.stepping import Replayed
-from vinedresser.replay.what_if.changes import Change, Facts, changes_for
-from vinedresser.replay.what_if.criteria import cures, stands_still, symptom_of
+from vinedresser.replay.what_if.changes import SHUFFLED, Change, Facts, changes_for, shuffle_of
+from vinedresser.replay.what_if.criteria import (
+    cures,
+    falls,
+    stands_still,
+    symptom_of,
+)
 from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course, Trial, WhatIf, median, tenth
 from vinedresser.replay.what_if.training import Training
@@ -52,7 +57,11 @@ def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> W
     if unchanged.out_of_time and len(unchanged.losses) >= _FEWEST:
         steps, unchanged.out_of_time = len(unchanged.losses), False
     before = _before(training, steps, deadline, unchanged, several=len(batches) > 1)
-    symptom = symptom_of(unchanged, before)
+    shuffled = None
+    # Repeated batches can be learned by heart, whatever their labels are.
+    if len(batches) >= steps and falls(unchanged, before):
+        shuffled = _shuffled(training, batches[0][0], steps, deadline)
+    symptom = symptom_of(unchanged, before, shuffled)
     still = stands_still(unchanged, before, len(batches), pace)
     facts = Facts(
         nonfinite=unchanged.broke is not None,
@@ -66,7 +75,7 @@ def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> W
             one["schedulers"] for each in again.step.models.values() for one in each.optimizers
         ),
     )
-    found = WhatIf(steps, len(batches), symptom, before, unchanged, [], [], [])
+    found = WhatIf(steps, len(batches), symptom, before, unchanged, shuffled, [], [], [])
     models = list(again.parts.models.values())
     if symptom:
         _try(found, training, deadline, changes_for(training, models, batches[0][0], facts))
@@ -75,19 +84,28 @@ def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> W
 
 def _try(found: WhatIf, training: Training, deadline: float, changes: list[Change]) -> None:
     """Add the trials of changes to a result, the best first."""
-    unchanged = found.unchanged
+    unchanged, shuffled = found.unchanged, found.shuffled
     for one in changes:
-        course = training.run(found.steps, deadline, one.within())
+        if shuffled is not None and one.kind == SHUFFLED:
+            course = shuffled
+        else:
+            course = training.run(found.steps, deadline, one.within())
         # A control that fails, for example because its labels have another shape, shows nothing.
         if one.control and (course.out_of_time or (course.failed and not unchanged.failed)):
             found.controls_left.append(one.words)
         if course.out_of_time:
             found.not_tried.append(one.words)
             continue
-        better = cures(course, found.before, unchanged)
+        better = cures(course, found.before, unchanged, shuffled)
         trial = Trial(one.kind, one.words, one.control, course, better, one.values)
         found.trials.append(trial)
     found.trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
+
+
+def _shuffled(training: Training, first: Batch, steps: int, deadline: float) -> Course | None:
+    """Take the steps with shuffled labels."""
+    change = shuffle_of(training, first)
+    return None if change is None else training.run(steps, deadline, change.within())
 
 
 def _order(course: Course) -> float:

@@ -36,6 +36,7 @@ _NAMES = {
     ),
     "eps": (re.compile(r"(?:adam)?eps(?:ilon)?"), True),
     "dropout": (re.compile(r"drop(?:out)?(?:rate|prob|p)?"), True),
+    "weight decay": (re.compile(r"(?:weight|l2)decay|wd"), True),
 }
 
 
