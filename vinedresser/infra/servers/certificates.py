@@ -20,6 +20,11 @@ _NAMES = ("ca.pem", "certificate.pem", "key.pem")
 _LIFE = dt.timedelta(days=3650)
 # Clocks may be set back.
 _SLACK = dt.timedelta(days=1)
+# Usages of a key, all of which have to be named.
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 class Certificate(NamedTuple):
@@ -76,18 +81,34 @@ def _made(address: str) -> tuple[bytes, bytes, bytes]:
     )
     now = dt.datetime.now(dt.UTC)
 
+    issuer = authority_key.public_key()
+
+    # From Python 3.13 on, clients refuse certificates without what RFC 5280 demands.
     def builder(subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        return x509.CertificateBuilder(
-            issuer_name=authority_name,
-            subject_name=subject,
-            public_key=public,
-            serial_number=x509.random_serial_number(),
-            not_valid_before=now - _SLACK,
-            not_valid_after=now + _LIFE,
+        authority = public == issuer
+        usage = dict.fromkeys(_USAGES, False) | {
+            "key_cert_sign": authority,
+            "crl_sign": authority,
+            "digital_signature": not authority,
+        }
+        return (
+            x509.CertificateBuilder(
+                issuer_name=authority_name,
+                subject_name=subject,
+                public_key=public,
+                serial_number=x509.random_serial_number(),
+                not_valid_before=now - _SLACK,
+                not_valid_after=now + _LIFE,
+            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer), critical=False
+            )
+            .add_extension(x509.KeyUsage(**usage), critical=True)
         )
 
     authority = (
-        builder(authority_name, authority_key.public_key())
+        builder(authority_name, issuer)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
