@@ -144,3 +144,12 @@ def test_a_metric_improves_or_does_not(length: int) -> None:
     assert rising.improving()
     assert not flat.improving()
     assert not unknown.improving()
+
+
+@pytest.mark.parametrize(("start", "recovered"), [(0.9, False), (0.01, True)])
+def test_a_loss_that_began_near_zero_does_not_come_back(start: float, recovered: bool) -> None:
+    progress = LossProgress(patience=200, drop=0.1)
+    # Those of a value function rise as it learns, and then fall.
+    for step, value in enumerate([start, *[1000.0] * 10, *noisy(1.0, 0.01)[:60]]):
+        progress.add(step, value)
+    assert (progress.unrecovered() is None) == recovered

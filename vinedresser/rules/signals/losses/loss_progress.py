@@ -220,17 +220,18 @@ class LossProgress:
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
 
     def unrecovered(self) -> Stretch | None:
-        """Return the last steps of a loss that rose a hundredfold and has not fallen since.
+        """Return the last steps of a loss that rose a hundredfold and has only come back.
 
-        That is, no later block is below its first value, by the share that counts as having
-        learned. Needs fewer steps than `stuck`; None otherwise.
+        No later block is below its first value, by the share that counts as having learned, and the
+        last steps are at less than twice that value: a loss that began near zero, such as that of a
+        value function, stays above it. Needs fewer steps than `stuck`; None otherwise.
         """
         now = self.latest()
-        if now is None or not self.first or self.peak < _HUGE * abs(self.first):
+        size = abs(self.first)
+        if now is None or not size or self.peak < _HUGE * size or now.level > self.first + size:
             return None
         later = [mean for first, mean in self._blocks if first > self.peak_step]
-        least = self.first - self.drop * abs(self.first)
-        return now if later and min(later) > least else None
+        return now if later and min(later) > self.first - self.drop * size else None
 
     def _stretch(self, count: int) -> Stretch | None:
         """Summarise the last blocks; a middle block belongs to neither half."""
