@@ -166,6 +166,36 @@ def test_covered_distance_matches_the_moving_average(tmp_path: Path, momentum: f
     assert finding.value == pytest.approx(1 - (1 - momentum) ** 200)
 
 
+@pytest.mark.parametrize(
+    ("start", "spread", "momentum", "fires"),
+    [
+        (0.0, 0.5, 0.1, False),
+        (1.0, 1.0, 0.1, False),
+        (0.0, 0.5, 1e-4, True),
+        (1.0, 1.0, 5e-4, True),
+    ],
+)
+def test_batch_means_that_grow_are_no_small_momentum(
+    tmp_path: Path, start: float, spread: float, momentum: float, *, fires: bool
+) -> None:
+    """As in a generator: from ``start``, the batch means grow in proportion to the step."""
+    norm = nn.BatchNorm1d(16, momentum=momentum)
+    draw = torch.Generator().manual_seed(5)
+    made = []
+    for step in range(400):
+        if step % 20 == 0:
+            running = {"running_mean": norm.running_mean, "running_var": norm.running_var}
+            l2 = {
+                f"buffers/bn.{key}": {"l2": float(value.norm())}
+                for key, value in running.items()
+                if value is not None
+            }
+            made.append(step_record(step, reductions=l2))
+        norm(start + 0.02 * step + spread * torch.randn(32, 16, generator=draw))
+    findings = found(make_run(tmp_path / "run", made, total_steps=400), StaleBatchNorm())
+    assert bool(findings) is fires
+
+
 def test_the_beginning_of_a_long_run_is_ignored(tmp_path: Path) -> None:
     """With a momentum of 1e-3 the statistics are correct after several thousand steps."""
     rule = StaleBatchNorm()

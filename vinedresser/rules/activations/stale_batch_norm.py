@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
@@ -13,10 +14,14 @@ from vinedresser.store.reading.step import Step
 
 # Names in PyTorch and Keras.
 _RUNNING_MEANS = ("running_mean", "moving_mean")
+_RUNNING_VARIANCES = ("running_var", "moving_variance")
 # Too early before: the usual momentum of 0.01 to 0.1 needs about as many steps.
 _FEWEST_STEPS = 100
 # Share of a run after which its running statistics should be usable.
 _LATE = 0.5
+# Running means that were this many times as large at an early check as a small momentum allows
+# follow batch means that grow.
+_EARLY = 1.5
 
 
 class StaleBatchNorm(OnceRule):
@@ -29,6 +34,11 @@ class StaleBatchNorm(OnceRule):
     running means together have covered less than ``reached`` at ``patience`` consecutive checks, or
     are still zero. Training does not reveal this because it uses batch statistics, but every
     evaluation does. If the length of the run is unknown, the rule waits for the end.
+
+    Batch means that grow, such as those of a generator, also give a q of 2. Then the momentum is
+    not too small if it did what a small one cannot: at the first check s the norm is far more than
+    (1 - (1 - reached)^(s/t)) / reached of that at t, or the running variances, which start at 1,
+    have lost more than ``reached`` of their norm.
 
     Args:
         reached: share of the distance. Healthy running means reach 0.8 or more; with the Keras
@@ -50,6 +60,9 @@ class StaleBatchNorm(OnceRule):
         self.needs = optional_statistics(every, buffers=("l2",))
         # (step, norm) of the checks since half of the current step.
         self._norms: deque[tuple[int, float]] = deque()
+        self._first: tuple[int, float] | None = None
+        self._start_variance: float | None = None
+        self._follows = False
         self._checks: list[Step] = []
         self._shown: dict[str, float] = {}
         self._last_way = 0.0
@@ -59,15 +72,17 @@ class StaleBatchNorm(OnceRule):
         (need,) = self.needs
         if not need.due(step):
             return None
-        norms = {
-            name: norm
-            for name, norm in step.reduction_of("buffers", "l2").items()
-            if name.endswith(_RUNNING_MEANS)
-        }
+        buffers = step.reduction_of("buffers", "l2")
+        norms = {name: norm for name, norm in buffers.items() if name.endswith(_RUNNING_MEANS)}
+        self._see_variances(
+            norm for name, norm in buffers.items() if name.endswith(_RUNNING_VARIANCES)
+        )
         norm = math.hypot(*norms.values())
         if not norms or not math.isfinite(norm):
             return None
         self._norms.append((step.step, norm))
+        if self._first is None and norm > 0:
+            self._first = step.step, norm
         way = self._way()
         if way is None:
             return None
@@ -85,6 +100,22 @@ class StaleBatchNorm(OnceRule):
             return None
         return self._finding(self._last_way)
 
+    def _see_variances(self, norms: Iterable[float]) -> None:
+        """Note whether the running variances have lost more than a small momentum allows."""
+        norm = math.hypot(*norms)
+        if self._start_variance is None:
+            self._start_variance = norm
+        elif norm < (1 - self.reached) * self._start_variance:
+            self._follows = True
+
+    def _grew(self, step: int, norm: float) -> bool:
+        """Return whether the batch means themselves have grown up to a step, with such a norm."""
+        if self._follows or self._first is None:
+            return self._follows
+        early, first = self._first
+        allowed: float = (1 - (1 - self.reached) ** (early / step)) / self.reached
+        return first > _EARLY * allowed * norm
+
     def _way(self) -> float | None:
         """Return the share of the distance that the running means have covered.
 
@@ -100,6 +131,8 @@ class StaleBatchNorm(OnceRule):
         half, before = self._norms[0]
         if half != step / 2 or before == 0:
             return None
+        if self._grew(step, norm):
+            return 1.0
         # Above 2 the batch means themselves have grown.
         left = min(max(norm / before - 1, 0.0), 1.0)
         return 1 - left * left
