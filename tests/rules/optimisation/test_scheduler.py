@@ -119,6 +119,23 @@ def test_a_decayed_rate_in_a_good_training_is_ignored(tmp_path: Path) -> None:
     assert found(make_run(tmp_path / "run", made, total_steps=1000), SchedulerNotStepped()) == []
 
 
+@pytest.mark.parametrize(
+    ("total", "gamma", "at"), [(1000, 0.8, 80), (None, 0.8, 240), (1000, 0.96, None)]
+)
+def test_a_rate_that_is_rounded_away_early_is_found_in_a_good_training(
+    total: int | None, gamma: float, at: int | None, tmp_path: Path
+) -> None:
+    """Stepped per batch; 0.96 ** 408 is 2 ** -24, which is after a third of the run."""
+    made = []
+    for step in range(1000):
+        looked = step % (20 if step < 400 else 100) == 0
+        rates = {"optimizer_state/lr": 0.1 * gamma**step} if looked else {}
+        made.append(step_record(step, scalars={"losses/a": 1 / (1 + step / 20), **rates}))
+    findings = found(make_run(tmp_path / "run", made, total_steps=total), SchedulerNotStepped())
+    assert [one.step for one in findings] == ([] if at is None else [at])
+    assert {one.fault for one in findings} <= {"learning_rate_too_low"}
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("total", [600, None])
 def test_a_rate_of_zero_for_a_third_of_a_run_is_found_once_in_a_good_training(

@@ -77,6 +77,18 @@ def test_growth_since_the_start_is_found_after_many_large_losses(tmp_path: Path)
     assert finding.step == len(losses) - 1
 
 
+def test_a_jump_at_the_first_step_is_growth(tmp_path: Path) -> None:
+    losses = [3.2, 107.0, 345.0, 237.0, 348.0] + [200.0 + 20 * step for step in range(30)]
+    steps = [record(step, loss) for step, loss in enumerate([*losses, math.nan])]
+    (finding,) = findings(tmp_path / "thrown", *steps)
+    assert finding.fault == "learning_rate_too_high"
+    assert finding.since == 1
+    # A second loss near the first: it was usual, and the first was not.
+    steps = [record(step, loss) for step, loss in enumerate([3.2, 12.0, *losses[2:], math.nan])]
+    (finding,) = findings(tmp_path / "steady", *steps)
+    assert finding.cause.startswith("sudden, without previous growth")
+
+
 def test_growth_is_distinguished_from_a_sudden_fault(tmp_path: Path) -> None:
     rising = [2.0, 1.9, 2.1, 50.0, 4e4, math.inf]
     grown = findings(tmp_path / "a", *(record(*pair) for pair in enumerate(rising)), lr=0.5)[0]

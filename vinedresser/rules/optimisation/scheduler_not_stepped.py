@@ -20,6 +20,8 @@ _HALF = 0.5
 _IDLE = 1 / 3
 # Share of the greatest learning rate whose steps are lost to the rounding of float32.
 _ROUNDED = 2.0**-24
+# Share of a run by which such a rate leaves no doubt that the schedule is too fast.
+_LOST = 1 / 3
 
 
 class SchedulerNotStepped(SymptomRule):
@@ -30,10 +32,10 @@ class SchedulerNotStepped(SymptomRule):
     rate has dropped below ``decay`` of its maximum in the first ``share`` of the run, in a training
     that learns less than it should: an epoch schedule that is stepped at each batch. The drop may
     come later if the rate is so small that float32 rounds its steps away (2^-24 of its maximum) for
-    more than a third of the run. If it is exactly 0 for that long, that is enough, whatever the
-    training has learned before. The number of scheduler steps is known for PyTorch; Keras schedules
-    step automatically. A scheduler that watches a metric (`ReduceLROnPlateau`) may never need to
-    act.
+    more than a third of the run. If it is exactly 0 for that long, or that small for two thirds of
+    the run, that is enough, whatever the training has learned before. The number of scheduler steps
+    is known for PyTorch; Keras schedules step automatically. A scheduler that watches a metric
+    (`ReduceLROnPlateau`) may never need to act.
 
     Args:
         decay: share of the maximum learning rate below which nothing is learned any more.
@@ -44,7 +46,7 @@ class SchedulerNotStepped(SymptomRule):
 
     severity = "warning"
     fault = "scheduler_not_stepped"
-    # A rate that is exactly 0 leaves no doubt.
+    # A rate of 0 leaves no doubt.
     soon = 2
 
     def __init__(self, decay: float = 1e-3, share: float = 0.1, patience: int = 5) -> None:
@@ -61,6 +63,8 @@ class SchedulerNotStepped(SymptomRule):
         self._name = ""
         self._unstepped_looks = 0
         self._decayed: tuple[int, float] | None = None
+        # Step since which float32 rounds the steps of the rate away.
+        self._rounded: int | None = None
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -79,19 +83,26 @@ class SchedulerNotStepped(SymptomRule):
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (of any)
         """See `SymptomRule.certain`: no step changes anything any more."""
-        return symptom.value == 0
+        length = self.expected_steps or self.rate.history[-1][0]
+        lost = self._rounded is not None and self._rounded <= _LOST * length
+        return symptom.value == 0 or lost
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         now, greatest = abs(self.rate.history[-1][1]), abs(self.rate.greatest)
         if not now < self.decay * greatest:
-            self._decayed = None
+            self._decayed = self._rounded = None
             return None
         if self._decayed is None:
             self._decayed = (step.step, now)
         at, _ = self._decayed
         early = at < self.share * (self.expected_steps or HORIZON * step.step)
-        idle = now <= _ROUNDED * greatest and at < (1 - _IDLE) * (self.expected_steps or step.step)
+        rounded = now <= _ROUNDED * greatest
+        idle = rounded and at < (1 - _IDLE) * (self.expected_steps or step.step)
+        if not rounded:
+            self._rounded = None
+        elif self._rounded is None:
+            self._rounded = step.step
         if not early and not idle:
             return None
         length = f"{self.expected_steps}" if self.expected_steps else f"at least {step.step + 1}"

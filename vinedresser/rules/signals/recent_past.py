@@ -87,14 +87,16 @@ class RecentPast:
         start = self._start.setdefault(name, [])
         if len(start) < _START:
             start.append(abs(value))
-        elif abs(value) < _LOSS_GROWTH * statistics.median(start):
+            if len(start) == _START and _jumped(start):
+                self._risen[name] = step - _START + 2
+        elif abs(value) < _LOSS_GROWTH * _usual(start):
             self._risen.pop(name, None)
         else:
             self._risen.setdefault(name, step)
 
     def _rise(self, name: str) -> float:
         """Return the ratio of the last training loss to its start, if it is that of a growth."""
-        usual = statistics.median(self._start.get(name, [0.0]))
+        usual = _usual(self._start.get(name, [0.0]))
         if name not in self._risen or not usual:
             return 1.0
         return abs(self._losses["train", name][-1]) / usual
@@ -109,6 +111,17 @@ class RecentPast:
             at, norm = self.gradients.norms[-1]
             parts.append(f"gradient norm {norm:.3g} at step {at}")
         return f"before it: {'; '.join(parts)}" if parts else "nothing was captured before it"
+
+
+def _jumped(start: list[float]) -> bool:
+    """Return whether all but the first of the first losses are far above the first."""
+    first, *others = start
+    return first > 0 and min(others, default=0.0) >= _LOSS_GROWTH * first
+
+
+def _usual(start: list[float]) -> float:
+    """Return the usual size of the first losses: what the first step has thrown off counts not."""
+    return start[0] if _jumped(start) else statistics.median(start)
 
 
 def _loss_growth(values: list[float]) -> float:
