@@ -28,7 +28,7 @@ def replay_record(
     where = located.place if located is not None else None
     return ReplayRecord(
         time=time.time(),
-        same=f"loss {comparison.words}",
+        same=comparison.told("loss"),
         operation="" if located is None else located.words,
         place="" if where is None or not where.words else f"{where.words}: {where.text}",
         samples="" if bisection is None else f"samples {bisection.words}",

@@ -25,24 +25,31 @@ class Comparison:
         gradients: number of recorded gradients.
         different: paths of the gradients that differ, or that only one of them has.
         environment: name, recorded and present value of what differs in the environment.
+        objective: whether gradient and Hessian of an objective are compared, which has no loss.
     """
 
     losses: bool | None
     gradients: int
     different: list[str]
     environment: dict[str, tuple[str, str]]
+    objective: bool = False
 
     @property
     def exact(self) -> bool:
         """Whether everything that can be compared is equal bit for bit."""
         return self.losses is not False and not self.different
 
-    @property
-    def words(self) -> str:
-        """The comparison in words, after the value of the loss."""
+    def told(self, loss: str) -> str:
+        """Return the comparison in words.
+
+        Args:
+            loss: "loss", possibly with its value.
+        """
         losses = {True: "the same", False: "different", None: "not recorded"}[self.losses]
-        same = self.gradients - len(self.different)
-        return f"{losses}   gradients: {same} of {self.gradients} the same"
+        same = f"{self.gradients - len(self.different)} of {self.gradients} the same"
+        if self.objective:
+            return f"gradient and Hessian: {same}"
+        return f"{loss} {losses}   gradients: {same}"
 
 
 @dataclass(frozen=True)

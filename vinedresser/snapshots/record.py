@@ -41,7 +41,7 @@ class SnapshotRecord(Record):
         reason: "nonfinite" (non-finite gradients) or "periodic".
         time: seconds since the epoch.
         run: id of the run.
-        framework: "torch" or "keras".
+        framework: "torch", "keras" or "xgboost".
         versions: versions of the framework, numpy, Python and vinedresser.
         environment: what else decides about the bits of a result, by name: device, instruction
             set, number of threads, determinism flags.

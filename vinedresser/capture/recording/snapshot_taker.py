@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from vinedresser.capture.recording.alarms import Alarm
 from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.errors import KeyTaken, StoreError
 from vinedresser.snapshots.record import Reason, SnapshotRecord
@@ -123,19 +124,16 @@ class SnapshotTaker:
         self.requested = False
         self._take("periodic")
 
-    def alarm(
-        self, tensors: Sequence[tuple[str, int]], losses: Sequence[tuple[str, float]]
-    ) -> None:
+    def alarm(self, alarm: Alarm) -> None:
         """Take a snapshot of non-finite gradients, record a finding, and stop if asked to.
 
         Args:
-            tensors: full name and number of non-finite entries of each affected gradient.
-            losses: name and value of each loss of the step.
+            alarm: what was seen.
 
         Raises:
             TrainingStopped: the settings say so.
         """
-        finding = self.record(tensors, losses)
+        finding = self.record(alarm)
         if self._settings.stop:
             self.stop(finding)
 
@@ -144,17 +142,14 @@ class SnapshotTaker:
         """Whether the settings ask to stop before an update with non-finite gradients."""
         return self._settings.stop
 
-    def record(
-        self, tensors: Sequence[tuple[str, int]], losses: Sequence[tuple[str, float]]
-    ) -> Finding:
+    def record(self, alarm: Alarm) -> Finding:
         """Take a snapshot of non-finite gradients, and record and return a finding.
 
         Args:
-            tensors: full name and number of non-finite entries of each affected gradient.
-            losses: name and value of each loss of the step.
+            alarm: what was seen.
         """
         record = self._take("nonfinite") if self._folder.has_room(self.step) else None
-        finding = self._finding(tensors, losses, record)
+        finding = self._finding(alarm, record)
         first, self._alarmed = not self._alarmed, True
         # Gradients are the same on all ranks: one finding is enough.
         if self._rank == 0 and (first or record is not None):
@@ -198,20 +193,11 @@ class SnapshotTaker:
             self._report(f"no snapshot of step {self.step}: {error}")
             return None
 
-    def _finding(
-        self,
-        tensors: Sequence[tuple[str, int]],
-        losses: Sequence[tuple[str, float]],
-        record: SnapshotRecord | None,
-    ) -> Finding:
-        # The backward pass reaches the last layers first.
-        name, number = tensors[-1]
-        others = f" and {len(tensors) - 1} other gradients" if len(tensors) > 1 else ""
-        finite = all(abs(value) < float("inf") for _, value in losses)
-        told = ", ".join(f"{word} is {value:.4g}" for word, value in losses)
+    def _finding(self, alarm: Alarm, record: SnapshotRecord | None) -> Finding:
+        name, number = alarm.tensors[-1]
         where = f"{self._location}/{SnapshotRecord.KEY}/{record.name}" if record else ""
         again = (
-            f"run the step again: vinedresser replay {where} --factory MODULE:FUNCTION --locate"
+            f"run the step again: vinedresser replay {where} {alarm.options}"
             if record
             else "look at an earlier snapshot: vinedresser snapshots"
         )
@@ -227,14 +213,10 @@ class SnapshotTaker:
             value=float(number),
             threshold=0.0,
             confidence=1.0,
-            seen=f"{name}{others} are not finite at step {self.step}, before the update"
-            + (f"; {told}" if told else ""),
-            cause="the loss is finite but its derivative is not: a norm, square root or power at "
-            "zero, or 0 * inf after torch.where"
-            if finite and losses
-            else "the forward pass or the loss is not finite",
-            remedy=f"{again}; it names the operation, its line, and with --bisect the sample",
-            evidence={"all": [one for one, _ in tensors][:20], "snapshot": where},
+            seen=alarm.seen,
+            cause=alarm.cause,
+            remedy=f"{again}; it names {alarm.names}",
+            evidence={"all": [one for one, _ in alarm.tensors][:20], "snapshot": where},
             fault="nonfinite",
         )
 

@@ -15,6 +15,7 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.xgboost_.booster_info import training_setup
 from vinedresser.capture.xgboost_.contributions import feature_names
 from vinedresser.capture.xgboost_.data import named_sets
+from vinedresser.capture.xgboost_.guard.guard import ObjectiveGuard, guard_of
 from vinedresser.capture.xgboost_.round_recorder import EvalsLog, RoundRecorder
 from vinedresser.errors import ConfigError
 from vinedresser.store.storage.files import replacing
@@ -88,6 +89,8 @@ class XGBoostCallback(TrainingCallback, Adapter):
             )
 
         self._make: Callable[[Any], RoundRecorder] | None = make
+        self._session = session
+        self._guard: ObjectiveGuard | None = None
         self._features: list[str] = []
         # The current training; during a round, its log and the number of rounds before.
         self._rounds: RoundRecorder | None = None
@@ -140,7 +143,8 @@ class XGBoostCallback(TrainingCallback, Adapter):
 
     def detach(self) -> None:
         """See `Adapter.detach`."""
-        self._make = self._rounds = self._open = None
+        self._make = None
+        self._release()
 
     def before_training(self, model: Any) -> Any:
         """See `xgboost.callback.TrainingCallback`; returns the model unchanged."""
@@ -167,10 +171,11 @@ class XGBoostCallback(TrainingCallback, Adapter):
         return model
 
     def _begin(self, model: Any) -> None:
-        self._rounds = self._open = None
+        self._release()
         if self._make is None:
             return
         self._rounds = self._make(model)
+        self._guard = guard_of(self._session, self._rounds.boosters)
         features = feature_names(next(iter(self._rounds.boosters.values())))
         if features != self._features:
             self._features = features
@@ -194,4 +199,10 @@ class XGBoostCallback(TrainingCallback, Adapter):
         rounds, pending = self._rounds, self._open
         if rounds is not None and pending is not None and rounds.done > pending[1]:
             self._end_round()
-        self._rounds = self._open = None
+        self._release()
+
+    def _release(self) -> None:
+        """Release what belongs to the current training."""
+        if self._guard is not None:
+            self._guard.remove()
+        self._guard = self._rounds = self._open = None

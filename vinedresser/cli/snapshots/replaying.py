@@ -31,7 +31,8 @@ def replay(
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Function that returns the model, and a loss module or a step function.",
+            help="Function that returns the model, and a loss module or a step function; for "
+            "XGBoost, the custom objective itself.",
         ),
     ] = None,
     bisect: Annotated[
@@ -73,7 +74,13 @@ def replay(
     opened = open_snapshot(snapshot)
     needing_torch = {"--what-if": what_if, "--dtype": dtype, "--split": split, "--eager": eager}
     beside_split = {"--bisect": bisect, "--locate": locate, "--what-if": what_if, "--save": save}
-    _check(opened, needing_torch, beside_split | {"--dtype": dtype} if split else {}, dtype)
+    _check(
+        opened,
+        needing_torch,
+        beside_split | {"--dtype": dtype} if split else {},
+        dtype,
+        locate=locate,
+    )
     stepping = _stepping(opened.record.framework, snapshot, factory)
     if split is not None:
         _replay_split(opened, factory or "", split, eager=eager)
@@ -106,6 +113,8 @@ def _check(
     needing_torch: dict[str, Any],
     beside_split: dict[str, Any],
     dtype: str | None,
+    *,
+    locate: bool,
 ) -> None:
     """Refuse options that do not fit the snapshot or each other.
 
@@ -114,6 +123,7 @@ def _check(
         needing_torch: values of the options for torch only, by name.
         beside_split: values of the options that do not go with --split.
         dtype: value of --dtype.
+        locate: value of --locate.
 
     Raises:
         ConfigError: an option does not fit.
@@ -124,6 +134,11 @@ def _check(
             raise ConfigError(
                 f"{opened.location}: {option} needs a snapshot of torch, not of {framework}"
             )
+    if locate and framework == "xgboost":
+        raise ConfigError(
+            f"{opened.location}: --locate follows tensors of torch and TensorFlow, not the arrays "
+            "of an objective; use --bisect, which finds the rows"
+        )
     for option, value in beside_split.items():
         if value:
             raise ConfigError(f"{option}: not with --split, which runs the step in parts only")
@@ -203,6 +218,12 @@ def _stepping(framework: str, snapshot: str, factory: str | None) -> Any:
         if factory is None:
             raise ConfigError(f"{snapshot}: {KERAS_NEEDED}")
         return keras_stepping
+    if framework == "xgboost":
+        from vinedresser.replay.xgboost_ import stepping as objective_stepping
+
+        if factory is None:
+            raise ConfigError(f"{snapshot}: {objective_stepping.NEEDED}")
+        return objective_stepping
     from vinedresser.replay import stepping
     from vinedresser.replay.factory import NEEDED
 

@@ -40,7 +40,7 @@ def print_replayed(
         nonfinite: model and path of each gradient that is not finite.
     """
     value = "".join(f" {float(one):.6g}" for one in losses_now[:1])
-    say(f"step {record.step}   loss{value}: {found.words}")
+    say(f"step {record.step}   {found.told(f'loss{value}:')}")
     for name in found.different[:_MOST_NAMES]:
         say(f"  different: {name}")
     for name, (then, now) in found.environment.items():

@@ -12,6 +12,9 @@ from vinedresser.store.reading.reader import Run
 
 __all__ = ["ShownSnapshot", "shown_snapshots"]
 
+_USUAL = ("--factory", "MODULE:FUNCTION", "--locate", "--bisect", "--save")
+_OPTIONS = {"xgboost": ("--factory", "MODULE:OBJECTIVE", "--bisect", "--save")}
+
 
 @dataclass(frozen=True)
 class ShownSnapshot:
@@ -60,7 +63,7 @@ def shown_snapshots(run: Run, faults: list[str]) -> list[ShownSnapshot]:
             shlex.join(
                 [
                     *("vinedresser", "replay", f"{run.path}/{SnapshotRecord.KEY}/{one.name}"),
-                    *("--factory", "MODULE:FUNCTION", "--locate", "--bisect", "--save"),
+                    *_OPTIONS.get(one.framework, _USUAL),
                 ]
             ),
         )

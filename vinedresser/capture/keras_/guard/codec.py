@@ -11,8 +11,9 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.snapshots.arrays import array_of, host_array_of
 from vinedresser.snapshots.trees import Fields, HostArray, LeftOut, Packed, array_digest
-from vinedresser.store.dtypes import SPELLINGS, dtype_name, numpy_dtype
+from vinedresser.store.dtypes import SPELLINGS
 
 __all__ = ["Computed", "KerasCodec", "digest", "host_value", "is_tensor"]
 
@@ -46,12 +47,11 @@ class KerasCodec:
         if array.dtype.name not in SPELLINGS:
             return LeftOut(f"a tensor of {array.dtype} cannot be stored")
         kind = "array" if isinstance(value, np.ndarray | np.generic) else "tensor"
-        return _host_array(array), {"is": kind}
+        return host_array_of(array), {"is": kind}
 
     def unpack(self, array: HostArray, properties: Mapping[str, Any]) -> Any:  # noqa: ARG002
         """See `Codec.unpack`."""
-        data = np.frombuffer(bytearray(array.data), numpy_dtype(array.dtype))
-        return data.reshape(array.shape)
+        return array_of(array)
 
     def constant(self, kind: str, text: str) -> Any:
         """See `Codec.constant`."""
@@ -101,12 +101,7 @@ def digest(value: Any) -> str:
     Args:
         value: a dense tensor or array of any shape, and of a dtype that safetensors has.
     """
-    return array_digest(_host_array(host_value(value)))
-
-
-def _host_array(array: NDArray[Any]) -> HostArray:
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
-    return HostArray(dtype_name(array.dtype), array.shape, data)
+    return array_digest(host_array_of(host_value(value)))
 
 
 def _packed_text(array: NDArray[Any]) -> Packed:

@@ -23,6 +23,7 @@ from vinedresser.capture.keras_.guard.model_state import (
 )
 from vinedresser.capture.keras_.guard.notes import NO_DATA, StepNotes
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
+from vinedresser.capture.recording.alarms import gradient_alarm
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.snapshots.trees import Codec
 from vinedresser.store.finding import Finding
@@ -291,7 +292,7 @@ class KerasGuard:
         self._noted, self._gradients, self._stepping = notes, named, optimizer
         try:
             if affected:
-                finding = taker.record(affected, _losses(notes))
+                finding = taker.record(gradient_alarm(affected, _losses(notes), taker.step))
                 return finding if taker.stopping else None
             if taker.due():
                 taker.take_periodic()

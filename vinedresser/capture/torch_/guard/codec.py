@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from vinedresser.capture.torch_.copies.views import host_view
+from vinedresser.snapshots.arrays import ArrayCodec, array_of
 from vinedresser.snapshots.trees import Fields, HostArray, LeftOut, Packed
-from vinedresser.store.dtypes import SPELLINGS, dtype_name, numpy_dtype
+from vinedresser.store.dtypes import SPELLINGS
 
 __all__ = ["Computed", "TorchCodec", "host_array", "tensor_of"]
 
@@ -36,23 +35,24 @@ class Computed:
 class TorchCodec:
     """See `vinedresser.snapshots.trees.Codec`."""
 
+    _arrays = ArrayCodec()
+
     def pack(self, value: Any) -> Packed:
         """See `Codec.pack`."""
         if isinstance(value, Tensor):
             return _packed(value)
-        if isinstance(value, np.ndarray | np.generic) and not isinstance(value, float):
-            return _packed_array(np.asarray(value, order="C"))
         if isinstance(value, torch.dtype):
             return "dtype", str(value).removeprefix("torch.")
         if isinstance(value, torch.device):
             return "device", str(value)
-        return ("computed", value.text) if isinstance(value, Computed) else None
+        if isinstance(value, Computed):
+            return "computed", value.text
+        return self._arrays.pack(value)
 
     def unpack(self, array: HostArray, properties: Mapping[str, Any]) -> Any:
         """See `Codec.unpack`."""
         if properties.get("is") == "array":
-            data = np.frombuffer(bytearray(array.data), numpy_dtype(array.dtype))
-            return data.reshape(array.shape)
+            return array_of(array)
         tensor = tensor_of(array)
         strides = properties.get("strides")
         if strides is not None:
@@ -105,13 +105,6 @@ def tensor_of(array: HostArray) -> Tensor:
     if not math.prod(array.shape):
         return torch.empty(array.shape, dtype=dtype)
     return torch.frombuffer(bytearray(array.data), dtype=dtype).reshape(array.shape)
-
-
-def _packed_array(array: NDArray[Any]) -> Packed:
-    if array.dtype.name not in SPELLINGS:
-        return LeftOut(f"an array of {array.dtype} cannot be stored")
-    data = array.reshape(-1).view(np.uint8).data
-    return HostArray(dtype_name(array.dtype), array.shape, data), {"is": "array"}
 
 
 def _packed(tensor: Tensor) -> Packed:

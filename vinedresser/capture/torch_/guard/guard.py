@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from vinedresser.capture.recording.alarms import gradient_alarm
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.shield import Shield
@@ -243,7 +244,7 @@ class TorchGuard:
         self._stepping = weakref.ref(optimizer)
         affected = self._affected(optimizer) if self._taker.guarding else []
         if affected and (not self._taker.alarmed or all_finite(self._model.parameters())):
-            self._taker.alarm(affected, self._losses())
+            self._taker.alarm(gradient_alarm(affected, self._losses(), self._taker.step))
         elif due:
             self._taker.take_periodic()
 

@@ -1,0 +1,1 @@
+"""The guard of custom objectives of XGBoost."""

@@ -1,0 +1,137 @@
+"""A round whose objective was called and whose tree is not grown, as a snapshot and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.capture.recording.alarms import Alarm
+from vinedresser.capture.xgboost_.guard.objectives import ObjectiveName
+from vinedresser.capture.xgboost_.guard.updates import ObjectiveCall
+
+__all__ = ["GuardedRound", "all_finite", "nonfinite_rows"]
+
+# XGBoost converts gradients to float32.
+_LARGEST = float(np.finfo(np.float32).max)
+_MOST_ROWS = 5
+
+
+@dataclass(frozen=True)
+class GuardedRound:
+    """A round of a booster.
+
+    Attributes:
+        fold: name of the fold; "" outside of a cross-validation.
+        call: the call of its objective.
+        gradient: [rows], [rows, outputs], or flat [rows * outputs], of any dtype.
+        hessian: likewise.
+    """
+
+    fold: str
+    call: ObjectiveCall
+    gradient: NDArray[Any]
+    hessian: NDArray[Any]
+
+    def contents(self) -> dict[str, Any]:
+        """Return the round as the contents of a snapshot."""
+        call, data = self.call, self.call.data
+        objective = ObjectiveName.of(call.objective)
+        bounds = ("label_lower_bound", "label_upper_bound")
+        return {
+            "fold": self.fold,
+            "round": call.number,
+            "objective": {"name": objective.name, "call": objective.call},
+            # `xgboost.Booster(model_file=bytearray(…))` reads it.
+            "booster": np.frombuffer(call.booster.save_raw("ubj"), np.uint8),
+            "parameters": call.booster.save_config(),
+            "predictions": call.predictions,
+            "gradient": self.gradient,
+            "hessian": self.hessian,
+            "bad_rows": np.flatnonzero(
+                self._bad_rows(self.gradient) | self._bad_rows(self.hessian)
+            ),
+            "data": {
+                "label": data.get_label(),
+                "weight": data.get_weight(),
+                "base_margin": data.get_base_margin(),
+                **{name: data.get_float_info(name) for name in bounds},
+            },
+            "groups": data.get_group(),
+        }
+
+    def alarm(self) -> Alarm:
+        """Return the alarm of a round with values that are not finite."""
+        parts = {"gradient": self.gradient, "hessian": self.hessian}
+        bad = {word: np.flatnonzero(self._bad_rows(values)) for word, values in parts.items()}
+        told = [f"{word} of {self._words(rows)}" for word, rows in bad.items() if rows.size]
+        prefix = f"{self.fold}." if self.fold else ""
+        # The last one is the finding's.
+        tensors = [
+            (f"{word}s/{prefix}objective", rows.size)
+            for word, rows in reversed(bad.items())
+            if rows.size
+        ]
+        objective = ObjectiveName.of(self.call.objective)
+        inside = f" of {self.fold}" if self.fold else ""
+        return Alarm(
+            tensors,
+            f"the objective {objective.name} returned values that are not finite in round "
+            f"{self.call.number}{inside}: {', '.join(told)}",
+            self._cause(),
+            f"--factory {objective.reference} --bisect",
+            "the rows, with labels and predictions",
+        )
+
+    def _bad_rows(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        return nonfinite_rows(values, self.call.data.num_row())
+
+    def _cause(self) -> str:
+        if not all_finite(self.call.predictions):
+            return "the predictions before the round are not finite already"
+        with np.errstate(over="ignore"):
+            infinite = np.isinf(np.asarray(self.gradient, np.float32)).any()
+        spoils = infinite or np.isnan(self.hessian).any()
+        follows = (
+            "XGBoost then predicts NaN for all rows"
+            if spoils
+            else "XGBoost says nothing, and its leaves with such rows have the value 0"
+        )
+        return (
+            "its formula has no finite value there, such as a logarithm, power or quotient at 0, "
+            f"or an exponential of a large prediction; {follows}"
+        )
+
+    def _words(self, rows: NDArray[Any]) -> str:
+        """Return rows in words, such as "2 of 400 rows (3, 17)"."""
+        numbers = [str(one) for one in rows[:_MOST_ROWS]]
+        more = ", …" if rows.size > _MOST_ROWS else ""
+        return f"{rows.size} of {self.call.data.num_row()} rows ({', '.join(numbers)}{more})"
+
+
+def all_finite(values: NDArray[Any]) -> bool:
+    """Return whether all values are finite as float32, the type with which XGBoost computes.
+
+    Args:
+        values: any shape, of numbers.
+    """
+    if not values.size:
+        return True
+    # Minimum and maximum need no memory. Both are NaN if any value is.
+    with np.errstate(invalid="ignore"):
+        return bool(values.min() >= -_LARGEST and values.max() <= _LARGEST)
+
+
+def nonfinite_rows(values: NDArray[Any], rows: int) -> NDArray[np.bool_]:
+    """Return which rows have a value that is not finite as float32: [rows].
+
+    Args:
+        values: [rows], [rows, outputs], or flat [rows * outputs], of numbers.
+        rows: number of rows.
+    """
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(np.asarray(values, np.float32))
+    found: NDArray[np.bool_] = np.logical_not(finite.reshape(rows, -1).all(axis=1))
+    return found

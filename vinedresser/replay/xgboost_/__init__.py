@@ -1,0 +1,1 @@
+"""Replaying snapshots of XGBoost: calls of a custom objective."""
