@@ -68,6 +68,11 @@ class Watch:
     def begin_keras(self, model: Any, loss: Any = None, optimizer: Any = None) -> None:
         """Note a Keras model before its first step; with its loss and optimizer if not compiled."""
 
+    def lightning(self, module: nn.Module) -> list[Any]:
+        """Return the callbacks of a Lightning trainer that fits a module."""
+        self.sizes |= {name: weight.numel() for name, weight in module.named_parameters()}
+        return []
+
     def boosting(self, rows: Mapping[str, Any]) -> list[Any]:  # noqa: ARG002 (hooks use it)
         """Return the callbacks of a training with XGBoost.
 
@@ -180,6 +185,11 @@ class HookWatch(Watch):
     def begin_keras(self, model: Any, loss: Any = None, optimizer: Any = None) -> None:
         """See `Watch.begin_keras`."""
         self.hook.watch(model, loss=loss, optimizer=optimizer)
+
+    def lightning(self, module: nn.Module) -> list[Any]:
+        """See `Watch.lightning`."""
+        super().lightning(module)
+        return [self.hook.lightning()]
 
     def boosting(self, rows: Mapping[str, Any]) -> list[Any]:
         """See `Watch.boosting`."""

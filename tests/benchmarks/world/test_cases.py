@@ -85,10 +85,12 @@ def test_two_faults_go_together_only_if_neither_hides_the_other() -> None:
 
 def test_two_faults_are_drawn_from_families_in_turn() -> None:
     two = paired(carried(FAMILIES))
-    assert {family for family, _ in two} == set(FAMILIES)
-    cases = draw_cases(two, 2 * len(FAMILIES), seed=3)
+    # No two of their faults go together.
+    with_two = set(FAMILIES) - {"federated", "keras_sensors", "triplets"}
+    assert {family for family, _ in two} == with_two
+    cases = draw_cases(two, 2 * len(with_two), seed=3)
     families = [case.family for case in cases[::2]]
-    assert all(families.count(name) == 2 for name in FAMILIES)
+    assert all(families.count(name) == 2 for name in with_two)
     for case in cases:
         assert len(case.faults) == 2
         assert set(case.faults) <= set(FAMILIES[case.family].faults)

@@ -1,0 +1,1 @@
+"""Families with Keras on TensorFlow, which is imported when one of them trains."""
