@@ -259,3 +259,39 @@ def test_capture_does_not_change_the_training(tmp_path: Path) -> None:
 def test_invalid_parameters_raise(make: Callable[[], Rule], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def triangles(step: int) -> float:
+    """Return the factor of a rate that rises for 60 steps, and falls for 60."""
+    return 0.1 + 0.9 * (1 - abs(step % 120 - 60) / 60)
+
+
+def rising(step: int) -> float:
+    """Return the factor of a rate that rises for 200 steps, with a short fall on its way."""
+    return 1e-7 if 60 <= step < 80 else min(1.0, 10.0 ** (step / 33 - 6))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "factor", "fires"),
+    [(1e4, triangles, True), (1e-8, triangles, False), (1e-8, rising, False)],
+)
+def test_weights_that_stay_still_under_the_greatest_rate_of_a_schedule_are_warned_of(
+    epsilon: float, factor: Callable[[int], float], tmp_path: Path, *, fires: bool
+) -> None:
+    """The epsilon of Adam takes the place of a rate that is too low."""
+    optimizers = []
+
+    def optimizer(model: nn.Module) -> torch.optim.Optimizer:
+        optimizers.append(torch.optim.Adam(model.parameters(), lr=2e-3, eps=epsilon))
+        return optimizers[0]
+
+    def schedule(_: nn.Module, step: int) -> None:
+        optimizers[0].param_groups[0]["lr"] = 2e-3 * factor(step)
+
+    rule = LearningRateTooLow()
+    run = captured(tmp_path / "run", [rule], net, optimizer, steps=200, before_step=schedule)
+    findings = found(run, rule)
+    assert bool(findings) is fires
+    if fires:
+        assert findings[0].severity == "warning"
+        assert 60 < findings[0].step <= 100

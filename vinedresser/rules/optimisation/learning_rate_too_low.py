@@ -40,7 +40,7 @@ class LearningRateTooLow(SymptomRule):
     is known, after two checks, if the training has not learned anything yet and r is below a tenth
     of ``ratio`` or so small that all steps of the run change the weights by less than 0.5 %, unless
     a schedule may raise the rate: it rose within ``patience`` checks, or is lower than that with
-    which the optimizer was created.
+    which the optimizer was created, and was not higher before with the weights as still.
 
     Args:
         ratio: ratio of updates to weights below which the weights do not move; healthy trainings
@@ -78,9 +78,17 @@ class LearningRateTooLow(SymptomRule):
         return nowhere or symptom.value < self.ratio / _STILL
 
     def _warms_up(self) -> bool:
-        """Return whether a schedule may raise the learning rate; also if the rate is not known."""
+        """Return whether a schedule may raise the learning rate; also if the rate is not known.
+
+        It has raised it if the rate was greater before, with the weights as still as now.
+        """
         rates = [rate for _, rate in self.rate.history][-self.patience :]
-        return not rates or rates[-1] > rates[0] or rates[-1] < self._created / _LOWERED
+        if not rates:
+            return True
+        at, greatest = max(self.rate.history, key=lambda one: one[1])
+        if greatest > rates[-1] and at >= self._patience.since:
+            return greatest < self._created / _LOWERED
+        return rates[-1] > rates[0] or rates[-1] < self._created / _LOWERED
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
