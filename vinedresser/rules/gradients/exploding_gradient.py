@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.parameters.gradients import gradient_profile, left_out
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
+from vinedresser.rules.signals.parameters.rate_jump import Jump, RateJump
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -26,7 +28,8 @@ class ExplodingGradient(SymptomRule):
     the smallest norm of the first three checks. Over depth: the mean absolute gradient of the first
     layers is more than ``depth`` times that of the last layers and grows steadily in the backward
     pass. Fires when either holds at ``patience`` consecutive checks, in a training that learns less
-    than it should.
+    than it should. Growth over steps that began after a jump of the learning rate (`RateJump`) has
+    the fault `learning_rate_too_high`.
 
     Args:
         growth: growth over steps; healthy gradients grow up to 19-fold.
@@ -46,6 +49,7 @@ class ExplodingGradient(SymptomRule):
         self.depth = depth
         self.every = every
         self.needs = optional_statistics(every, gradients=("l2", "abs_mean"))
+        self.jump = RateJump()
         self._start: list[float] = []
         self._rate: LearningRate | None = None
         self._left_out: frozenset[str] = frozenset()
@@ -76,22 +80,39 @@ class ExplodingGradient(SymptomRule):
         if not 0 < start < math.inf or norm <= self.growth * start:
             return None
         largest = max(norms, key=norms.__getitem__)
+        seen = (
+            f"the gradient norm is {norm:.3g}, {norm / start:.3g} times the {start:.3g} of the "
+            f"first checks; {largest} has the largest gradient"
+        )
         smaller = (
             self._rate.smaller(norm / start) if self._rate else "divide the learning rate by 10"
         )
+        advice = Advice(
+            cause="the steps are too large: each step increases the next gradient",
+            remedy=f"clip the gradient norm to {start:.2g}; {smaller}; warm up the learning rate",
+        )
+        jump = self._jump()
+        if jump is not None:
+            seen, advice = f"{seen}; {jump}", jump.advice
         return Symptom(
             tensor=largest,
             statistic="l2",
             value=norm / start,
             threshold=self.growth,
             confidence=1 - self.growth * start / norm / 2,
-            seen=f"the gradient norm is {norm:.3g}, {norm / start:.3g} times the {start:.3g} of "
-            f"the first checks; {largest} has the largest gradient",
-            cause="the steps are too large: each step increases the next gradient",
-            remedy=f"clip the gradient norm to {start:.2g}; {smaller}; warm up the learning rate",
-            correction=self._rate.lowered(norm / start) if self._rate else {},
+            seen=seen,
+            cause=advice.cause,
+            remedy=advice.remedy,
+            fault=None if jump is None else "learning_rate_too_high",
+            correction=self._rate.lowered(norm / start) if self._rate and jump is None else {},
             evidence={"start": start, "norm": norm, "l2": dict(norms)},
         )
+
+    def _jump(self) -> Jump | None:
+        """Return the jump of the learning rate after which the gradient has grown, if any."""
+        jump = self.jump.jump
+        after = jump is not None and (not self._patience.looks or self._patience.since > jump.last)
+        return jump if after else None
 
     def _along_the_depth(self, step: Step) -> Symptom | None:
         profile = gradient_profile(step)

@@ -110,23 +110,21 @@ class LearningRateTooHigh(SymptomRule):
 
     def _of_jump(self, step: Step, lost: LostByJump) -> Finding:
         """Return the warning of a jump of the learning rate; the training may recover from it."""
+        jump = lost.jump
         return self.found(
             step,
-            since=lost.last,
+            since=jump.last,
             tensor=lost.name,
             statistic="loss",
             value=lost.now,
             threshold=(lost.start + lost.level) / 2,
             confidence=0.95,
             severity=self.without_stop,
-            seen=f"{lost.name} had fallen from {lost.start:.4g} to {lost.level:.4g}; the learning "
-            f"rate jumped from {lost.before:.3g} to {lost.after:.3g} between steps {lost.last} and "
-            f"{lost.first}, and at step {step.step} the loss is {lost.now:.4g}",
-            cause=f"the learning rate became {lost.after / lost.before:.3g} times as high as "
-            "before: a wrong factor or milestone of a schedule, or one that starts anew",
-            remedy=f"keep the learning rate at or below {lost.before:.3g}, and go on from a "
-            f"checkpoint before step {lost.first}",
-            evidence={"before": lost.before, "after": lost.after},
+            seen=f"{lost.name} had fallen from {lost.start:.4g} to {lost.level:.4g}; {jump}, and "
+            f"at step {step.step} the loss is {lost.now:.4g}",
+            cause=jump.advice.cause,
+            remedy=jump.advice.remedy,
+            evidence={"before": jump.before, "after": jump.after},
         )
 
     def _of_trajectory(self, step: Step, trajectory: LossTrajectory | None) -> Finding | None:

@@ -8,13 +8,14 @@ from collections import deque
 from itertools import pairwise
 from typing import NamedTuple
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.store.reading.step import Step
 
-__all__ = ["LostByJump", "RateJump"]
+__all__ = ["Jump", "LostByJump", "RateJump"]
 
 # Ratio to the maximum so far that is a jump, and the looks before at which the rate did not rise.
 _FACTOR, _LOOKS = 3.0, 5
@@ -28,7 +29,7 @@ _PATIENCE = 60
 _LEARNED, _LOST = 0.2, 0.5
 
 
-class _Jump(NamedTuple):
+class Jump(NamedTuple):
     """A jump of the learning rate.
 
     Attributes:
@@ -44,6 +45,22 @@ class _Jump(NamedTuple):
     after: float
     levels: dict[str, float]
 
+    def __str__(self) -> str:
+        return (
+            f"the learning rate jumped from {self.before:.3g} to {self.after:.3g} between steps "
+            f"{self.last} and {self.first}"
+        )
+
+    @property
+    def advice(self) -> Advice:
+        """Cause and remedy of the harm that it does."""
+        return Advice(
+            cause=f"the learning rate became {self.after / self.before:.3g} times as high as "
+            "before: a wrong factor or milestone of a schedule, or one that starts anew",
+            remedy=f"keep the learning rate at or below {self.before:.3g}, and go on from a "
+            f"checkpoint before step {self.first}",
+        )
+
 
 class LostByJump(NamedTuple):
     """A loss that a jump of the learning rate has thrown back.
@@ -51,18 +68,14 @@ class LostByJump(NamedTuple):
     Attributes:
         name: full name of the loss.
         start, level, now: the loss at its start, before the jump and now (medians).
-        last, first: steps of the looks before and after the jump.
-        before, after: learning rates.
+        jump: the jump.
     """
 
     name: str
     start: float
     level: float
     now: float
-    last: int
-    first: int
-    before: float
-    after: float
+    jump: Jump
 
 
 class RateJump(Signal):
@@ -71,6 +84,9 @@ class RateJump(Signal):
     A jump is a rise from one look to the next above three times the maximum so far, after five
     looks without a rise: warm-ups rise from look to look, and cycles and restarts do not exceed
     their maximum.
+
+    Attributes:
+        jump: the last jump, unless the rate has fallen to a third since; None without.
     """
 
     needs = (Need("losses"),)
@@ -81,7 +97,7 @@ class RateJump(Signal):
         self._recent: dict[str, deque[tuple[int, float]]] = {}
         self._looks: deque[tuple[int, float]] = deque(maxlen=_LOOKS)
         self._greatest = 0.0
-        self._jump: _Jump | None = None
+        self.jump: Jump | None = None
         self._step = 0
 
     def update(self, step: Step) -> None:
@@ -101,7 +117,7 @@ class RateJump(Signal):
 
     def lost(self) -> LostByJump | None:
         """Return the first loss, if all have lost half of what they had gained; else None."""
-        jump = self._jump
+        jump = self.jump
         if jump is None or self._step < jump.first + _PATIENCE or not jump.levels:
             return None
         found = []
@@ -112,7 +128,7 @@ class RateJump(Signal):
             # One of several losses that stays low is enough.
             if not fall > _LEARNED * abs(start) or now[name] < level + _LOST * fall:
                 return None
-            found.append(LostByJump(name, start, level, now[name], *jump[:4]))
+            found.append(LostByJump(name, start, level, now[name], jump))
         return found[0]
 
     def _look(self, step: int, rate: float) -> None:
@@ -121,9 +137,9 @@ class RateJump(Signal):
         steady = len(rates) == _LOOKS and all(later <= one for one, later in pairwise(rates))
         if steady and rate > _FACTOR * self._greatest > 0:
             last = self._looks[-1][0]
-            self._jump = _Jump(last, step, rates[-1], rate, self._levels(last))
-        elif self._jump is not None and rate < self._jump.after / _FACTOR:
-            self._jump = None
+            self.jump = Jump(last, step, rates[-1], rate, self._levels(last))
+        elif self.jump is not None and rate < self.jump.after / _FACTOR:
+            self.jump = None
         self._greatest = max(self._greatest, rate)
         self._looks.append((step, rate))
 
