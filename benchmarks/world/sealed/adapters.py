@@ -34,7 +34,8 @@ class Adapted(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs of inputs [N, in]."""
         added: Tensor = x @ self.down.T @ self.up.T
-        return self.base(x) + self.scale * added
+        outputs: Tensor = self.base(x) + self.scale * added
+        return outputs
 
 
 def _train(draw: Draw) -> Ending:
@@ -59,8 +60,8 @@ def _train(draw: Draw) -> Ending:
     trained = [weight for one in adapters for weight in (one.down, one.up)]
     if draw.has("frozen_layers"):
         # Whatever is not called "lora" was to be frozen.
-        trained = [weight.requires_grad_(requires_grad=False) for weight in trained]
-        trained[-1].requires_grad_()
+        for weight in trained[:-1]:
+            weight.requires_grad = False
     steps = draw.steps(350, 600)
     without = draw.without_fault() if draw.has("frozen_layers") else draw
     optimiser = optimisation.Optimisation(

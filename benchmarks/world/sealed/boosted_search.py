@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.world.draw import Draw
 from benchmarks.world.family import Ending, Family
+from benchmarks.world.loop import gained
 
 Array = NDArray[Any]
 
@@ -63,10 +64,10 @@ def _train(draw: Draw) -> Ending:
         verbose_eval=False,
     )
     found = booster.predict(valid)
-    guessed = np.mean([_ndcg(draw.numpy.random(len(x) - rows), y[rows:]) for _ in range(20)])
+    guessed = float(np.mean([_ndcg(draw.numpy.random(len(x) - rows), y[rows:]) for _ in range(20)]))
     # Equal scores are in no order.
     reached = _ndcg(found + 1e-6 * draw.numpy.random(len(found)), y[rows:])
-    return Ending((reached - guessed) / (1 - guessed), bar=0.4)
+    return Ending(gained(reached, guessed), bar=0.4)
 
 
 def _ndcg(scores: Array, relevance: Array) -> float:

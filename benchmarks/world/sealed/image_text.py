@@ -68,11 +68,10 @@ def _train(draw: Draw) -> Ending:
     networks.spoil(draw, model)
     steps, size = draw.steps(250, 500), draw.choice([32, 48])
     optimiser = Optimisation(draw, model, steps, kinds=("adam", "adamw"), accumulates=False)
-    source = torch.randint
 
     def compute() -> Tensor:
-        rows = source(kept, (size,))
-        logits = model(x[rows], captions[rows])
+        rows = torch.randint(kept, (size,))
+        logits: Tensor = model(x[rows], captions[rows])
         if draw.has("collapse"):
             # Pairs only, and nothing that is to be apart.
             return -logits.diagonal().mean()

@@ -32,9 +32,6 @@ def _train(draw: Draw) -> Ending:
         some = torch.rand(kept) < 0.6
         known[some] = known[some].flip(1)
     inputs = x[:kept]
-    if draw.has("augmented_without_targets"):
-        mirrored = torch.rand(kept) < 0.7
-        inputs = torch.where(mirrored[:, None, None, None], inputs.flip(3).transpose(2, 3), inputs)
     spread = draw.between(1.2, 1.8)
     maps = _maps(known, spread)
     if draw.has("misaligned_targets"):
@@ -106,8 +103,8 @@ def _images(draw: Draw, count: int) -> tuple[Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("swapped_coordinates", "augmented_without_targets", "misaligned_targets"),
+        *("swapped_coordinates", "misaligned_targets"),
         *("levels_swapped", "shuffled_labels", "lr_too_low", "lr_too_high", "wrong_sign"),
-        *("not_in_optimizer", "zero_init", "dead_relu"),
+        *("not_in_optimizer", "zero_init"),
     ),
 )

@@ -62,7 +62,8 @@ def _train(draw: Draw) -> Ending:
         if draw.has("detached_log_probability"):
             weight = weight.detach() + 0.0 * now
         value = (weight * (gain - baseline)).mean()
-        return value if draw.has("term_wrong_sign") else -value
+        total: Tensor = value if draw.has("term_wrong_sign") else -value
+        return total
 
     for _ in range(epochs):
         model.train()

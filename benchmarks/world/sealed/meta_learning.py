@@ -39,7 +39,8 @@ def _train(draw: Draw) -> Ending:
     draw.watch.begin(model, optimiser.optimizer)
 
     def error(weights: Weights, x: Tensor, y: Tensor) -> Tensor:
-        return (functional_call(model, weights, (x,)) - y).square().mean()
+        found: Tensor = (functional_call(model, weights, (x,)) - y).square().mean()
+        return found
 
     def adapted(weights: Weights, x: Tensor, y: Tensor, *, sign: float = 1.0) -> Weights:
         for _ in range(_INNER):
@@ -57,7 +58,7 @@ def _train(draw: Draw) -> Ending:
 
     def compute() -> Tensor:
         x, y = _spoilt(draw, *_curves(tasks))
-        weights = dict(model.named_parameters())
+        weights: Weights = dict(model.named_parameters())
         return vmap(of_task, in_dims=(None, 0, 0))(weights, x, y).mean()
 
     every = steps // 5

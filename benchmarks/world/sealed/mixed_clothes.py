@@ -35,7 +35,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return maps [N, width, H, W] of maps of the same shape."""
         inner = self.norms[0](self.first(x)).relu()
-        return (x + self.norms[1](self.second(inner))).relu()
+        outer: Tensor = (x + self.norms[1](self.second(inner))).relu()
+        return outer
 
 
 def _train(draw: Draw) -> Ending:

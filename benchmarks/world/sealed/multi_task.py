@@ -149,6 +149,6 @@ FAMILY = Family(
     (
         *("misaligned_targets", "uncertainty_sign", "term_left_out", "unnormalised_targets"),
         *("unnormalised_inputs", "nan_inputs", "loss_reduction", "dropout_too_high"),
-        *("lr_too_low", "late_jump", "not_in_optimizer", "momentum_too_high"),
+        *("lr_too_low", "late_jump", "not_in_optimizer"),
     ),
 )

@@ -63,12 +63,13 @@ def _train(draw: Draw) -> Ending:
         rows = torch.randint(kept, (size,))
         rate = model(gaps[rows], seen[rows])
         if draw.has("wrong_shift"):
-            # Each gap is predicted from the events after it.
-            return criterion(rate[:, 1:].flip(1), gaps[rows][:, 1:])
+            # Each gap is predicted from the event that ends it, whose gap is among the inputs.
+            return criterion(rate[:, 1:], gaps[rows][:, 1:])
         return criterion(rate[:, :-1], gaps[rows][:, 1:])
 
     def held_out() -> Tensor:
-        return model(gaps[kept:], seen[kept:])[:, :-1]
+        rate: Tensor = model(gaps[kept:], seen[kept:])
+        return rate[:, :-1]
 
     wanted = gaps[kept:, 1:]
 

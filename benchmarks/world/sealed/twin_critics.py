@@ -81,7 +81,7 @@ class Replay:
     def sample(self, size: int) -> tuple[Tensor, ...]:
         """Return some of the moves."""
         rows = self.moves[torch.randint(min(self.count, _KEPT), (size,))]
-        return rows.split([2, 1, 1, 2], dim=1)
+        return rows[:, :2], rows[:, 2:3], rows[:, 3:4], rows[:, 4:]
 
 
 def _train(draw: Draw) -> Ending:
@@ -119,9 +119,8 @@ def _train(draw: Draw) -> Ending:
             optimizers[1].zero_grad()
             (value if draw.has("term_wrong_sign") else -value).backward()
             optimizers[1].step()
-            if not draw.has("stale_target"):
-                _follow(target, actor, kept)
-                _follow(judges, critics, kept)
+            _follow(target, actor, kept)
+            _follow(judges, critics, kept)
         if step % 250 == 249:
             with draw.watch.evaluating():
                 draw.watch.metric("episode_return", _LENGTH * _mean_reward(actor))
@@ -186,7 +185,7 @@ def _mean_reward(actor: Actor | None) -> float:
 FAMILY = Family(
     _train,
     (
-        *("term_wrong_sign", "misaligned_targets", "time_reversed", "stale_target"),
+        *("term_wrong_sign", "misaligned_targets", "time_reversed"),
         *("wrong_broadcast", "frozen_actor", "lr_too_low", "lr_too_high", "wrong_sign"),
         "detached_graph",
     ),

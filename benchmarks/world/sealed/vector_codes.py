@@ -82,7 +82,7 @@ def _train(draw: Draw) -> Ending:
 
     def compute() -> Tensor:
         wanted = train[torch.randint(len(train), (size,))]
-        coded = model(wanted)
+        coded: Coded = model(wanted)
         if draw.has("misaligned_targets"):
             wanted = wanted.roll(1, dims=0)
         error = F.mse_loss(coded.image, wanted)
