@@ -27,8 +27,11 @@ Optimizer = Callable[[nn.Module], torch.optim.Optimizer]
 class Net(nn.Module):
     """Three layers on digits; the graph may be cut after one, and one may be unused."""
 
-    def __init__(self, *, cut: bool = False, spare: bool = False, tied: bool = False) -> None:
+    def __init__(
+        self, *, cut: bool = False, spare: bool = False, tied: bool = False, old: bool = False
+    ) -> None:
         super().__init__()
+        self.old = nn.Linear(8, 8) if old else None
         self.first = nn.Linear(64, 64)
         self.second = nn.Linear(64, 64)
         if tied:
@@ -191,6 +194,14 @@ def test_gradients_of_zero_of_a_network_that_does_not_learn_are_another_fault(
     assert judged(tmp_path / "run", dead, everything, 200) == []
 
 
+@pytest.mark.parametrize(("cut", "count"), [(True, 1), (False, 0)])
+def test_a_cut_graph_is_found_at_the_end_of_a_short_run(
+    cut: bool, count: int, tmp_path: Path
+) -> None:
+    findings = judged(tmp_path / "run", lambda: Net(cut=cut), everything, 30)
+    assert [one.evidence["trouble"] for one in findings] == ["cut_off"] * count
+
+
 def test_an_optimizer_of_frozen_parameters_only_is_a_warning(tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", frozen, some("first", "second"))
     assert (finding.severity, finding.evidence["trouble"]) == ("warning", "left_out")
@@ -204,6 +215,7 @@ def test_an_optimizer_of_frozen_parameters_only_is_a_warning(tmp_path: Path) -> 
         (Net, some("head"), None, "left_out"),
         # Unused layers are not trained.
         (lambda: Net(spare=True), everything, None, "cut_off"),
+        (lambda: Net(old=True), everything, None, "cut_off"),
         (Net, without_rate, None, "unmoved"),
         (Net, everything, freeze, "cut_off"),
     ],

@@ -23,6 +23,8 @@ from vinedresser.store.records import RunRecord
 _ORDER: tuple[Severity, ...] = ("info", "warning", "stop")
 # More than this share of the parameters is the main part of the model.
 _GREATER_PART = 0.5
+# Less than this share may be a layer that the model no longer uses, wherever it stands.
+_FEW = 0.01
 # Evaluations before any train step that must have equal results, and their relative tolerance,
 # since summation order may vary.
 _EVALUATIONS, _SAME = 3, 1e-6
@@ -84,7 +86,8 @@ class UntrainedParameters(Rule):
     optimizer (a new head is trained; not a single parameter beside layers that get gradients, in a
     training that ends without a good outcome), no weight is (an input is trained; but not if the
     optimizer has as many tensors and elements as the model, and so those of a copy), modules are
-    unused (no gradient reaches them, but those before them), weights stop changing during the run,
+    unused (no gradient reaches them, but those before them, or they are below 1 % of the
+    parameters), weights stop changing during the run,
     or a group has a learning rate of 0. Also fires if no optimizer takes a step at all, which shows
     as evaluations with equal results before the first step, and at the end of the run as gradients
     that were cleared after each of 40 backward passes (``state/unapplied``, PyTorch).
@@ -93,7 +96,8 @@ class UntrainedParameters(Rule):
         every: train steps between checks.
         patience: number of consecutive checks; twice as many if no gradient reaches any parameter,
             and for gradients of zero. One is enough for weights that no optimizer has, if there is
-            one model and one optimizer: another optimizer may take its first step later.
+            one model and one optimizer: another optimizer may take its first step later; and for
+            weights that no gradient reaches at the end of a run that was too short for more.
     """
 
     fault = "untrained_parameters"
@@ -154,7 +158,7 @@ class UntrainedParameters(Rule):
         states = {
             name: state
             for name, state in self.parameters.states.items()
-            if state.looks >= self._enough(state.trouble)
+            if state.looks >= self._enough(state.trouble, short=ended and self._is_short(step))
         }
         for trouble in _ADVICE:
             names = [name for name, state in states.items() if state.trouble == trouble]
@@ -163,9 +167,20 @@ class UntrainedParameters(Rule):
                 return self._finding(step, trouble, names, states, severity, ended=ended)
         return None
 
-    def _enough(self, trouble: Trouble) -> int:
-        """Return the number of consecutive checks that show a trouble."""
+    def _is_short(self, last: Step) -> bool:
+        """Return whether a run that ended after a look was too short for more looks."""
+        return last.step < (self.patience + 1) * self.every
+
+    def _enough(self, trouble: Trouble, *, short: bool) -> int:
+        """Return the number of consecutive checks that show a trouble.
+
+        Args:
+            trouble: the trouble.
+            short: whether the run has ended before more checks.
+        """
         if trouble == "left_out" and self._alone:
+            return 1
+        if trouble == "cut_off" and short:
             return 1
         return self.patience * _LONGER.get(trouble, 1)
 
@@ -202,8 +217,8 @@ class UntrainedParameters(Rule):
             well = not ended or kind == "good" or not states[names[0]].graded
             meant |= (names == sizes[:-1] and (sizes[-1] in layers or well)) or unheld
         elif trouble in ("cut_off", "zero"):
-            # If the first layer is unused, so are all layers after it.
-            meant |= layers[0] not in names
+            # What cuts the graph cuts off the first layers. Few parameters alone may be unused.
+            meant |= layers[0] not in names or self._share(names) < _FEW
         return "info" if meant else self.without_stop
 
     def _twin(self) -> bool:
