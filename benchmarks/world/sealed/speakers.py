@@ -86,7 +86,7 @@ def _train(draw: Draw) -> Ending:
             with draw.watch.evaluating(), evaluation(draw, model):
                 draw.watch.metric("eer", _equal_error(model, x[~seen], y[~seen]))
     with evaluation(draw, model):
-        return Ending(1 - 2 * _equal_error(model, x[~seen], y[~seen]), bar=0.6)
+        return Ending(1 - 2 * _equal_error(model, x[~seen], y[~seen]), bar=0.5)
 
 
 def _recordings(draw: Draw, speakers: int, each: int) -> tuple[Tensor, Tensor]:
@@ -98,7 +98,7 @@ def _recordings(draw: Draw, speakers: int, each: int) -> tuple[Tensor, Tensor]:
     said = sounds[torch.randint(8, (len(y), _FRAMES))]
     noise = draw.between(1.0, 1.8) * torch.randn(len(y), _BANDS, _FRAMES)
     # The microphone of each recording, which changes its bands in a few ways.
-    through = 2.5 * torch.randn(len(y), 6) @ (torch.randn(6, _BANDS) @ smooth) / 6**0.5
+    through = 2.0 * torch.randn(len(y), 6) @ (torch.randn(6, _BANDS) @ smooth) / 6**0.5
     x = (voices[y] + through)[:, :, None] + said.transpose(1, 2) + noise
     return (x - x.mean()) / x.std(), y
 
