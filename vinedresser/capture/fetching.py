@@ -7,6 +7,9 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+# Methods that Python calls for code that does not contain their names.
+_IMPLICIT = ("__call__", "__next__")
+
 
 class _ListenedMethod:
     """A descriptor that replaces a method and notifies listeners when an instance's is accessed.
@@ -35,7 +38,7 @@ class _ListenedMethod:
     def _is_named(self, code: CodeType) -> bool:
         """Return whether code that accesses the method can be calling it."""
         name = self._name
-        return name in code.co_names or name in code.co_consts or name == "__call__"
+        return name in code.co_names or name in code.co_consts or name in _IMPLICIT
 
     def add(self, listener: Callable[[Any], object]) -> None:
         """Add a listener."""

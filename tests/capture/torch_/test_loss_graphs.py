@@ -60,6 +60,30 @@ def test_a_cross_entropy_saves_logarithms_of_the_softmax(settings: dict[str, flo
     torch.testing.assert_close(again, value.detach())
 
 
+@pytest.mark.parametrize("loss", [F.binary_cross_entropy_with_logits, F.mse_loss])
+def test_two_calls_with_a_label_each_are_one_comparison(
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    positive, negative = outputs()[:, :1], outputs()[:3, 1:2]
+    ones, zeros = torch.ones(4, 1), torch.zeros(3, 1)
+    found = loss_inputs(loss(positive, ones) + 0.5 * loss(negative, zeros))
+    assert found is not None
+    assert torch.equal(found.predictions, torch.cat([positive, negative]))
+    assert torch.equal(found.labels, torch.cat([ones, zeros]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(targets()[:, :1], torch.zeros(4, 1)), (torch.ones(4, 1), torch.ones(4, 1))],
+    ids=["several labels", "the same label"],
+)
+def test_other_pairs_of_calls_are_not_joined(first: Tensor, second: Tensor) -> None:
+    x = outputs()
+    found = loss_inputs(F.mse_loss(x[:, :1], first) + F.mse_loss(x[:, 1:2], second))
+    assert found is not None
+    assert torch.equal(found.labels, first)
+
+
 def test_a_sequence_loss_has_the_targets_of_its_sequences() -> None:
     logarithms = torch.randn(5, 2, 4).requires_grad_().log_softmax(2)
     labels = torch.tensor([[1, 2], [2, 3]])

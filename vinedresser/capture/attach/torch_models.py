@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from vinedresser.capture.attach.variables import variable
+from vinedresser.capture.torch_.bare_tensors import BareTensors
 
 __all__ = ["WatchedModels", "holders", "in_modules", "parameters"]
 
@@ -40,6 +41,8 @@ class WatchedModels:
         self._watched: list[_Watched] = []
         # By id, since a module may override comparison and hashing.
         self._known: dict[int, weakref.ref[nn.Module]] = {}
+        # The names of the losses of optimizers of several models; a loss keeps its name.
+        self._loss_names: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
 
     def __bool__(self) -> bool:
         """Return whether any model is watched."""
@@ -99,29 +102,46 @@ class WatchedModels:
             for other in one.optimizers
         )
 
+    def only_bare(self) -> bool:
+        """Return whether all models are bare tensors; also if there is none."""
+        return all(isinstance(one.module(), BareTensors) for one in self._watched)
+
     def in_training(self) -> bool:
         """Return whether an optimizer of a watched model still exists."""
         return any(one.optimizers for one in self._watched)
 
     def loss_name(self, optimizer: Optimizer | None) -> str:
-        """Return the name of the loss that an optimizer minimizes."""
-        names = [one.name for one in self._watched if optimizer in one.optimizers]
-        return next((name for name in names if name is not None and len(names) == 1), "loss")
+        """Return the name of the loss that an optimizer minimizes.
 
-    def name(self, module: nn.Module, updated: Iterable[torch.Tensor]) -> str | None:
+        It is that of the only model which the optimizer updates. Of several ones it is "loss", or
+        all their names if other models are known by then, such as adversaries with a loss of their
+        own.
+        """
+        names = [one.name for one in self._watched if optimizer in one.optimizers]
+        if optimizer is None or not names or None in names:
+            return "loss"
+        if len(names) == 1:
+            return str(names[0])
+        several = "+".join(map(str, names)) if len(names) < len(self._watched) else "loss"
+        return self._loss_names.setdefault(optimizer, several)
+
+    def name(
+        self, module: nn.Module, updated: Iterable[torch.Tensor], otherwise: str = ""
+    ) -> str | None:
         """Return the name for a model; None if it is the only one.
 
         The name is the model's path in its outermost module, else the name of a variable in the
-        calling code, else that of its class.
+        calling code, else the given one, else that of its class.
 
         Args:
             module: the model.
             updated: all parameters that the optimizers of the training update.
+            otherwise: name of a model that no variable holds.
         """
         own = set(map(id, module.parameters()))
         if not self._watched and own.issuperset(map(id, updated)):
             return None
-        wanted = _path(module) or variable(module) or type(module).__name__
+        wanted = _path(module) or variable(module) or otherwise or type(module).__name__
         taken = {one.name for one in self._watched}
         names = (wanted if number == 1 else f"{wanted}-{number}" for number in itertools.count(1))
         return next(name for name in names if name not in taken)

@@ -21,7 +21,7 @@ from vinedresser.capture.attach.manual_steps import ManualSteps
 from vinedresser.capture.attach.torch_losses import TorchLosses
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
-from vinedresser.capture.attach.variables import names_of_tensors
+from vinedresser.capture.attach.variables import names_of_tensors, variable
 from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 from vinedresser.capture.torch_.bare_tensors import BareTensors
@@ -140,7 +140,8 @@ class _TorchTrainings(TrainingFinder):
         hook = self._training_of(optimizers)
         together = [one for one in self._made if not self._made[one]]
         updated = [parameter for one in together for parameter in parameters(one)]
-        name = self._models.name(module, updated)
+        holder = variable(optimizers[0]) if isinstance(module, BareTensors) else ""
+        name = self._models.name(module, updated, holder)
         self._models.add(module, name, optimizers)
         self._unplaced.difference_update(optimizers)
         # Of several optimizers, the one created last usually steps last.
@@ -237,7 +238,8 @@ class _TorchTrainings(TrainingFinder):
         for module in modules:
             self._found(module, [optimizer])
         # Beside a training, inputs may be optimized, such as adversarial examples.
-        alone = not self._models.in_training() if self._made[optimizer] else not self._models
+        late = self._made[optimizer]
+        alone = not self._models.in_training() if late else self._models.only_bare()
         if not modules and alone:
             self._found(BareTensors(names_of_tensors(parameters(optimizer))), [optimizer])
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from vinedresser.capture.config.capture_config import TIMES, CaptureConfig, Due
 from vinedresser.capture.recording.budget import CaptureBudget
+from vinedresser.capture.recording.evaluated_rows import EvaluatedRows
 from vinedresser.capture.recording.observer import Observer
 from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.recording.timing import StepTiming
@@ -69,6 +70,7 @@ class Recorder:
         self._train: Recording | None = None
         self._train_due: Due = self.train_due(0)
         self._evaluation: Recording | None = None
+        self._rows = EvaluatedRows()
         # An evaluation is open, recorded or not.
         self._evaluating = False
         # The open evaluation may turn out to be training.
@@ -136,6 +138,11 @@ class Recorder:
             self._evaluation = Recording(mode, self.steps, due) if due else None
         return self._evaluation
 
+    def evaluates_rows(self, *, of_training: bool) -> None:
+        """Note whether the next forward of an evaluation has rows of the training."""
+        begun = self._evaluating and not self._undecided
+        self._evaluation = self._rows.next(self._evaluation, of_training=of_training, begun=begun)
+
     def undecided(self) -> Recording | None:
         """Return the recording of forwards that may be training or an evaluation.
 
@@ -180,7 +187,9 @@ class Recorder:
         """Return the recording for values saved now; None if nothing is due."""
         if self.explicit_mode is not None:
             return self.recording(self.explicit_mode)
-        return self._evaluation if self._evaluating else self.recording("train")
+        if self._evaluating:
+            return self._evaluation or self._rows.aside
+        return self.recording("train")
 
     def current_due(self) -> Due | None:
         """Return what is due for values saved now, without ending a plain step."""
@@ -336,7 +345,9 @@ class Recorder:
         return Due(parts, asked=self._train_due.asked)
 
     def _end_evaluation(self) -> None:
-        recording, self._evaluation = self._evaluation, None
+        recording = self._evaluation or self._rows.aside
+        self._evaluation = None
+        self._rows.end()
         if self._undecided and recording is not None:
             recording.narrow(self.config.due(recording.step, "eval"))
         self._evaluating = self._undecided = False

@@ -102,9 +102,8 @@ class TorchAdapter(Adapter):
         skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)
         hide_hooks()
-        self._handles: list[Removable] = [
-            before_calls(model, before, guard("the end of a forward", self._hooks.end))
-        ]
+        calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
+        self._handles: list[Removable] = [self._modes, calls]
         self._guard = guard_of(session, model, self._names, self._handles)
         if loss is not None:
             session.losses_reported = True
@@ -310,7 +309,7 @@ class TorchAdapter(Adapter):
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._unseen.any_seen = True
-        self._modes.trained_in_eval = not self._model.training
+        self._modes.update_begins()
         if self._recorder.quiet or self._plain.update_begins(closure=has_closure(args, kwargs)):
             return
         self._hooks.clear()

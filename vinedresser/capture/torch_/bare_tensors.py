@@ -22,3 +22,8 @@ class BareTensors(nn.Module):
         super().__init__()
         # Not parameters: these would be other tensors, with gradients of their own.
         self._parameters.update(tensors)  # type: ignore[arg-type]
+
+    def is_bias(self, name: str) -> bool:
+        """Return whether a tensor is a bias: a vector beside matrices."""
+        shapes = {key: one.ndim for key, one in self._parameters.items() if one is not None}
+        return shapes[name] < 2 <= max(shapes.values())

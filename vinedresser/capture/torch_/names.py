@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from vinedresser.capture.torch_.bare_tensors import BareTensors
+
 __all__ = ["MethodAsForward", "NamedParameter", "Names", "own_class", "unwrapped"]
 
 # The path components that torch.compile, FSDP and checkpoint wrappers insert.
@@ -159,7 +161,7 @@ class Names:
                 names = self._parameters.get(path)
                 if names is None:
                     clean = self._path(path)
-                    kind = "biases" if "bias" in name else "weights"
+                    kind = "biases" if _is_bias(module, name) else "weights"
                     names = self._parameters[path] = (f"{kind}/{clean}", f"gradients/{clean}")
                 transposed = isinstance(module, _TRANSPOSED) and name == "weight"
                 shard = self._shard(path, parameter)
@@ -230,6 +232,11 @@ class Names:
 def _contents(module: nn.Module) -> list[int]:
     """Return the identities of the children and parameters of a module."""
     return [*map(id, module._modules.values()), *map(id, module._parameters.values())]
+
+
+def _is_bias(module: nn.Module, name: str) -> bool:
+    """Return whether a parameter of a module is a bias."""
+    return "bias" in name or (isinstance(module, BareTensors) and module.is_bias(name))
 
 
 def own_class(module: nn.Module) -> type[nn.Module]:

@@ -9,6 +9,7 @@ from torch import nn
 
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.torch_.forward.loaded_rows import LoadedRows
 from vinedresser.store.step_record import Mode
 
 __all__ = ["ForwardModes", "Running"]
@@ -42,6 +43,16 @@ class ForwardModes:
         self.trained_in_eval = False
         # The latest evaluation in training mode.
         self._evaluation: Recording | None = None
+        self._rows = LoadedRows()
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        self._rows.end()
+
+    def update_begins(self) -> None:
+        """Note that an optimizer is about to update the model."""
+        self.trained_in_eval = not self._model.training
+        self._rows.trained()
 
     def of_forward(self) -> Running | None:
         """Return the mode of a forward that begins now; None: neither."""
@@ -52,6 +63,7 @@ class ForwardModes:
             return explicit
         if not self._model.training:
             if not graded:
+                self._recorder.evaluates_rows(of_training=self._rows.of_training)
                 return "eval"
             return "train" if self.trained_in_eval else "open"
         if graded:

@@ -53,11 +53,12 @@ _originals: list[Callable[..., Any]] = []
 def _patch() -> None:
     if _originals:
         return
-    original = _BaseDataLoaderIter.__next__
+    # Perhaps a descriptor that has listeners.
+    original = _BaseDataLoaderIter.__dict__["__next__"]
 
-    @functools.wraps(original)
+    @functools.wraps(_BaseDataLoaderIter.__next__)
     def following(self: Any) -> Any:
-        batch = original(self)
+        batch = original.__get__(self)()
         for one in _listening:
             one.returned(batch)
         return batch

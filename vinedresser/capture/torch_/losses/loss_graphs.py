@@ -6,6 +6,7 @@ import re
 from collections import deque
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from vinedresser.capture.torch_.losses.elementary_losses import elementary_loss, is_plain
@@ -90,10 +91,12 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
         loss: loss [] with a gradient, such as a weighted sum of several functions.
 
     Returns:
-        Detached tensors; None if no such function is found.
+        Detached tensors; None if no such function is found. If the nearest one compares with a
+        single label, as of positive samples, the rows of another call of it with other labels
+        follow.
     """
     waiting: deque[tuple[Any, int, bool]] = deque([(loss.grad_fn, 1, True)])
-    nearest, elementary, signs, seen = None, None, set[int](), 0
+    calls, elementary, signs, seen = list[Any](), None, set[int](), 0
     lowered, summed = 0, False
     while waiting and seen < _MOST_NODES:
         node, sign, plain = waiting.popleft()
@@ -101,7 +104,7 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
             continue
         seen += 1
         if node.name() in _FUNCTIONS:
-            nearest = nearest or node
+            calls.append(node)
             signs.add(sign)
             continue
         if plain and elementary is None:
@@ -114,8 +117,9 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
             (origin, sign * _direction(node, place), plain)
             for place, (origin, _) in enumerate(node.next_functions)
         )
-    if nearest is not None:
-        return _compared(nearest, negated=signs == {-1})
+    if calls:
+        nearest = _compared(calls[0], negated=signs == {-1})
+        return None if nearest is None else _with_other_labels(nearest, calls)
     if elementary is None:
         return None
     predictions, labels, function, negative = elementary
@@ -144,6 +148,33 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
         # Only the activation's own result shows that there is one.
         predictions = result
     return LossInputs(_as_given(predictions), _as_given(labels), function, negated, activation)
+
+
+def _with_other_labels(nearest: LossInputs, calls: list[Any]) -> LossInputs:
+    """Add the rows of another call of the same function if all labels of the nearest are equal."""
+    same = [one for one in calls[1:] if one.name() == calls[0].name()]
+    if not same or not _of_one_label(nearest):
+        return nearest
+    for call in same:
+        other = _compared(call, negated=nearest.negated)
+        if (
+            other is not None
+            and _of_one_label(other)
+            and other.labels.shape[1:] == nearest.labels.shape[1:]
+            and other.labels.device == nearest.labels.device
+            and not torch.equal(other.labels[:1], nearest.labels[:1])
+        ):
+            return nearest._replace(
+                predictions=torch.cat([nearest.predictions, other.predictions]),
+                labels=torch.cat([nearest.labels, other.labels]),
+            )
+    return nearest
+
+
+def _of_one_label(inputs: LossInputs) -> bool:
+    """Return whether each element of the predictions has the same label."""
+    labels = inputs.labels
+    return labels.shape == inputs.predictions.shape and bool((labels == labels[:1]).all())
 
 
 def _is_of_classes(node: Any) -> bool:
