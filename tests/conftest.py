@@ -98,11 +98,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    """Seed every loaded generator."""
+    """Seed every loaded generator, and let nothing have been compiled."""
     random.seed(0)
     np.random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+    if "torch._dynamo" in sys.modules:
+        # They tell the hook that something was compiled, perhaps by another test.
+        sys.modules["torch._dynamo"].utils.counters.clear()
 
 
 @pytest.fixture
@@ -112,7 +115,6 @@ def fresh_compiler() -> Iterator[None]:
 
     def reset() -> None:
         torch._dynamo.reset()
-        # They tell the hook that something was compiled.
         torch._dynamo.utils.counters.clear()
 
     reset()

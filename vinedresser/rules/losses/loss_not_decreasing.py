@@ -9,6 +9,7 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.outcomes.outcome import PLATEAU
@@ -17,6 +18,10 @@ from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
+
+# Number of examples from which a model can be expected to learn anything: with a batch of one, a
+# few hundred steps are few.
+_EXAMPLES = 4096
 
 
 class LossNotDecreasing(OnceRule):
@@ -37,7 +42,8 @@ class LossNotDecreasing(OnceRule):
     that rules that know the cause can fire first. A flat loss with arriving gradients and moving
     weights may be on a plateau before learning (Barak et al., "Hidden progress in deep learning",
     NeurIPS 2022), which cannot be distinguished from a hopeless task: the rule waits for half of
-    the run, or for its end if its length is unknown.
+    the run, or for its end if its length is unknown. It also waits until the model has seen 4,096
+    examples (labels, or rows of inputs), if their number is captured.
 
     Args:
         patience: steps without progress; must be longer than a warm-up.
@@ -57,6 +63,9 @@ class LossNotDecreasing(OnceRule):
         self.progress = NoProgress(patience, drop, rise)
         self.rate = LearningRateSignal()
         self.predicted = PredictedFall()
+        self.batches = Batches()
+        # Number of examples in a step; 0 if unknown.
+        self._examples = 0
         self._diagnosis = LossDiagnosis()
 
     def begin(self, info: RunRecord) -> None:
@@ -67,6 +76,7 @@ class LossNotDecreasing(OnceRule):
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
         self._diagnosis.add(step)
+        self._examples = max(self._examples, _examples(self.batches))
         trajectory = self.progress.trajectory()
         if trajectory is None or self._may_be_a_plateau(step, trajectory):
             return None
@@ -80,8 +90,11 @@ class LossNotDecreasing(OnceRule):
         return self._finding(self.progress.last, trajectory)
 
     def _may_be_a_plateau(self, step: Step, trajectory: LossTrajectory) -> bool:
-        stands = trajectory.kind == "standing" and self._diagnosis.trains
-        return stands and step.step < PLATEAU * (self.expected_steps or math.inf)
+        if trajectory.kind != "standing":
+            return False
+        if 0 < self._examples * (step.step + 1) < _EXAMPLES:
+            return True
+        return self._diagnosis.trains and step.step < PLATEAU * (self.expected_steps or math.inf)
 
     def _finding(self, step: Step, trajectory: LossTrajectory) -> Finding:
         start, stretch, progress = trajectory.start, trajectory.stretch, trajectory.progress
@@ -113,3 +126,11 @@ class LossNotDecreasing(OnceRule):
                 "weights_moved": self._diagnosis.moved,
             },
         )
+
+
+def _examples(batches: Batches) -> int:
+    """Return the number of examples of the last step; 0 if none were captured."""
+    labels = [one.labels for one in batches.compared]
+    if labels:
+        return max(one.size if one.dtype.kind in "iu" else len(one) for one in labels)
+    return max((len(one) for one in batches.inputs.values() if one.ndim), default=0)
