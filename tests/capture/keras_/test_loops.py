@@ -177,3 +177,46 @@ def test_two_models_in_one_function(tmp_path: Path) -> None:
     assert np.array_equal(
         run.tensor("outputs/left.dense").value(1), run.tensor("inputs/right.dense").value(1)
     )
+
+
+class OwnFlag(keras.Model):  # type: ignore[misc]
+    """A model whose dropout follows a flag of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = keras.layers.Dropout(0.5)
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, x: Any, is_training: bool = False) -> Any:
+        return self.dense(self.dropout(x, training=is_training))
+
+
+def functional() -> keras.Model:
+    return keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "recorded"),
+    [
+        (functional, {"training": True}, [1.0]),
+        (functional, {}, [0.0]),
+        (OwnFlag, {"is_training": True}, []),
+    ],
+    ids=["given", "forgotten", "another name"],
+)
+def test_the_training_flag_is_recorded_where_it_is_seen(
+    model: Any, flags: dict[str, bool], recorded: list[float], tmp_path: Path
+) -> None:
+    net, x = model(), tf.ones((4, 3))
+    net(x)
+    optimizer = keras.optimizers.SGD(0.1)
+    with Hook(tmp_path / "run", collections={"state": SaveConfig(every=1)}) as hook:
+        hook.watch(net, optimizer=optimizer)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(net(x, **flags))
+        gradients = tape.gradient(loss, net.trainable_variables)
+        optimizer.apply(gradients, net.trainable_variables)
+    assert hook.problems == []
+    states = open_run(tmp_path / "run").scalars("state", mode="train")
+    assert "state/training" in states if recorded else not states
+    assert all(column.values.tolist() == recorded for column in states.values())

@@ -198,10 +198,17 @@ class CustomLoop:
         return lambda name: bool(recording.due.ask(name)), emit
 
     def _record_training_flag(self, recording: Recording, kwargs: Any) -> None:
-        """Record whether the model is called with ``training=True``, if that makes a difference."""
+        """Record whether the model is called with ``training=True``, if that makes a difference.
+
+        A model with a flag of its own, such as ``is_training``, passes it on to its layers unseen.
+        """
         name = f"state/{self._names.prefix}training"
-        if recording.due.ask(name) and differs_in_training(self._names.layers()):
-            recording.add_scalar(name, 1.0 if kwargs.get("training") else 0.0)
+        flag = kwargs.get("training")
+        unseen = flag is None and "training" not in self._names.model.call_signature_parameters
+        if unseen or not recording.due.ask(name):
+            return
+        if differs_in_training(self._names.layers()):
+            recording.add_scalar(name, 1.0 if flag else 0.0)
 
     def _mode(self, kwargs: Any) -> Mode | Literal["open"] | None:
         """Return the mode of a forward pass; None if it is neither training nor evaluation.
