@@ -61,7 +61,11 @@ class StepCalls:
         """Keep a call; see `Call`."""
         if self.too_many:
             return
-        found = [one for _, one in leaves((args, kwargs, loaded))]
+        if not kwargs and loaded is None and all(type(one) is Tensor for one in args):
+            # The most frequent case.
+            found = list(args)
+        else:
+            found = [one for _, one in leaves((args, kwargs, loaded))]
         self._bytes += sum(one.nbytes for one in found if one.layout == torch.strided)
         if len(self.calls) >= _MOST_CALLS or self._bytes > _MOST_BYTES:
             self.clear()
