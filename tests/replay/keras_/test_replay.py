@@ -15,14 +15,16 @@ from tests.capture.keras_.guard.trainings import (
     BAD_ROW,
     BAD_STEP,
     BATCH,
+    Distance,
     compiled_by_xla,
     distances,
     halves,
+    network,
     train,
 )
 from tests.paths import ROOT
 from vinedresser.errors import ConfigError
-from vinedresser.replay.keras_.stepping import bisect, replay
+from vinedresser.replay.keras_.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import open_snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -113,6 +115,42 @@ def test_a_step_is_the_same_in_this_process(make: Any, factory: str, tmp_path: P
     samples = bisect(replayed)
     assert samples is not None
     assert samples.found.samples == [(0, BAD_ROW)]
+
+
+class Traced(Distance):
+    """The distance in a function that TensorFlow traces."""
+
+    def call(self, weights: Any, found: Any) -> Any:
+        """Return the distances [batch]."""
+        import tensorflow as tf
+
+        def distance() -> Any:
+            return tf.sqrt(tf.reduce_sum((found * weights) ** 2, axis=1))  # traced
+
+        return tf.function(distance)()
+
+
+def traced() -> Any:
+    """Return the network with the traced loss."""
+    model = network()
+    model.compile("adam", Traced())
+    return model
+
+
+def test_operations_of_functions_that_are_traced_are_located(tmp_path: Path) -> None:
+    train(tmp_path / "run", traced())
+    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")
+    replayed = replay(snapshot, f"{__name__}:traced")
+    assert replayed.comparison.exact
+    eager = replay(snapshot, f"{__name__}:traced", eager=True)
+    assert eager.outcome.nonfinite == replayed.outcome.nonfinite
+    for one in (replayed, eager):
+        operation, bad = locate(one)
+        assert bad == []
+        assert operation is not None
+        assert operation.words.startswith("SqrtGrad in the backward")
+        assert operation.place.file == __file__
+        assert operation.place.text.endswith("# traced")
 
 
 def test_another_model_is_named(tmp_path: Path) -> None:

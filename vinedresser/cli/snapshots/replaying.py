@@ -58,7 +58,7 @@ def replay(
         typer.Option(min=2, help="Only run it in this number of parts, for a smaller device."),
     ] = None,
     eager: Annotated[
-        bool, typer.Option("--eager", help="Run what torch.compile has compiled as it is written.")
+        bool, typer.Option("--eager", help="Run compiled code and graphs as they are written.")
     ] = False,
     save: Annotated[
         bool,
@@ -72,7 +72,7 @@ def replay(
     from vinedresser.snapshots.reading import open_snapshot
 
     opened = open_snapshot(snapshot)
-    needing_torch = {"--what-if": what_if, "--dtype": dtype, "--split": split, "--eager": eager}
+    needing_torch = {"--what-if": what_if, "--dtype": dtype, "--split": split}
     beside_split = {"--bisect": bisect, "--locate": locate, "--what-if": what_if, "--save": save}
     _check(
         opened,
@@ -80,6 +80,7 @@ def replay(
         beside_split | {"--dtype": dtype} if split else {},
         dtype,
         locate=locate,
+        eager=eager,
     )
     stepping = _stepping(opened.record.framework, snapshot, factory)
     if split is not None:
@@ -115,6 +116,7 @@ def _check(
     dtype: str | None,
     *,
     locate: bool,
+    eager: bool,
 ) -> None:
     """Refuse options that do not fit the snapshot or each other.
 
@@ -124,6 +126,7 @@ def _check(
         beside_split: values of the options that do not go with --split.
         dtype: value of --dtype.
         locate: value of --locate.
+        eager: value of --eager.
 
     Raises:
         ConfigError: an option does not fit.
@@ -134,10 +137,10 @@ def _check(
             raise ConfigError(
                 f"{opened.location}: {option} needs a snapshot of torch, not of {framework}"
             )
-    if locate and framework == "xgboost":
+    if framework == "xgboost" and (locate or eager):
         raise ConfigError(
-            f"{opened.location}: --locate follows tensors of torch and TensorFlow, not the arrays "
-            "of an objective; use --bisect, which finds the rows"
+            f"{opened.location}: --locate and --eager are about tensors of torch and TensorFlow, "
+            "not the arrays of an objective; use --bisect, which finds the rows"
         )
     for option, value in beside_split.items():
         if value:

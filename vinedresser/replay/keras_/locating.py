@@ -56,6 +56,9 @@ class _Scan:
         self, op_type: Any, inputs: Any, _: Any, outputs: Any, *__: Any, **___: Any
     ) -> None:
         """Look at an operation; called by TensorFlow after it."""
+        if not tf.executing_eagerly():
+            # Traced, as for a function of `tf.data`: it has no values.
+            return
         self._number += 1
         name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
         backward, place = self._place()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,7 @@ class KerasReplay:
         parts: result of the factory.
         step: the recorded step.
         whose: name of the factory, for messages.
+        eager: whether it is always run as it is written, without graphs.
         runs: number of runs so far.
 
     Raises:
@@ -66,6 +67,7 @@ class KerasReplay:
     parts: KerasParts
     step: RecordedKerasStep
     whose: str
+    eager: bool = False
     runs: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +107,7 @@ class KerasReplay:
         Args:
             samples: the samples to run it with, some of `samples`; None: all, as recorded.
             within: makes the context for the computations.
-            eager: run it eagerly even if it was a graph.
+            eager: run it as it is written even if it was a graph.
 
         Raises:
             ConfigError: the factory builds something else, or the step computes no gradient.
@@ -120,7 +122,8 @@ class KerasReplay:
             batches = [selected(batches[number], rows) for number, rows in chosen.items()]
         losses: list[Any] = []
         gradients: dict[str, Any] = {}
-        with within():
+        eager = eager or self.eager
+        with _as_written() if eager else nullcontext(), within():
             for batch in batches:
                 loss, found = self._run(batch, eager=eager)
                 losses += [] if loss is None else [keras.ops.convert_to_numpy(loss)]
@@ -199,6 +202,25 @@ class KerasReplay:
         output = self.model(*batch.args, **(batch.kwargs or {}))
         given = [output if isinstance(one, Computed) else one for one in batch.loss_args]
         return keras.ops.mean(self.parts.loss(*given))
+
+
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Run functions that TensorFlow or torch would compile as they are written."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        with torch.compiler.set_stance("force_eager"):
+            yield
+        return
+    import tensorflow as tf
+
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
 
 
 def _tensor(value: Any) -> Any:

@@ -40,12 +40,13 @@ class ReplayedKeras:
     comparison: Comparison
 
 
-def replay(snapshot: Snapshot, factory: str) -> ReplayedKeras:
+def replay(snapshot: Snapshot, factory: str, *, eager: bool = False) -> ReplayedKeras:
     """Run the step of a snapshot again.
 
     Args:
         snapshot: the snapshot.
         factory: ``module:function``; see `vinedresser.replay.keras_.factory`.
+        eager: whether graphs and functions of the program are run as they are written.
 
     Raises:
         ConfigError: the snapshot lacks something, or the factory builds something else.
@@ -54,7 +55,7 @@ def replay(snapshot: Snapshot, factory: str) -> ReplayedKeras:
     """
     parts = build(factory)
     step = recorded_step(snapshot)
-    again = KerasReplay(parts, step, f"--factory {factory}")
+    again = KerasReplay(parts, step, f"--factory {factory}", eager)
     outcome = again.run()
     return ReplayedKeras(again, outcome, _compared(snapshot.record, again, outcome))
 
