@@ -284,12 +284,14 @@ def phases() -> None:
 
 
 def renewed() -> None:
-    """An optimizer that is replaced in each epoch."""
+    """An optimizer that is replaced in each epoch, and then waits for the garbage collection."""
     model = perceptron()
     x, y = rows()
     losses = []
     for epoch in range(3):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1 / (1 + epoch))
+        cycle: list[object] = [optimizer]
+        cycle.append(cycle)
         losses += descend(optimizer, lambda: F.cross_entropy(model(x), y), steps=2)
     show(model, losses=losses)
 

@@ -222,6 +222,10 @@ def test_a_fully_compiled_step_is_reported_once(backend: str, tmp_path: Path) ->
         hook.watch(model, nn.MSELoss(), optimizer)
         assert [step(x).item() for _ in range(6)] == expected
     (problem,) = hook.problems
+    if len(open_run(tmp_path / "run").steps("train")):
+        # Torch has not compiled the optimizer, as with Python 3.13.
+        assert "no call of the watched Net was seen" in problem
+        return
     assert "no optimizer step is seen" in problem
     assert "call optimizer.step() outside" in problem
 
@@ -236,6 +240,10 @@ def test_a_compiled_optimizer_alone(tmp_path: Path) -> None:
         loss(model(torch.randn(8, 6)), torch.zeros(8, 1)).backward()
         update()
     hook.close()
+    if len(open_run(tmp_path / "run").steps("train")) == 6:
+        # Torch has not compiled the optimizer, as with Python 3.13.
+        assert not hook.problems
+        return
     (problem,) = hook.problems
     assert "no optimizer step is seen" in problem
 

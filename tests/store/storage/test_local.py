@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import stat
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,28 @@ def test_leftovers_of_a_killed_process_are_not_objects(tmp_path: Path) -> None:
     assert storage.list("") == ["folder/key"]
     with pytest.raises(StoreError, match="must not begin with"):
         storage.get("folder/.tmp-0a1b2c3d-77-0-key")
+
+
+class _Batch:
+    """An object of the training that reads."""
+
+
+def test_a_missing_object_keeps_nothing_of_its_reader_alive(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+
+    def read(key: str) -> weakref.ref[_Batch]:
+        batch = _Batch()
+        with suppress(StoreError):
+            storage.get(key)
+        return weakref.ref(batch)
+
+    (tmp_path / "file").write_bytes(b"")
+    gc.disable()
+    try:
+        assert read("missing")() is None
+        assert read("file/below")() is None
+    finally:
+        gc.enable()
 
 
 def test_an_obstacle_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -227,6 +228,9 @@ class _TorchTrainings(TrainingFinder):
     def _place(self, optimizer: Optimizer) -> None:
         models = self._models.updated_by(optimizer)
         if models:
+            if self._made[optimizer] and self._models.has_other_optimizer(models[0], optimizer):
+                # The other may only wait for the garbage collection, as part of a cycle.
+                gc.collect()
             if self._made[optimizer] and self._models.has_other_optimizer(models[0], optimizer):
                 # Created late for a model whose other optimizer still exists: another training.
                 self._found(models[0], [optimizer])

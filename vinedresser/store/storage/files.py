@@ -19,11 +19,11 @@ from vinedresser.store.storage.base import TEMPORARY
 
 __all__ = [
     "APPEND",
+    "check_obstacles",
     "folder_mode",
     "is_missing",
     "make_folder",
     "make_folders",
-    "naming_obstacles",
     "open_file",
     "open_folder",
     "replacing",
@@ -74,7 +74,7 @@ def open_file(
         OSError: it cannot be opened for another reason.
     """
     folder, _, name = key.rpartition("/")
-    with naming_obstacles(root, key):
+    try:
         parent = open_folder(root, folder)
         try:
             descriptor = os.open(name, flags | _FILE, mode, dir_fd=parent)
@@ -84,6 +84,9 @@ def open_file(
             return descriptor
         os.close(descriptor)
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), key)
+    except OSError as error:
+        check_obstacles(error, root, key)
+        raise
 
 
 def open_folder(root: str | os.PathLike[str], folder: str) -> int:
@@ -192,22 +195,18 @@ def make_folder(root: str | os.PathLike[str], folder: str) -> None:
         outer = f"{outer}/{name}" if outer else name
 
 
-@contextmanager
-def naming_obstacles(root: str | os.PathLike[str], key: str) -> Iterator[None]:
-    """Raise an error of the system as `NotAFile` if something else is where a file should be.
+def check_obstacles(error: OSError, root: str | os.PathLike[str], key: str) -> None:
+    """Check whether an error of the system is due to something else where a file should be.
 
     Args:
+        error: the error.
         root: the root.
         key: name of the file below the root.
 
     Raises:
-        NotAFile: the message has the path and the kind of the first obstacle.
+        NotAFile: it is; the message has the path and the kind of the first obstacle.
     """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _OBSTACLES:
-            raise
+    if error.errno in _OBSTACLES:
         raise NotAFile(_obstacle(os.path.abspath(root), key)) from error
 
 

@@ -18,8 +18,8 @@ from vinedresser.errors import (
 )
 from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
 from vinedresser.store.storage.files import (
+    check_obstacles,
     make_folder,
-    naming_obstacles,
     open_file,
     open_folder,
     temporary_name,
@@ -230,22 +230,38 @@ class LocalStorage:
             finally:
                 os.close(descriptor)
 
-    @contextmanager
-    def _translated(self, key: str) -> Iterator[None]:
+    def _translated(self, key: str) -> _Translation:
         """Raise errors of the operating system as `StoreError`, with the path in the message."""
-        path = f"{self._root}/{key}"
-        try:
-            with naming_obstacles(self._root, key):
-                yield
-        except StoreError:
-            raise
-        except FileNotFoundError as error:
+        return _Translation(self._root, key)
+
+
+class _Translation:
+    """Raises errors of the operating system as `StoreError`; see `LocalStorage._translated`.
+
+    Not a generator: from Python 3.12 on, the error that a generator's context translates is part
+    of a reference cycle. Missing objects are common, and each would keep the tensors of the
+    training that is above it on the stack until the next garbage collection.
+    """
+
+    def __init__(self, root: str, key: str) -> None:
+        self._root = root
+        self._key = key
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Translate an error."""
+        if not isinstance(error, OSError) or isinstance(error, StoreError):
+            return
+        path = f"{self._root}/{self._key}"
+        check_obstacles(error, self._root, self._key)
+        if isinstance(error, FileNotFoundError):
             raise KeyMissing(f"{path}: no such object") from error
-        except FileExistsError as error:
+        if isinstance(error, FileExistsError):
             raise KeyTaken(f"{path}: already exists") from error
-        except OSError as error:
-            kind = StoreFull if error.errno in _FULL else StoreError
-            raise kind(f"{path}: {error.strerror or error}") from error
+        kind_of_error = StoreFull if error.errno in _FULL else StoreError
+        raise kind_of_error(f"{path}: {error.strerror or error}") from error
 
 
 def _check_folder(folder: str) -> None:
