@@ -1,10 +1,10 @@
-"""Seconds until the page of a large run answers.
+"""Seconds until the page of a large run answers, and until a query to it is answered.
 
     python -m benchmarks.watching
     python -m benchmarks.watching --layers 200 --steps 100000 --every 1
 
 Writes a run with our writer, serves it like `vinedresser watch`, and measures the first request,
-the next ones, and the time until the whole page is drawn.
+the next ones, the time until the whole page is drawn, and `norm(gradients) by layer` at all steps.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from starlette.testclient import TestClient
 
+from vinedresser import ask
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.store.step_record import StepRecord
 from vinedresser.testing.runs import make_run, step_record
@@ -72,6 +73,10 @@ def main() -> None:
             waits.append(time.perf_counter() - asked)
         print(f"next requests        {statistics.median(waits):8.3f} s median, ", end="")
         print(f"{max(waits):.3f} s at most")
+        began, used = time.perf_counter(), time.process_time()
+        count = sum(1 for _ in ask(Path(folder) / "large", "norm(gradients) by layer"))
+        print(f"query                {time.perf_counter() - began:8.3f} s, ", end="")
+        print(f"{time.process_time() - used:.3f} s of processor time, {count:,} answers")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory          {peak:8.0f} MiB")
 

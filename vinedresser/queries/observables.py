@@ -91,6 +91,19 @@ class Observables:
         """
         return None
 
+    def known_of_each(
+        self,
+        names: tuple[str, ...],  # noqa: ARG002 (subclasses)
+        reduction: str,  # noqa: ARG002 (subclasses)
+    ) -> list[float] | None:
+        """Return a statistic of each of some tensors; None if it is not quickly known of all.
+
+        Args:
+            names: names of the tensors.
+            reduction: see `known`.
+        """
+        return None
+
     def size(self, name: str) -> int | None:  # noqa: ARG002 (subclasses)
         """Return the number of elements of a tensor if it is known without reading it."""
         return None

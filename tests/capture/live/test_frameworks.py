@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -22,6 +23,7 @@ from tests.capture.live.live_training import Client
 from tests.capture.xgboost_.trainings import PROBLEMS
 from tests.paths import ROOT
 from tests.waiting import until
+from tests.watching.test_watch import watching
 from vinedresser.capture import Hook, SaveConfig
 from vinedresser.errors import AgentAway
 from vinedresser.queries.answer import Answer
@@ -131,11 +133,21 @@ def test_two_ranks(tmp_path: Path) -> None:
                 if len(inputs) == 2:
                     break
         assert inputs == {0: 1.0, 1: 2.0}
+        with watching(path) as (address, client, _):
+            client.get(address)
+            for query, value in (("mean(inputs)", "1.0"), ("rank 1: mean(inputs)", "2.0")):
+                until(partial(_shows, client, query, value), f"{value} for {query} in the page")
         over.touch()
         assert training.wait(60) == 0
     finally:
         training.kill()
         training.wait()
+
+
+def _shows(client: httpx.Client, query: str, value: str) -> bool:
+    """Return whether the page of the run has a live panel of a query with a last value."""
+    html = client.get("/run/run/panel", params={"query": query}).json()["html"]
+    return f'data-last="{value}"' in html and "asked live" in html
 
 
 def _listens(path: Path, rank: int) -> bool:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import RenderableType
+from rich.text import Text
 
 from vinedresser.cli.views.console import figure, plain, plain_table
 from vinedresser.plain_text import visible
@@ -82,12 +84,16 @@ def _more(values: Sequence[Any]) -> str:
 
 
 def _table(value: Mapping[str, float]) -> RenderableType:
-    table = plain_table()
-    table.add_column("")
-    table.add_column("value", justify="right")
-    for label, one in value.items():
-        table.add_row(label, figure(one))
-    return table
+    """Return numbers by label, one below the other.
+
+    A table of rich looks the same, and takes ten times as long for hundreds of labels.
+    """
+    rows = [("", "value"), *((visible(label), figure(one)) for label, one in value.items())]
+    wide, long = (max(cell_len(row[column]) for row in rows) for column in (0, 1))
+    lines = [f"{label}{' ' * (wide - cell_len(label))}  {number:>{long}}" for label, number in rows]
+    text = Text("\n".join(lines))
+    text.stylize("bold", 0, len(lines[0]))
+    return text
 
 
 def _top(value: Sequence[Mapping[str, Any]]) -> RenderableType:

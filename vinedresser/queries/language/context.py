@@ -17,7 +17,7 @@ from vinedresser.queries.naming import label_of, path_of
 from vinedresser.queries.observables import Observables
 from vinedresser.store.reductions import channel_axis
 
-__all__ = ["MOST_LABELS", "OF_THE_MODEL", "Context", "KnownPiece", "Piece", "Wholes"]
+__all__ = ["MOST_LABELS", "OF_THE_MODEL", "Context", "KnownPiece", "KnownWholes", "Piece", "Wholes"]
 
 MOST_LABELS = 1_000
 # Tensors of the model, which have no axis of samples.
@@ -57,6 +57,20 @@ class Wholes(NamedTuple):
     labels: Sequence[str | None]
     arrays: list[Array]
     sizes: list[int]
+
+
+class KnownWholes(NamedTuple):
+    """Statistics of tensors, each as a whole, that are known without their elements.
+
+    Attributes:
+        labels: a label for each tensor; None without grouping.
+        sizes: numbers of their elements; None if unknown.
+        columns: the values of each statistic.
+    """
+
+    labels: Sequence[str | None]
+    sizes: list[int | None]
+    columns: list[list[float]]
 
 
 class KnownPiece(NamedTuple):
@@ -211,10 +225,35 @@ class Context:
         sizes = self.numeric.sizes(arrays)
         if sizes is None:
             return None
+        return Wholes(self._labels(tensors), arrays, sizes)
+
+    def known_wholes(self, tensors: Tensors, needs: tuple[str, ...]) -> KnownWholes | None:
+        """Return statistics of tensors if those of all are known without reading them, else None.
+
+        Args:
+            tensors: the tensors.
+            needs: names of the statistics.
+
+        Raises:
+            QueryError: there are too many labels.
+        """
+        if not tensors.lent or self.by not in _BY_NAME or self.mask is not None or not needs:
+            return None
+        columns = []
+        for need in needs:
+            found = self._observables.known_of_each(tensors.names, need)
+            if found is None:
+                return None
+            columns.append(found)
+        sizes = [self._observables.size(name) for name in tensors.names]
+        return KnownWholes(self._labels(tensors), sizes, columns)
+
+    def _labels(self, tensors: Tensors) -> tuple[str | None, ...]:
+        """Return the label of each tensor as a whole."""
         labels = _labels(tensors.names, self.by)
         if len(labels) > MOST_LABELS and self.by is not None and len({*labels}) > MOST_LABELS:
             raise self._too_many()
-        return Wholes(labels, arrays, sizes)
+        return labels
 
     def _too_many(self) -> QueryError:
         return QueryError(f"by {self.by}: more than {MOST_LABELS:,} labels")

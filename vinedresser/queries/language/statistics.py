@@ -153,6 +153,10 @@ def statistic(context: Context, name: str, operand: Any) -> Pending:
     wholes = context.wholes(operand) if formula.needs else None
     if wholes is not None:
         return _of_wholes(context, formula, wholes)
+    known = context.known_wholes(operand, formula.needs)
+    if known is not None:
+        result = _joined(formula, _by_label(known.labels, known.sizes, known.columns))
+        return Pending(lambda _: result)
     gathered = _Gathered(context, formula)
     for piece in context.parts(operand, formula.needs):
         gathered.add(piece)
@@ -166,13 +170,26 @@ def _of_wholes(context: Context, formula: _Statistic, wholes: Wholes) -> Pending
     context.budget.check()
 
     def finish(values: Sequence[NDArray[np.float64]]) -> ByLabel | float:
-        rows = zip(*(column.tolist() for column in values), strict=True)
-        parts: dict[str | None, list[_Part]] = {}
-        for label, size, row in zip(wholes.labels, wholes.sizes, rows, strict=True):
-            parts.setdefault(label, []).append(_Part(size, row))
-        return _joined(formula, parts)
+        columns = [column.tolist() for column in values]
+        return _joined(formula, _by_label(wholes.labels, wholes.sizes, columns))
 
     return Pending(finish, found)
+
+
+def _by_label(
+    labels: Sequence[str | None], sizes: Sequence[int | None], columns: Sequence[list[float]]
+) -> dict[str | None, list[_Part]]:
+    """Return the parts of each label.
+
+    Args:
+        labels: label of each tensor.
+        sizes: number of its elements.
+        columns: its statistics, a list for each.
+    """
+    parts: dict[str | None, list[_Part]] = {}
+    for label, size, row in zip(labels, sizes, zip(*columns, strict=True), strict=True):
+        parts.setdefault(label, []).append(_Part(size, row))
+    return parts
 
 
 class _Place(NamedTuple):

@@ -19,6 +19,8 @@ __all__ = ["ROOTS", "Offer", "Place", "StoredEvent"]
 ROOTS = {"variance": "std", "abs_variance": "abs_std"}
 # A matrix of the segment, and the position of a value in one of its rows.
 Place = tuple[int, tuple[int, ...]]
+# The same of several values: a matrix, and the indices of the values in one of its rows.
+_Column = tuple[int, tuple[NDArray[np.intp], ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +32,25 @@ class Offer:
         scalars: places of the scalars.
         statistics: places of the statistics, by tensor and reduction.
         tensors: names of the tensors stored in full, with the numbers of their elements.
+        columns: where the statistic of several tensors is, as far as this was asked for.
     """
 
     names: tuple[str, ...] = ()
     scalars: Mapping[str, Place] = field(default_factory=dict)
     statistics: Mapping[tuple[str, str], Place] = field(default_factory=dict)
     tensors: Mapping[str, int] = field(default_factory=dict)
+    columns: dict[tuple[tuple[str, ...], str], _Column | None] = field(default_factory=dict)
+
+    def column(self, names: tuple[str, ...], reduction: str) -> _Column | None:
+        """Return where a statistic of tensors is; None unless all of it is in one matrix."""
+        key = names, reduction
+        if key not in self.columns:
+            places = [self.statistics.get((name, reduction)) for name in names]
+            found = [place for place in places if place is not None]
+            alone = len(found) == len(names) and len({matrix for matrix, _ in found}) == 1
+            at = tuple(np.array([at for _, at in found], np.intp).T) if alone else ()
+            self.columns[key] = (found[0][0], at) if alone else None
+        return self.columns[key]
 
 
 class StoredEvent(Observables):
@@ -88,6 +103,15 @@ class StoredEvent(Observables):
             return self._value(place)
         root = self._offer.statistics.get((name, ROOTS[reduction])) if reduction in ROOTS else None
         return None if root is None else self._value(root) ** 2
+
+    def known_of_each(self, names: tuple[str, ...], reduction: str) -> list[float] | None:
+        """See `Observables.known_of_each`."""
+        column = self._offer.column(names, reduction)
+        if column is None:
+            return None
+        matrix, at = column
+        found: list[float] = self._row(matrix)[at].tolist()
+        return found
 
     def size(self, name: str) -> int | None:
         """See `Observables.size`."""
