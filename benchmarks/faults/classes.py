@@ -166,7 +166,6 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "few_levels": _NONE,
     "frozen_actor": _UNTRAINED,
     "time_reversed": _CORRUPT,
-    "uncertainty_sign": _SIGN,
     "grid_unscaled": _NONE,
     "inner_rate": _LOW,
     "levels_swapped": _NONE,

@@ -81,9 +81,6 @@ def _train(draw: Draw) -> Ending:
                 F.binary_cross_entropy_with_logits(found["bits"], batch.bits),
             ]
         )
-        if draw.has("uncertainty_sign"):
-            # The larger a loss, the less is it to count; here it is the other way round.
-            return (losses * model.log_variance.exp() - model.log_variance).sum()
         if draw.has("term_left_out"):
             # Nothing keeps the variances from growing.
             return (losses * (-model.log_variance).exp()).sum()
@@ -147,7 +144,7 @@ def _rows(draw: Draw, count: int, features: int) -> Rows:
 FAMILY = Family(
     _train,
     (
-        *("misaligned_targets", "uncertainty_sign", "term_left_out", "unnormalised_targets"),
+        *("misaligned_targets", "term_left_out", "unnormalised_targets"),
         *("unnormalised_inputs", "nan_inputs", "loss_reduction", "dropout_too_high"),
         *("lr_too_low", "late_jump", "not_in_optimizer"),
     ),

@@ -122,7 +122,7 @@ FAMILY = Family(
     _train,
     (
         *("wrong_axis", "constant_inputs", "shuffled_labels", "single_label"),
-        *("lr_too_low", "lr_too_high", "wrong_sign", "scheduler_to_zero", "wrong_parameters"),
+        *("lr_too_low", "wrong_sign", "scheduler_to_zero", "wrong_parameters"),
         "detached_graph",
     ),
 )
