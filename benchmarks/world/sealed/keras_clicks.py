@@ -44,8 +44,7 @@ def _train(draw: Draw) -> Ending:
     model.compile(
         optimizer=getattr(keras.optimizers, kind)(rate),
         loss={
-            # Without the softmax of logits, which the output is.
-            "click": keras.losses.BinaryCrossentropy(from_logits=not draw.has("missing_softmax")),
+            "click": keras.losses.BinaryCrossentropy(from_logits=True),
             "spent": keras.losses.Huber() if draw.chance(0.5) else "mse",
         },
         loss_weights={"click": 1.0, "spent": 0.0 if draw.has("term_left_out") else 0.5},
@@ -124,7 +123,7 @@ FAMILY = Family(
     _train,
     (
         *("colliding_ids", "misaligned_targets", "unnormalised_inputs", "unnormalised_targets"),
-        *("missing_softmax", "term_left_out", "lr_too_low", "lr_too_high", "zero_init"),
+        *("term_left_out", "lr_too_low", "lr_too_high", "zero_init"),
     ),
     framework="keras",
 )
