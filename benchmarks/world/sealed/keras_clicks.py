@@ -67,7 +67,6 @@ def _train(draw: Draw) -> Ending:
 
 def _model(draw: Draw, keras: Any) -> Any:
     layers, size, width = keras.layers, draw.choice([8, 12]), draw.choice([32, 48])
-    initializer = "zeros" if draw.has("zero_init") else "glorot_uniform"
     user = keras.Input((1,), name="user", dtype="int32")
     item = keras.Input((1,), name="item", dtype="int32")
     context = keras.Input((_CONTEXT,), name="context")
@@ -77,12 +76,9 @@ def _model(draw: Draw, keras: Any) -> Any:
     ]
     inner = layers.Concatenate()([*embedded, layers.Multiply()(embedded), context])
     for _ in range(2):
-        inner = layers.Dense(width, activation="relu", kernel_initializer=initializer)(inner)
+        inner = layers.Dense(width, activation="relu")(inner)
     wide = layers.Concatenate()([inner, *embedded, context])
-    outputs = {
-        name: layers.Dense(1, name=name, kernel_initializer=initializer)(wide)
-        for name in ("click", "spent")
-    }
+    outputs = {name: layers.Dense(1, name=name)(wide) for name in ("click", "spent")}
     return keras.Model({"user": user, "item": item, "context": context}, outputs)
 
 
@@ -123,7 +119,7 @@ FAMILY = Family(
     _train,
     (
         *("colliding_ids", "misaligned_targets", "unnormalised_inputs", "unnormalised_targets"),
-        *("term_left_out", "lr_too_low", "lr_too_high", "zero_init"),
+        *("term_left_out", "lr_too_low", "lr_too_high"),
     ),
     framework="keras",
 )

@@ -116,6 +116,6 @@ FAMILY = Family(
     (
         *("swapped_coordinates", "grid_unscaled", "term_wrong_sign"),
         *("term_left_out", "over_regularization", "lr_too_low", "lr_too_high"),
-        *("wrong_parameters", "scheduler_to_zero", "small_init"),
+        *("wrong_parameters", "scheduler_to_zero"),
     ),
 )
