@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +10,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from vinedresser.errors import ConfigError
-from vinedresser.infra.entry import function_named, is_reference
 from vinedresser.replay.batch import Batch
+from vinedresser.replay.referenced import referenced
 
 __all__ = ["NEEDED", "Parts", "build"]
 
@@ -53,11 +51,7 @@ def build(reference: str) -> Parts:
     Raises:
         ConfigError: the function does not exist, or returns something else.
     """
-    if not is_reference(reference):
-        raise ConfigError(f"--factory: must be MODULE:FUNCTION, not {reference!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    made = function_named(reference)()
+    made = referenced(reference)()
     parts = Parts({})
     for one in made if isinstance(made, tuple) else (made,):
         _add(parts, one, reference)

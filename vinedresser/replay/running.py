@@ -21,6 +21,7 @@ from vinedresser.replay.batch import Batch, batch_size, selected
 from vinedresser.replay.factory import NEEDED, Parts
 from vinedresser.replay.recorded import RecordedStep
 from vinedresser.replay.restoring import restore
+from vinedresser.replay.samples import numbered, with_samples
 
 __all__ = ["Outcome", "Replay", "UpdateReached"]
 
@@ -72,10 +73,7 @@ class Replay:
     @property
     def samples(self) -> list[tuple[int, int]]:
         """Number of the batch and row of each sample; [] if they cannot be told apart."""
-        sizes = [batch_size(one) for one in self.step.batches]
-        if not all(sizes):
-            return []
-        return [(number, row) for number, size in enumerate(sizes) for row in range(size)]
+        return numbered(batch_size(one) for one in self.step.batches)
 
     def run(
         self,
@@ -95,10 +93,7 @@ class Replay:
         restore(self.parts, self.step, self.whose)
         batches = self.step.batches
         if samples is not None:
-            chosen: dict[int, list[int]] = {}
-            for number, row in samples:
-                chosen.setdefault(number, []).append(row)
-            batches = [selected(batches[number], rows) for number, rows in chosen.items()]
+            batches = with_samples(batches, samples, selected)
         with within():
             losses = self.take(batches)
         return self.outcome(losses)

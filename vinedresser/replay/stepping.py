@@ -11,13 +11,13 @@ from torch import Tensor
 from vinedresser.capture.torch_.guard.guard import digest
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.replay.batch import selected
-from vinedresser.replay.bisecting import smallest
 from vinedresser.replay.comparing import adopt_environment, compare
 from vinedresser.replay.factory import build
 from vinedresser.replay.locating import locate_in, nonfinite_inputs
 from vinedresser.replay.recorded import recorded_step
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.running import Outcome, Replay
+from vinedresser.replay.samples import breaking
 from vinedresser.snapshots.reading import Snapshot
 
 __all__ = ["Replayed", "bisect", "inexact", "locate", "prepared", "replay", "sample"]
@@ -79,19 +79,12 @@ def bisect(replayed: Replayed) -> Bisection | None:
     samples = again.samples
     if not samples or not replayed.outcome.broken:
         return None
-    refused: list[str] = []
 
     def breaks(some: Sequence[tuple[int, int]]) -> bool:
-        try:
-            return again.run(some).broken
-        except (ValueError, RuntimeError, IndexError) as error:
-            # Such as a batch of one in batch normalization, or a fixed size in a view.
-            refused.append(str(error))
-            return False
+        return again.run(some).broken
 
-    found = smallest(samples, breaks)
     batches = len(again.step.batches)
-    return Bisection(found, len(samples), batches, inexact(again), refused[0] if refused else "")
+    return breaking(samples, breaks, batches=batches, inexact=inexact(again))
 
 
 def locate(replayed: Replayed) -> tuple[Located | None, list[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import keras
 
 from vinedresser.errors import ConfigError
-from vinedresser.infra.entry import function_named, is_reference
+from vinedresser.replay.referenced import referenced
 
 __all__ = ["NEEDED", "KerasParts", "build"]
 
@@ -49,11 +47,7 @@ def build(reference: str) -> KerasParts:
     Raises:
         ConfigError: the function does not exist, or returns something else.
     """
-    if not is_reference(reference):
-        raise ConfigError(f"--factory: must be MODULE:FUNCTION, not {reference!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    made = function_named(reference)()
+    made = referenced(reference)()
     parts = KerasParts({})
     for one in made if isinstance(made, tuple) else (made,):
         _add(parts, one, reference)

@@ -23,6 +23,7 @@ from vinedresser.replay.keras_.batch import KerasBatch, batch_size, selected
 from vinedresser.replay.keras_.factory import NEEDED, KerasParts
 from vinedresser.replay.keras_.recorded import RecordedKerasStep
 from vinedresser.replay.keras_.restoring import restore
+from vinedresser.replay.samples import numbered, with_samples
 
 __all__ = ["KerasOutcome", "KerasReplay"]
 
@@ -90,10 +91,7 @@ class KerasReplay:
     @property
     def samples(self) -> list[tuple[int, int]]:
         """Number of the batch and row of each sample; [] if they cannot be told apart."""
-        sizes = [batch_size(one) for one in self.step.batches]
-        if not all(sizes):
-            return []
-        return [(number, row) for number, size in enumerate(sizes) for row in range(size)]
+        return numbered(batch_size(one) for one in self.step.batches)
 
     def run(
         self,
@@ -116,10 +114,7 @@ class KerasReplay:
         restore(self.parts, self.step, self.whose)
         batches = self.step.batches
         if samples is not None:
-            chosen: dict[int, list[int]] = {}
-            for number, row in samples:
-                chosen.setdefault(number, []).append(row)
-            batches = [selected(batches[number], rows) for number, rows in chosen.items()]
+            batches = with_samples(batches, samples, selected)
         losses: list[Any] = []
         gradients: dict[str, Any] = {}
         eager = eager or self.eager

@@ -13,12 +13,12 @@ import numpy as np
 from vinedresser.capture.keras_.guard.codec import digest
 from vinedresser.capture.keras_.guard.model_state import environment
 from vinedresser.capture.run.environment import versions
-from vinedresser.replay.bisecting import smallest
 from vinedresser.replay.keras_.batch import arrays, selected
 from vinedresser.replay.keras_.factory import build
 from vinedresser.replay.keras_.recorded import recorded_step
 from vinedresser.replay.keras_.running import KerasOutcome, KerasReplay
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
+from vinedresser.replay.samples import breaking
 from vinedresser.snapshots.reading import Snapshot
 from vinedresser.snapshots.record import SnapshotRecord
 
@@ -70,19 +70,12 @@ def bisect(replayed: ReplayedKeras) -> Bisection | None:
     samples = again.samples
     if not samples or not replayed.outcome.broken:
         return None
-    refused: list[str] = []
 
     def breaks(some: Sequence[tuple[int, int]]) -> bool:
-        try:
-            return again.run(some).broken
-        except (ValueError, RuntimeError, IndexError) as error:
-            # Such as a fixed batch size in a reshape.
-            refused.append(str(error))
-            return False
+        return again.run(some).broken
 
-    found = smallest(samples, breaks)
     batches = len(again.step.batches)
-    return Bisection(found, len(samples), batches, _inexact(again), refused[0] if refused else "")
+    return breaking(samples, breaks, batches=batches, inexact=_inexact(again))
 
 
 def locate(replayed: ReplayedKeras) -> tuple[Located | None, list[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +14,9 @@ from vinedresser.capture.run.environment import versions
 from vinedresser.capture.xgboost_.guard.guard import environment
 from vinedresser.capture.xgboost_.guard.guarded_round import all_finite
 from vinedresser.errors import ConfigError
-from vinedresser.infra.entry import function_named, is_reference
-from vinedresser.replay.bisecting import smallest
+from vinedresser.replay.referenced import referenced
 from vinedresser.replay.results import Bisection, Comparison, SampleTensor
+from vinedresser.replay.samples import breaking, numbered
 from vinedresser.replay.xgboost_.recorded import RecordedRound, recorded_round
 from vinedresser.snapshots.arrays import host_array_of
 from vinedresser.snapshots.reading import Snapshot
@@ -87,11 +85,7 @@ def replay(snapshot: Snapshot, factory: str) -> ReplayedObjective:
         CorruptData: the snapshot is damaged.
         StoreError: the storage refused.
     """
-    if not is_reference(factory):
-        raise ConfigError(f"--factory: must be MODULE:OBJECTIVE, not {factory!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    objective = function_named(factory)
+    objective = referenced(factory, "OBJECTIVE")
     step = recorded_round(snapshot)
     outcome = _call(objective, step)
     return ReplayedObjective(objective, step, outcome, _compared(snapshot.record, step, outcome))
@@ -107,17 +101,11 @@ def bisect(replayed: ReplayedObjective) -> Bisection | None:
     # Rows of a group belong together.
     if not replayed.outcome.broken or step.groups.size:
         return None
-    refused: list[str] = []
 
     def breaks(some: Sequence[tuple[int, int]]) -> bool:
-        try:
-            return _call(replayed.objective, step, [row for _, row in some]).broken
-        except (ValueError, RuntimeError, IndexError) as error:
-            refused.append(str(error))
-            return False
+        return _call(replayed.objective, step, [row for _, row in some]).broken
 
-    found = smallest([(0, row) for row in range(step.rows)], breaks)
-    return Bisection(found, step.rows, 1, [], refused[0] if refused else "")
+    return breaking(numbered([step.rows]), breaks, batches=1, inexact=[])
 
 
 def sample(replayed: ReplayedObjective, number: int, row: int) -> list[SampleTensor]:  # noqa: ARG001
