@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import RenderableType
-from rich.text import Text
 
-from vinedresser.cli.views.console import figure, plain, plain_table
+from vinedresser.cli.views.console import figure, plain, plain_lines, plain_table
 from vinedresser.plain_text import visible
 from vinedresser.queries.answer import Answer
 
@@ -91,7 +90,7 @@ def _table(value: Mapping[str, float]) -> RenderableType:
     rows = [("", "value"), *((visible(label), figure(one)) for label, one in value.items())]
     wide, long = (max(cell_len(row[column]) for row in rows) for column in (0, 1))
     lines = [f"{label}{' ' * (wide - cell_len(label))}  {number:>{long}}" for label, number in rows]
-    text = Text("\n".join(lines))
+    text = plain_lines(lines)
     text.stylize("bold", 0, len(lines[0]))
     return text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "error_console",
     "figure",
     "plain",
+    "plain_lines",
     "plain_table",
     "relative",
     "say",
@@ -46,6 +48,11 @@ error_console = PlainConsole(highlight=False, stderr=True)
 def plain(text: str, style: str = "") -> Text:
     """Return data of a run as text with a style; see `PlainConsole`."""
     return Text(visible(text), style=style)
+
+
+def plain_lines(lines: Iterable[str]) -> Text:
+    """Return lines with data of a run as one text; see `PlainConsole`."""
+    return Text("\n".join(map(visible, lines)))
 
 
 def say(line: str | Text, to: Console = console, *, style: str = "") -> None:
