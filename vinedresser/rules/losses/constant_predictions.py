@@ -23,8 +23,8 @@ _ROWS = 64
 # Share of the most frequent label from which predicting only this class is no fault.
 _MAJORITY = 0.95
 _CONFIDENCE = 0.95
-# Train steps, and share of the run, in which all predictions are of one class, although the outcome
-# is open; and share of the run that must be over.
+# Train steps, and share of the run, in which all predictions are the same, although the outcome is
+# open; and share of the run that must be over.
 _LASTING, _LASTING_SHARE = 100, 0.25
 _HALF = 0.5
 
@@ -38,12 +38,14 @@ class _Batch(NamedTuple):
         predicted: number of rows predicted as each class; empty for regression.
         spread: standard deviation of the predictions over the rows, relative to that of the labels;
             0 if the labels are constant.
+        varied: whether the labels of regression are not constant.
     """
 
     rows: int
     labels: NDArray[np.int64]
     predicted: NDArray[np.int64]
     spread: float
+    varied: bool = False
 
 
 class ConstantPredictions(SymptomRule):
@@ -54,8 +56,9 @@ class ConstantPredictions(SymptomRule):
     over the rows is less than ``spread`` times that of the labels. Must hold over the last 8
     checks, in a training with a poor outcome (`Outcome`) that is not on a plateau. Where the
     outcome is open, as with a loss of unknown formula, warns in the second half of the run of
-    predictions that have been of one class for a quarter of it and for 100 steps (at its end if its
-    length is unknown); not for tokens, or with several optimizers, whose labels may be their own.
+    predictions that have been the same, although the labels differ, for a quarter of it and for 100
+    steps (at its end if its length is unknown); not for tokens, or with several optimizers, whose
+    labels may be their own.
 
     Args:
         share: share of rows with the same predicted class.
@@ -79,7 +82,7 @@ class ConstantPredictions(SymptomRule):
         self._recent: dict[str, deque[_Batch]] = {}
         # The last check, whatever the outcome.
         self._last: tuple[Step, Symptom] | None = None
-        # First step since which all predictions are of one class.
+        # First step since which all predictions are the same.
         self._since: int | None = None
         self._text = False
 
@@ -110,7 +113,7 @@ class ConstantPredictions(SymptomRule):
             )
         self._last = None if found is None else (step, found)
         self._text |= self.batches.of_text
-        if found is None or found.statistic != "share":
+        if found is None or not found.evidence["lasting"]:
             self._since = None
         elif self._since is None:
             self._since = step.step
@@ -122,7 +125,7 @@ class ConstantPredictions(SymptomRule):
         return found if poor or lasts else None
 
     def _lasts(self, now: int, steps: int, verdict: Verdict) -> bool:
-        """Return whether to warn that all predictions have been of one class for long.
+        """Return whether to warn that all predictions have been the same for long.
 
         Args:
             now: present step.
@@ -155,14 +158,15 @@ class ConstantPredictions(SymptomRule):
                 return None
             words = f"{predicted[most]:.0%} of {rows} rows are predicted as class {most}"
             share = float(predicted[most])
-            return _symptom(
-                tensor, "share", share, self.share, f"{words}, but only {labels[most]:.0%} are"
-            )
+            seen = f"{words}, but only {labels[most]:.0%} are"
+            return _symptom(tensor, ("share", share, self.share), seen, lasting=True)
         largest = max(batch.spread for batch in batches)
         if largest >= self.spread or not all(batch.rows > 1 for batch in batches):
             return None
         words = f"over {rows} rows the predictions vary by {largest:.1%} as much as the labels"
-        return _symptom(tensor, "spread", largest, self.spread, words)
+        # Of constant labels, nothing else can be predicted.
+        lasting = all(batch.varied for batch in batches)
+        return _symptom(tensor, ("spread", largest, self.spread), words, lasting=lasting)
 
 
 def _sum(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -173,7 +177,18 @@ def _sum(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return total
 
 
-def _symptom(tensor: str, statistic: str, value: float, threshold: float, seen: str) -> Symptom:
+def _symptom(
+    tensor: str, measured: tuple[str, float, float], seen: str, *, lasting: bool
+) -> Symptom:
+    """Return the symptom.
+
+    Args:
+        tensor: name of the predictions.
+        measured: statistic, value and threshold.
+        seen: what was seen, in words.
+        lasting: whether it counts in an open outcome if it lasts.
+    """
+    statistic, value, threshold = measured
     return Symptom(
         tensor=tensor,
         statistic=statistic,
@@ -182,10 +197,11 @@ def _symptom(tensor: str, statistic: str, value: float, threshold: float, seen: 
         confidence=_CONFIDENCE,
         seen=seen,
         cause="the output does not depend on the input, and the last bias has learned the most "
-        "frequent label: dead or saturated units, too large steps, or inputs unrelated to the "
-        "labels",
+        "frequent label or the mean of them: dead or saturated units, too large steps, or inputs "
+        "unrelated to the labels",
         remedy="standardise the inputs to mean 0 and variance 1, divide the learning rate by 10; "
         "train on a single batch until its loss is near zero",
+        evidence={"lasting": lasting},
     )
 
 
@@ -207,4 +223,4 @@ def _statistics(compared: Compared) -> _Batch | None:
     said_differ = predictions.reshape(len(labels), -1).std(0)
     spread = float(said_differ.mean() / differ.mean()) if differ.any() else 0.0
     none = np.zeros(0, np.int64)
-    return _Batch(len(labels), none, none, spread)
+    return _Batch(len(labels), none, none, spread, bool(differ.any()))

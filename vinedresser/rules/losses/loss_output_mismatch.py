@@ -21,6 +21,8 @@ from vinedresser.store.records import RunRecord
 _ORDERED = frozenset({"Sequential", "Functional"})
 # PyTorch losses that broadcast [N, 1] against [N]; others raise, and Keras corrects the shapes.
 _BROADCAST = frozenset({"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"})
+# Their functions, or the same by hand: what they compared has the shapes that they were given.
+_BROADCAST_FUNCTIONS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _SURE, _LIKELY = 0.99, 0.8
 _UNKNOWN = LossIdentity("", "", "mean", by_name=False)
 
@@ -86,7 +88,8 @@ class LossOutputMismatch(OnceRule):
         self._broadcasting = frozenset(
             loss
             for loss, setup in info.losses.items()
-            if info.framework == "torch" and setup.get("type") in _BROADCAST
+            if setup.get("function") in _BROADCAST_FUNCTIONS
+            or (info.framework == "torch" and setup.get("type") in _BROADCAST)
         )
         # Of adversaries, one may maximise what another minimises.
         self._given = {
