@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.loss_progress import Stretch
 from vinedresser.rules.signals.outcomes.baseline import Baseline
 from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
 from vinedresser.rules.signals.outcomes.guessing import Guessing
@@ -45,6 +46,9 @@ _SHARE = 0.4
 # progress in deep learning", NeurIPS 2022); with sparse parities it stood until 0.46. In a run of
 # unknown length, only the end is sure to be behind it.
 PLATEAU = 0.5
+# Ratio to the loss of guessing that is far from anything learned, at the end of a run: of classes,
+# and of values, whose predictions are then ten standard deviations of the labels away from them.
+_FAR_CLASSES, _FAR_VALUES = 4.0, 100.0
 # Assumed ratio of total to past steps in a run of unknown length.
 HORIZON = 4.0
 
@@ -74,8 +78,9 @@ class Outcome(Signal):
     finds nothing either, or the rows are tokens, it is poor if the model does not beat guessing:
     neither its gain nor its loss, on the same trend. Without baseline or labels, losses and metrics
     decide (`LearningOutcome`). At the end, it is also poor if all reported metrics of known meaning
-    are those of guessing (`metric_scale`), or the return of a policy has become steadily worse, and
-    the predictions are not good.
+    are those of guessing (`metric_scale`), the return of a policy has become steadily worse, or all
+    losses are far above those of guessing (4 times for classes, 100 times for values), and the
+    predictions are not good.
     """
 
     def __init__(self) -> None:
@@ -87,11 +92,13 @@ class Outcome(Signal):
         self._total: int | None = None
         # Whether the rows are tokens.
         self._text = False
+        self._policies = False
         self._verdict: Verdict | None = None
 
     def begin(self, info: RunRecord) -> None:
         """Read the expected number of steps."""
         self._total = info.total_steps
+        self._policies = bool(info.policy_gradients)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -149,6 +156,9 @@ class Outcome(Signal):
         guessed = self.guessed() if ended else None
         if guessed is not None:
             return Verdict("poor", guessed.words)
+        worse = self._worse_than_guessing(list(tasks)) if ended else ""
+        if worse:
+            return Verdict("poor", worse)
         losses = self._of_losses(ended=ended)
         if found and losses.kind == "good":
             # The loss falls, but the predictions are not good.
@@ -227,18 +237,44 @@ class Outcome(Signal):
         early = not ended and self._before_half()
         return Verdict("poor", _words(series, gain, None), early)
 
+    def _worse_than_guessing(self, losses: list[str]) -> str:
+        """Return how far all losses are above those of guessing, in words; "" if any is not.
+
+        Margins, label smoothing and large temperatures raise a loss, too, but not as far; nor does
+        a policy gradient, beside which the targets of a value function may hardly differ.
+
+        Args:
+            losses: names of the losses with labels and predictions.
+        """
+        progress = self.progress
+        if self._policies or progress.adversaries or progress.improving_metric():
+            return ""
+        words = []
+        for loss in losses:
+            guessed, now = self.guessing.loss(loss), self._latest(loss)
+            if not guessed or now is None:
+                return ""
+            classes = self.fit.of("train")[loss].identity.loss.endswith("cross_entropy")
+            if now.level - _SURE * now.error < (_FAR_CLASSES if classes else _FAR_VALUES) * guessed:
+                return ""
+            words.append(f"{loss} is {now.level:.3g} where guessing gives {guessed:.3g}")
+        return ", ".join(words)
+
     def _before_half(self) -> bool:
         """Return whether the first half of the run may not be over."""
         return self._step < PLATEAU * (self._total or math.inf)
 
     def _at_chance(self, loss: str) -> bool:
         """Return whether a loss is certainly no better than that of guessing."""
-        guessed = self.guessing.loss(loss)
-        progress = self.progress.losses.get(f"losses/{loss}")
-        now = progress.latest() if progress else None
+        guessed, now = self.guessing.loss(loss), self._latest(loss)
         if guessed is None or now is None:
             return False
         return now.level - _SURE * now.error > (1 - _LEAST_SHARE) * guessed
+
+    def _latest(self, loss: str) -> Stretch | None:
+        """Return the last steps of a loss; None if there are too few."""
+        progress = self.progress.losses.get(f"losses/{loss}")
+        return progress.latest() if progress else None
 
     def _without_hope(self, windows: list[Gain], poor: float) -> bool:
         """Return whether the trend of the last windows leaves the gain poor until the end."""
