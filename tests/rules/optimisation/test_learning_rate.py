@@ -278,7 +278,7 @@ def rising(step: int) -> float:
 def test_weights_that_stay_still_under_the_greatest_rate_of_a_schedule_are_warned_of(
     epsilon: float, factor: Callable[[int], float], tmp_path: Path, *, fires: bool
 ) -> None:
-    """The epsilon of Adam takes the place of a rate that is too low."""
+    """A large epsilon of Adam makes its steps as small as a rate that is too low."""
     optimizers = []
 
     def optimizer(model: nn.Module) -> torch.optim.Optimizer:

@@ -21,7 +21,7 @@ from vinedresser.store.records import RunRecord
 _ORDERED = frozenset({"Sequential", "Functional"})
 # PyTorch losses that broadcast [N, 1] against [N]; others raise, and Keras corrects the shapes.
 _BROADCAST = frozenset({"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"})
-# Their functions, or the same by hand: what they compared has the shapes that they were given.
+# Their functions. What a function or an expression compared is recorded in its original shapes.
 _BROADCAST_FUNCTIONS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _SURE, _LIKELY = 0.99, 0.8
 _UNKNOWN = LossIdentity("", "", "mean", by_name=False)

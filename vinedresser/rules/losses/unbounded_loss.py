@@ -21,8 +21,8 @@ _VALUES = 5
 # Fall of the loss of one of several adversaries that no game explains, relative to `fall`: the
 # returns that an actor is trained to raise may grow a thousandfold.
 _OF_ADVERSARIES = 1000.0
-# At the end of a run of so many steps, a tenth of the fall suffices if the loss falls in the last
-# third by this share of what it fell from the first to the second third; a logarithm falls by 0.36.
+# Minimum steps of a run at whose end a tenth of the fall suffices, and minimum ratio of the fall in
+# its last third to that in the second; that of a logarithm is 0.36.
 _STEPS = 100
 _AT_PACE = 0.5
 # Maximum number of blocks of a run.
