@@ -21,7 +21,7 @@ def referenced(reference: str, word: str = "FUNCTION") -> Callable[..., Any]:
         word: what the function is, for messages.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: the module or the function does not exist.
     """
     if not is_reference(reference):
         raise ConfigError(f"--factory: must be MODULE:{word}, not {reference!r}")

@@ -24,6 +24,7 @@ def found(
     values: float,
     policy: bool = False,
     improving: bool = False,
+    steps: int = STEPS,
 ) -> list[str]:
     """Return what is seen in a run of two tasks, without their inputs.
 
@@ -33,10 +34,11 @@ def found(
         values: standard deviation of the predicted values; that of the labels is 1.
         policy: whether a policy gradient is another loss.
         improving: whether a reported accuracy rises.
+        steps: length of the run.
     """
     generator = np.random.default_rng(0)
     records = []
-    for step in range(STEPS):
+    for step in range(steps):
         labels, numbers = generator.normal(size=(32, 1)), generator.integers(0, 5, 32)
         logits = classes * generator.normal(size=(32, 5))
         predicted = values * generator.normal(size=(32, 1))
@@ -55,7 +57,7 @@ def found(
     }
     if policy:
         losses["policy"] = {"function": POLICY_GRADIENT}
-    run = make_run(path / "run", records, losses=losses, framework="torch", total_steps=STEPS)
+    run = make_run(path / "run", records, losses=losses, framework="torch", total_steps=steps)
     return [one.seen for one in judge(run, [Underfitting()])]
 
 
@@ -81,3 +83,7 @@ def test_others_are_open(
 ) -> None:
     seen = found(tmp_path, classes=classes, values=values, policy=policy, improving=improving)
     assert seen == []
+
+
+def test_a_short_run_is_open(tmp_path: Path) -> None:
+    assert found(tmp_path, classes=30.0, values=30.0, steps=140) == []

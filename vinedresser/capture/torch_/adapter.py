@@ -80,7 +80,7 @@ class TorchAdapter(Adapter):
         self._notes = SetupNotes(self._names)
         self._copier = session.copier(TorchCopier)
         self._progress = ProgressOf()
-        self._modes = ForwardModes(self._model, self._recorder)
+        self._modes = ForwardModes(self._model, self._recorder, session.shield)
         guard = session.shield.guard
         keep = guard("keeping a tensor", self._copier.keep, names=1)
         keep_state = guard("keeping a tensor", self._copier.keep_parameter, names=1)

@@ -81,7 +81,7 @@ def replay(snapshot: Snapshot, factory: str) -> ReplayedObjective:
         factory: ``module:objective``; the module is looked for in the working directory first.
 
     Raises:
-        ConfigError: there is no such objective, or it returns something else.
+        ConfigError: the objective does not exist, or returns something else.
         CorruptData: the snapshot is damaged.
         StoreError: the storage refused.
     """

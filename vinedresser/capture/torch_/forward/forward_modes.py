@@ -9,6 +9,7 @@ from torch import nn
 
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.forward.loaded_rows import LoadedRows
 from vinedresser.store.step_record import Mode
 
@@ -29,6 +30,7 @@ class ForwardModes:
     Args:
         model: the user's model.
         recorder: recorder of the session.
+        shield: guards the look at data loaders.
 
     Attributes:
         aside: the last forward was in training mode without gradients, outside of a block that
@@ -36,14 +38,14 @@ class ForwardModes:
         trained_in_eval: the model was in eval mode at its optimizer's last step.
     """
 
-    def __init__(self, model: nn.Module, recorder: Recorder) -> None:
+    def __init__(self, model: nn.Module, recorder: Recorder, shield: Shield) -> None:
         self._model = model
         self._recorder = recorder
         self.aside = False
         self.trained_in_eval = False
         # The latest evaluation in training mode.
         self._evaluation: Recording | None = None
-        self._rows = LoadedRows()
+        self._rows = LoadedRows(shield)
 
     def remove(self) -> None:
         """Remove all hooks."""

@@ -10,6 +10,7 @@ from torch.utils.data import RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from vinedresser.capture.fetching import listen
+from vinedresser.capture.shield import Shield
 
 __all__ = ["LoadedRows"]
 
@@ -40,15 +41,19 @@ class LoadedRows:
 
     The rows are the same if the data set is, and if either all of it is loaded or the sampler is
     the same object.
+
+    Args:
+        shield: guards the look at data loaders.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shield: Shield) -> None:
         self._latest: _Rows | None = None
         self._trained: _Rows | None = None
         # An iterator has the same rows all the time.
         self._iterator: weakref.ref[Any] | None = None
         self._thread = threading.get_ident()
-        self.end = listen(_BaseDataLoaderIter, "__next__", self._loads)
+        loads = shield.guard("looking at a data loader", self._loads)
+        self.end = listen(_BaseDataLoaderIter, "__next__", loads)
 
     @property
     def of_training(self) -> bool:

@@ -247,7 +247,9 @@ class Outcome(Signal):
             losses: names of the losses with labels and predictions.
         """
         progress = self.progress
-        if self._policies or progress.adversaries or progress.improving_metric():
+        if self._step < _PATIENCE or self._policies or progress.adversaries:
+            return ""
+        if progress.improving_metric():
             return ""
         words = []
         for loss in losses:
