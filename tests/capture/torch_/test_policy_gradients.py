@@ -8,7 +8,16 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.distributions import Categorical, Normal
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    Independent,
+    MultivariateNormal,
+    Normal,
+    TransformedDistribution,
+)
+from torch.distributions.transforms import TanhTransform
 
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 
@@ -125,6 +134,46 @@ def test_a_batch_or_a_stack_of_positive_returns(policy: Categorical) -> None:
     stack = [-one * value for one, value in zip(chosen, RETURNS, strict=True)]
     assert is_policy_gradient(torch.stack(stack).sum())
     assert not is_policy_gradient(-chosen.mean())
+
+
+def test_steps_whose_log_probabilities_are_joined() -> None:
+    """Value functions give [steps, 1], so that a mistake multiplies them with all of [steps]."""
+    parts = [Categorical(rows).log_prob(CHOSEN[:4]) for rows in steps().softmax(1).split(4)]
+    assert is_policy_gradient((-torch.cat(parts) * RETURNS[:, None]).mean())
+
+
+@pytest.mark.parametrize(
+    ("policy", "actions"),
+    [
+        (Normal(steps(), 0.5), steps().detach()),
+        (Normal(steps(), torch.zeros(3, requires_grad=True).exp()), steps().detach()),
+        (Independent(Normal(steps(), 0.5), 1), steps().detach()),
+        (MultivariateNormal(steps(), torch.eye(3)), steps().detach()),
+        (TransformedDistribution(Normal(steps(), 1.0), [TanhTransform()]), steps().detach().tanh()),
+        (Bernoulli(logits=steps()), (steps().detach() > 0).float()),
+    ],
+)
+def test_continuous_actions_with_returns_of_one_sign(policy: Distribution, actions: Tensor) -> None:
+    chosen = policy.log_prob(actions)
+    returns = RETURNS if chosen.ndim == 1 else RETURNS[:, None]
+    assert is_policy_gradient((chosen * returns).mean())
+    # A ratio to the policy that acted.
+    assert is_policy_gradient(-((chosen - chosen.detach() - 0.1).exp() * returns).mean())
+    assert not is_policy_gradient(-chosen.mean())
+
+
+def test_weights_of_rows_in_a_regression_are_no_returns() -> None:
+    out, targets = steps(), steps().detach() + 0.5
+    for function in (F.mse_loss, F.l1_loss, F.smooth_l1_loss):
+        rows = function(out, targets, reduction="none")
+        assert not is_policy_gradient((rows * RETURNS[:, None]).mean())
+    written = ((out - targets) ** 2).sum(1)
+    assert not is_policy_gradient((written * RETURNS).mean())
+    spread = torch.full_like(out, 0.3)
+    likelihood = F.gaussian_nll_loss(out, targets, spread, reduction="none")
+    assert not is_policy_gradient((likelihood * RETURNS[:, None]).mean())
+    chosen = F.binary_cross_entropy_with_logits(out, (targets > 0).float(), reduction="none")
+    assert not is_policy_gradient((chosen * RETURNS[:, None]).mean())
 
 
 def test_soft_labels_and_weights_of_rows_are_no_returns() -> None:

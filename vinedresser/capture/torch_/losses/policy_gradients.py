@@ -25,9 +25,15 @@ _CHOICES = ("GatherBackward", "IndexBackward", "SelectBackward")
 _LOGARITHMS = ("LogBackward", "LogSoftmaxBackward")
 _BETWEEN = (
     *("NegBackward", "SqueezeBackward", "UnsqueezeBackward", "ViewBackward", "ClampBackward"),
-    "UnbindBackward",
+    *("UnbindBackward", *_STACKS, "ReshapeAliasBackward", "SumBackward", "ToCopyBackward"),
+    *("SliceBackward", "PermuteBackward", "TransposeBackward", "TBackward", "ExpandBackward"),
+    # Ratios of probabilities, and corrections of squashed actions.
+    *("ExpBackward", "AddBackward"),
 )
-_MOST_BETWEEN = 12
+# Functions between a log-probability of a normal distribution and the squared distance in it.
+_SCALED = ("DivBackward", "MulBackward")
+_DISTANCES = ("SubBackward", "LinalgSolveTriangularBackward")
+_MOST_BETWEEN = 24
 # Minimum number of log-probabilities, and the share with a factor of its own.
 _FEWEST = 8
 _OWN = 0.5
@@ -43,8 +49,9 @@ class PolicyGradients:
     - factors of both signs, or
     - the common factors in the clipped objective of PPO (Schulman et al., "Proximal policy
       optimization algorithms", 2017), which may all be positive in the first batches, or
-    - eight or more log-probabilities of one event each, with a factor of its own for most of them:
-      returns are positive where all rewards are. Each may be a loss with a backward pass.
+    - eight or more log-probabilities of one event each, such as an action of a class or of a normal
+      distribution, with a factor of its own for most of them: returns are positive where all
+      rewards are. Each may be a loss with a backward pass.
 
     Losses of supervised trainings weight their parts with positive numbers, if at all, and these
     are few, as of classes.
@@ -105,9 +112,7 @@ def _is_clipped(node: Any) -> bool:
     products = [origin for origin, _ in node.next_functions]
     if any(one is None or _factor(one) is None for one in products):
         return False
-    ratios = [
-        next(origin for origin, _ in one.next_functions if origin is not None) for one in products
-    ]
+    ratios = [_origin(one) for one in products]
     return any(
         one.name().startswith("ClampBackward") and one.next_functions[0][0] is other
         for one, other in (ratios, reversed(ratios))
@@ -130,25 +135,37 @@ def _picks(product: Any) -> bool:
     They are those of one event per row, such as an action: neither those of all classes, which soft
     labels weight, nor those of `torch.nn.functional.nll_loss`.
     """
-    node = next((origin for origin, _ in product.next_functions if origin is not None), None)
-    chosen = logarithm = False
+    node, before = _origin(product), ""
+    chosen = logarithm = lowered = False
     for _ in range(_MOST_BETWEEN):
         if node is None or (chosen and logarithm):
             break
         name = node.name()
-        origins = [origin for origin, _ in node.next_functions if origin is not None]
         if name.startswith(_CHOICES):
             chosen = True
-        elif name.startswith(_LOGARITHMS) or _normalises(node, origins):
+        elif name.startswith(_LOGARITHMS) or _normalises(node):
             logarithm = True
-        elif not name.startswith(_BETWEEN):
+        elif name.startswith("SubBackward"):
+            lowered = True
+        elif lowered and name.startswith("PowBackward"):
+            return bool(_origin(node).name().startswith(_DISTANCES))
+        elif name.startswith("BinaryCrossEntropyWithLogits"):
+            # `torch.distributions.Bernoulli` negates it.
+            return before.startswith("NegBackward")
+        elif not name.startswith(_BETWEEN + _SCALED * lowered):
             break
-        node = origins[0] if origins else None
+        node, before = _origin(node), name
     return chosen and logarithm
 
 
-def _normalises(node: Any, origins: list[Any]) -> bool:
+def _origin(node: Any) -> Any:
+    """Return the first origin of a node that has a gradient, or None."""
+    return next((origin for origin, _ in node.next_functions if origin is not None), None)
+
+
+def _normalises(node: Any) -> bool:
     """Return whether a node computes the logarithms of a softmax, as distributions do."""
     return node.name().startswith("SubBackward") and any(
-        one.name().startswith("LogsumexpBackward") for one in origins
+        origin is not None and origin.name().startswith("LogsumexpBackward")
+        for origin, _ in node.next_functions
     )
