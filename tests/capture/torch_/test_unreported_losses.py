@@ -171,3 +171,42 @@ def test_an_output_without_a_backward_pass_is_not_kept(tmp_path: Path) -> None:
         del output
         gc.collect()
         assert gone() is None
+
+
+@pytest.mark.parametrize("moment", ["before the backward pass", "after it", "after the step"])
+def test_a_policy_gradient_is_known_whose_loss_the_script_passes(
+    tmp_path: Path, moment: str
+) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    returns = torch.arange(1.0, 13)
+    with Hook(tmp_path / "run").watch(model, optimizer=optimizer) as hook:
+        for step in range(6):
+            chosen = model(X).log_softmax(1).gather(1, CLASSES[:, None])[:, 0]
+            policy, value = -(chosen * returns).mean(), model(X)[:, 0].sub(returns).square().mean()
+            optimizer.zero_grad()
+            if moment == "before the backward pass":
+                hook.save("losses/total", policy + value)
+            (policy + value).backward()
+            if moment == "after it" or (moment == "after the step" and step):
+                hook.save("losses/total", (policy + value).item())
+            optimizer.step()
+    run = open_run(tmp_path / "run")
+    assert run.info.may_rise("losses/total")
+    assert "losses/total" in run.scalars("losses")
+
+
+def test_another_loss_that_the_script_passes_is_no_policy_gradient(tmp_path: Path) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with Hook(tmp_path / "run").watch(model, optimizer=optimizer) as hook:
+        for _ in range(6):
+            rows = F.cross_entropy(model(X), CLASSES, reduction="none")
+            loss = (rows * torch.arange(1.0, 13)).mean()
+            optimizer.zero_grad()
+            hook.save("losses/total", loss)
+            loss.backward()
+            optimizer.step()
+    info = open_run(tmp_path / "run").info
+    assert info.losses == {}
+    assert not info.may_rise("losses/total")

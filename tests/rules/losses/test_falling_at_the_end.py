@@ -21,6 +21,7 @@ def found(
     steps: int = 150,
     optimizers: int = 1,
     function: str = "",
+    known: str = "critic",
 ) -> list[tuple[str, int]]:
     """Return fault and step of the findings in a run whose losses are given."""
     names = ("critic", "actor")[:optimizers]
@@ -32,7 +33,7 @@ def found(
             for step in range(steps)
         ],
         optimizers=[adam] * optimizers,
-        losses={"critic": {"function": function, "negated": False}} if function else {},
+        losses={known: {"function": function, "negated": False}} if function else {},
     )
     return [(one.fault, one.step) for one in judge(run, [UnboundedLoss()])]
 
@@ -62,6 +63,13 @@ def test_other_falls_are_not(value: Callable[[int], float], steps: int, tmp_path
 
 def test_a_policy_gradient_may_fall(tmp_path: Path) -> None:
     assert found(tmp_path, steady, function=POLICY_GRADIENT) == []
+
+
+@pytest.mark.parametrize(("function", "reported"), [(POLICY_GRADIENT, False), ("mse_loss", True)])
+def test_so_may_a_loss_of_unknown_function_beside_one(
+    function: str, *, reported: bool, tmp_path: Path
+) -> None:
+    assert bool(found(tmp_path, steady, function=function, known="actor")) == reported
 
 
 @pytest.mark.parametrize(("growth", "reported"), [(1.1, True), (1.05, False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -60,18 +61,18 @@ class OscillatingLoss(SymptomRule):
         self.needs = (Need("losses"),)
         self.rate = LearningRateSignal()
         self.targets = MovingTargets()
-        self._policies: frozenset[str] = frozenset()
+        self._may_rise: Callable[[str], bool] = lambda _: False
         self._start: dict[str, list[float]] = {}
         self._losses: dict[str, deque[float]] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Read which losses are policy gradients, which oscillate with the advantages."""
-        self._policies = info.policy_gradients
+        """Read which losses oscillate with the advantages of a policy."""
+        self._may_rise = info.may_rise
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: every fifth train step once 100 losses are available."""
         for name, value in step.scalars_of("losses").items():
-            if math.isfinite(value) and name not in self._policies:
+            if math.isfinite(value) and not self._may_rise(name):
                 start = self._start.setdefault(name, [])
                 if len(start) < _BLOCKS:
                     start.append(bounded(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vinedresser.rules.base import OnceRule
@@ -118,11 +119,11 @@ class UnboundedLoss(OnceRule):
         self.outcome = LearningOutcome(200, 0.1)
         self._falls: dict[str, _Fall] = {}
         self._last: Step | None = None
-        self._policies: frozenset[str] = frozenset()
+        self._may_rise: Callable[[str], bool] = lambda _: False
 
     def begin(self, info: RunRecord) -> None:
-        """Read which losses are policy gradients."""
-        self._policies = info.policy_gradients
+        """Read which losses change with the returns of a policy."""
+        self._may_rise = info.may_rise
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -157,7 +158,7 @@ class UnboundedLoss(OnceRule):
 
     def _losses(self, step: Step) -> dict[str, float]:
         losses = step.scalars_of("losses")
-        return {name: one for name, one in losses.items() if name not in self._policies}
+        return {name: one for name, one in losses.items() if not self._may_rise(name)}
 
     def _finding(self, step: Step, name: str, value: float, level: float) -> Finding:
         fall = self._falls[name]

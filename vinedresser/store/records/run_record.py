@@ -119,11 +119,25 @@ class RunRecord(Record):
 
     @property
     def policy_gradients(self) -> frozenset[str]:
-        """Full names of the losses that are policy gradients, which need not fall."""
+        """Full names of the losses that are policy gradients."""
         return frozenset(
             f"losses/{name}"
             for name, setup in self.losses.items()
             if setup.get("function") == POLICY_GRADIENT
+        )
+
+    def may_rise(self, loss: str) -> bool:
+        """Return whether a loss tells nothing about progress, because of policy gradients.
+
+        That is so for a policy gradient, and for a loss of unknown function in the same run, such
+        as a sum with it or the loss of a value function, whose targets the policy changes.
+
+        Args:
+            loss: its full name.
+        """
+        policies = self.policy_gradients
+        return bool(policies) and (
+            loss in policies or loss.removeprefix("losses/") not in self.losses
         )
 
     def __post_init__(self) -> None:

@@ -20,10 +20,10 @@ from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 from vinedresser.store.records import POLICY_GRADIENT
 
-__all__ = ["BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
+__all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
 
 # Steps in which a loss may turn out to be a policy gradient: the signs of its factors vary.
-_FIRST_STEPS = 4
+POLICY_STEPS = 4
 
 # Records the value of a loss and the arguments of the loss function.
 LossRecorder = Callable[[Any, tuple[Any, ...]], None]
@@ -176,7 +176,7 @@ class BackwardLosses:
         self._evaluated.goes_backward(None if values else origin)
         due = None if self.sink is None else self.sink.loss_inputs_due()
         found = None if due is None else loss_inputs(loss)
-        if self._recorded < _FIRST_STEPS:
+        if self._recorded < POLICY_STEPS:
             self._policy.add(loss)
         if before is None:
             self._inputs = None if due is None or found is None else (due, found)
@@ -184,6 +184,16 @@ class BackwardLosses:
         elif found is None or not found.negated:
             self._lowered = True
         self._pending = value if before is None else before + value.to(before.device)
+
+    def look(self, tensors: Iterable[Any]) -> None:
+        """Look only whether the tensors of a backward pass are policy gradients."""
+        for loss in filter(is_loss, tensors):
+            self._policy.add(loss)
+
+    def take_policy(self) -> bool:
+        """Return whether the losses of the step are policy gradients, and forget the step."""
+        self.take()
+        return self._policy.take()
 
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
         """Record the losses of the step that an optimizer is about to take.

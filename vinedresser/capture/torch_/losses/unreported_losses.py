@@ -20,9 +20,14 @@ from vinedresser.capture.fetching import listen
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
-from vinedresser.capture.torch_.losses.backward_losses import BackwardLosses, LossRecorder
+from vinedresser.capture.torch_.losses.backward_losses import (
+    POLICY_STEPS,
+    BackwardLosses,
+    LossRecorder,
+)
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, updated
 from vinedresser.capture.torch_.setup import SetupNotes
+from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["UnreportedLosses"]
 
@@ -31,7 +36,8 @@ class UnreportedLosses:
     """Records the losses of a session's models, found at their backward passes.
 
     The loss is called "loss", or like the model if models with names have optimizers of their own.
-    As soon as the script passes a loss to the hook, none is looked for any more.
+    As soon as the script passes a loss to the hook, none is recorded any more; in the first steps
+    it is still noted whether a policy gradient is minimized, which the value alone does not tell.
 
     Args:
         session: session of the hook.
@@ -48,6 +54,8 @@ class UnreportedLosses:
         self._taker: InputTaker | None = None
         self._notes: SetupNotes | None = None
         self._ends: list[Callable[[], None]] = []
+        # Steps of losses that the script passes in which policy gradients are looked for.
+        self._steps_left = POLICY_STEPS
 
     def watch(
         self, model: nn.Module, name: str | None, taker: InputTaker, notes: SetupNotes
@@ -89,20 +97,28 @@ class UnreportedLosses:
         ]
 
     def _backward(self, tensors: Any) -> None:
-        if self._session.losses_reported:
+        reported = self._session.losses_reported
+        if reported and not self._steps_left:
             self.close()
         # Checkpointing runs nested backward passes.
         elif torch._C._current_graph_task_id() == -1:
-            self._losses.backward(tensors)
+            if reported:
+                self._losses.look(tensors)
+            else:
+                self._losses.backward(tensors)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         # Torch iterates over the hooks: they cannot be removed here.
-        name = None if self._session.losses_reported else self._minimized_by(optimizer)
+        name = self._minimized_by(optimizer)
         if name is None:
             # For instance the loss of a model that is not watched.
             self._losses.take()
-        else:
+        elif not self._session.losses_reported:
             self._losses.step_begins(lambda: name, closure=has_closure(args, kwargs))
+        elif self._steps_left:
+            self._steps_left -= 1
+            if self._losses.take_policy():
+                self.know_loss_function(name, POLICY_GRADIENT, negated=False, activation="")
 
     def _after_step(self, *_: Any) -> None:
         self._losses.step_ended()

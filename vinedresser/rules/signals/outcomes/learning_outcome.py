@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from vinedresser.rules.need import Need
@@ -79,12 +80,12 @@ class LearningOutcome(Signal):
         self._step = 0
         self._optimizers = 0
         self._several_trained = False
-        self._policies: frozenset[str] = frozenset()
+        self._may_rise: Callable[[str], bool] = lambda _: False
 
     def begin(self, info: RunRecord) -> None:
         """Read the number of models and optimizers."""
         self._optimizers = len(info.optimizers)
-        self._policies = info.policy_gradients
+        self._may_rise = info.may_rise
         self._several_trained = several_trained(info)
 
     def update(self, step: Step) -> None:
@@ -100,7 +101,7 @@ class LearningOutcome(Signal):
             return
         self._step = step.step
         for name, value in step.scalars_of("losses").items():
-            if name in self._policies:
+            if self._may_rise(name):
                 continue
             if name not in self.losses:
                 self.losses[name] = LossProgress(self.patience, self.drop)
