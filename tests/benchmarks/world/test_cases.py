@@ -40,6 +40,8 @@ def test_faults_are_drawn_in_turn_and_every_family_is_used() -> None:
 
 
 def test_sealed_families_have_other_kinds_of_models_but_known_faults() -> None:
+    if not SEALED:
+        pytest.skip("the last ones have been judged, and are visible")
     assert len(SEALED) >= 12
     seen = {fault for family in FAMILIES.values() for fault in family.faults}
     for name, family in SEALED.items():
@@ -86,7 +88,10 @@ def test_two_faults_go_together_only_if_neither_hides_the_other() -> None:
 def test_two_faults_are_drawn_from_families_in_turn() -> None:
     two = paired(carried(FAMILIES))
     # No two of their faults go together.
-    with_two = set(FAMILIES) - {"federated", "keras_sensors", "triplets"}
+    with_two = set(FAMILIES) - {
+        *("federated", "keras_sensors", "keypoints", "logged_bandit", "meta_learning"),
+        *("optical_flow", "point_process", "triplets"),
+    }
     assert {family for family, _ in two} == with_two
     cases = draw_cases(two, 2 * len(with_two), seed=3)
     families = [case.family for case in cases[::2]]
