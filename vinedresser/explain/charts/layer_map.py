@@ -139,20 +139,30 @@ def _ratio(above: Column, below: Column) -> Column:
 
 def _captured(columns: Sequence[Column]) -> NDArray[np.int64]:
     """Return the distinct steps of columns, int64 [steps], ascending."""
-    return np.unique(np.concatenate([column.steps for column in columns]))
+    return np.unique(np.concatenate([*_steps(columns).values()]))
+
+
+def _steps(columns: Sequence[Column]) -> dict[int, NDArray[np.int64]]:
+    """Return the arrays of steps by identity: columns that were captured together share one."""
+    return {id(column.steps): column.steps for column in columns}
 
 
 def _matrix(columns: Sequence[Column], starts: NDArray[np.int64]) -> LayerMap:
     """Return the map of columns; starts: first step of each column of the map, int64 [C]."""
     steps = _captured(columns)
-    rows = [_row(column, starts) for column in columns]
+    places = {
+        key: np.searchsorted(starts, own, side="right") - 1 for key, own in _steps(columns).items()
+    }
+    counts = {key: np.bincount(place, minlength=len(starts)) for key, place in places.items()}
     return LayerMap(
         names=tuple(column.name for column in columns),
         starts=starts,
         last=int(steps[-1]),
         steps=len(steps),
-        log10=np.array([row for row, _ in rows]),
-        captured=np.array([captured for _, captured in rows]),
+        log10=np.array(
+            [_row(one.values, places[id(one.steps)], counts[id(one.steps)]) for one in columns]
+        ),
+        captured=np.array([counts[id(one.steps)] > 0 for one in columns]),
     )
 
 
@@ -166,19 +176,29 @@ def _filled(data: LayerMap) -> LayerMap:
 
 
 def _row(
-    column: Column, starts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the logarithms of one parameter, float64 [C], and where it was captured, bool [C]."""
-    size = len(starts)
-    place = np.searchsorted(starts, column.steps, side="right") - 1
-    values = np.abs(column.values)
-    usable = np.isfinite(values) & (values > 0)
-    seen = np.bincount(place, minlength=size) > 0
-    broken = np.bincount(place, ~np.isfinite(values), minlength=size) > 0
-    count = np.bincount(place, usable, minlength=size)
-    logs = np.log10(values, out=np.zeros_like(values), where=usable)
+    values: NDArray[np.float64], place: NDArray[np.intp], counts: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return the logarithms of one parameter, float64 [C].
+
+    Args:
+        values: float64 [steps].
+        place: column of the map of each value, int [steps].
+        counts: number of values in each column, int [C].
+    """
+    size = len(counts)
+    values = np.abs(values)
+    finite = np.isfinite(values)
+    broken = counts == 0
+    if not finite.all():
+        broken |= np.bincount(place, ~finite, minlength=size) > 0
+    usable = finite & (values > 0)
+    if usable.all():
+        logs = np.log10(values)
+    else:
+        logs = np.log10(values, out=np.zeros_like(values), where=usable)
+        counts = np.bincount(place[usable], minlength=size)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.bincount(place, logs, minlength=size) / count
-    row = np.where(count > 0, mean, -np.inf)
-    row[broken | ~seen] = np.nan
-    return row, seen
+        mean = np.bincount(place, logs, minlength=size) / counts
+    row = np.where(counts > 0, mean, -np.inf)
+    row[broken] = np.nan
+    return row

@@ -4,27 +4,43 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.store.index.index_record import Rows
 from vinedresser.store.index.layout import ColumnLayout
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.history import History
 from vinedresser.store.reading.series import Column, Columns
 from vinedresser.store.segments.segment import ContiguousRows, Segment
-from vinedresser.store.step_record import Mode
+from vinedresser.store.step_record import MODES, Mode
 from vinedresser.store.storage import Span
 
 __all__ = ["read_columns", "read_tensor"]
 
-# For each name, pieces of ordinals within the rank, int64 [n], and values, float64 [n].
-_Pieces = dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]]
 _Row = tuple[int, NDArray[Any]]
+
+# Rows that are split by name at a time: few enough for the processor's cache.
+_SPLIT_ROWS = 1024
+
+
+class _Piece(NamedTuple):
+    """Values of one name from the matrices of one layout.
+
+    Attributes:
+        ordinals: ordinals of the records within the rank, int64 [n], ascending.
+        rows: these records; shared by all names of the layout.
+        values: float64 [n].
+    """
+
+    ordinals: NDArray[np.int64]
+    rows: Rows
+    values: NDArray[np.float64]
 
 
 def read_columns(
@@ -37,7 +53,8 @@ def read_columns(
 ) -> Columns:
     """Read scalars, or one scalar statistic, of the names that pass a test.
 
-    Corrupt data is skipped and added to the problems.
+    Corrupt data is skipped and added to the problems. Columns that were captured together share
+    their steps, times and modes, which are read-only.
 
     Args:
         history: history of the rank.
@@ -46,24 +63,45 @@ def read_columns(
         reduction: name of the statistic; None for scalars.
         mode: only rows of this mode; None: all.
     """
-    modes, steps, times = history.rows
-    columns = []
-    for name, found in _pieces(history, problems, test, reduction).items():
-        ordinals = np.concatenate([piece[0] for piece in found])
-        values = np.concatenate([piece[1] for piece in found])
-        if len(found) > 1:
-            order = np.argsort(ordinals)
-            ordinals, values = ordinals[order], values[order]
-        column = Column(name, steps[ordinals], values, times[ordinals], modes[ordinals])
-        columns.append(column if mode is None else column.of(mode))
+    places = {layout: _places(layout, test, reduction) for layout in history.column_layouts}
+    stacks = _stacks(history, problems, places, reduction, mode)
+    pieces: dict[str, list[_Piece]] = {
+        layout.names[place]: [] for layout in history.column_layouts for place in places[layout]
+    }
+    for layout, (ordinals, blocks) in stacks.items():
+        where = np.concatenate(ordinals)
+        modes, steps, times = history.rows
+        rows = Rows(modes[where], steps[where], times[where])
+        for part in rows:
+            part.flags.writeable = False
+        for place, values in zip(places[layout], _split(np.concatenate(blocks)), strict=True):
+            pieces[layout.names[place]].append(_Piece(where, rows, values))
+        blocks.clear()
+    columns = (_column(name, found) for name, found in pieces.items() if found)
     return Columns(column for column in columns if len(column))
 
 
-def _pieces(
-    history: History, problems: Problems, test: Callable[[str], bool], reduction: str | None
-) -> _Pieces:
-    """Read the matrices; those of one layout are concatenated before they are split by name."""
-    places = {layout: _places(layout, test, reduction) for layout in history.column_layouts}
+def _column(name: str, found: list[_Piece]) -> Column:
+    """Return the column of a name that has pieces in one or several layouts."""
+    if len(found) == 1:
+        modes, steps, times = found[0].rows
+        return Column(name, steps, found[0].values, times, modes)
+    order = np.argsort(np.concatenate([piece.ordinals for piece in found]))
+    values = np.concatenate([piece.values for piece in found])[order]
+    modes, steps, times = (
+        np.concatenate(parts)[order] for parts in zip(*(piece.rows for piece in found), strict=True)
+    )
+    return Column(name, steps, values, times, modes)
+
+
+def _stacks(
+    history: History,
+    problems: Problems,
+    places: Mapping[ColumnLayout, list[int]],
+    reduction: str | None,
+    mode: Mode | None,
+) -> dict[ColumnLayout, tuple[list[NDArray[np.int64]], list[NDArray[np.float64]]]]:
+    """Read the matrices: by layout, the ordinals and values, float64 [n, places], of each."""
     stacks: dict[ColumnLayout, tuple[list[NDArray[np.int64]], list[NDArray[np.float64]]]]
     stacks = defaultdict(lambda: ([], []))
     wanted = [
@@ -83,17 +121,24 @@ def _pieces(
             continue
         if reduction is not None:
             matrix = matrix[:, :, (group.layout.reductions or ()).index(reduction)]
-        ordinals, values = stacks[group.layout]
-        ordinals.append(history.first(number) + segment.rows_of(group))
-        values.append(matrix[:, places[group.layout]])
-    pieces: _Pieces = {
-        layout.names[place]: [] for layout in history.column_layouts for place in places[layout]
-    }
-    for layout, (ordinals, values) in stacks.items():
-        where, joined = np.concatenate(ordinals), np.concatenate(values)
-        for column, place in enumerate(places[layout]):
-            pieces[layout.names[place]].append((where, joined[:, column].copy()))
-    return {name: found for name, found in pieces.items() if found}
+        block, rows = matrix[:, places[group.layout]], segment.rows_of(group)
+        if mode is not None:
+            right = segment.record.rows.modes[rows] == MODES.index(mode)
+            block, rows = (block, rows) if right.all() else (block[right], rows[right])
+        ordinals, blocks = stacks[group.layout]
+        ordinals.append(history.first(number) + rows)
+        blocks.append(block)
+    return stacks
+
+
+def _split(matrix: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return the columns of a matrix, float64 [n, names], as contiguous arrays of their own."""
+    columns = [np.empty(len(matrix)) for _ in range(matrix.shape[1])]
+    for first in range(0, len(matrix), _SPLIT_ROWS):
+        part = matrix[first : first + _SPLIT_ROWS]
+        for column, values in zip(columns, part.T, strict=True):
+            column[first : first + len(part)] = values
+    return columns
 
 
 def _places(layout: ColumnLayout, test: Callable[[str], bool], reduction: str | None) -> list[int]:
