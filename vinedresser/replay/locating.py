@@ -22,7 +22,7 @@ from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.results import Located, Place
 
-__all__ = ["locate_in", "nonfinite_inputs"]
+__all__ = ["locate_in", "nonfinite_inputs", "origin_of_gradients"]
 
 # Operations whose results nobody reads before they are written.
 _UNSET = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
@@ -120,18 +120,19 @@ class _Scan(TorchDispatchMode):
 
 
 @contextmanager
-def locate_in(parts: Parts) -> Iterator[_Scan]:
+def locate_in(parts: Parts, begun: nn.Module | None = None) -> Iterator[_Scan]:
     """Follow non-finite values in the computations of a block.
 
     Args:
         parts: the models.
+        begun: the module whose call the block begins in; None: outside of all.
     """
     paths = {
         id(module): path
         for model in parts.models.values()
         for path, module in Names(unwrapped(model)).modules()
     }
-    stack: list[str] = []
+    stack: list[str] = [] if begun is None else [paths.get(id(begun), "")]
     scan = _Scan(stack)
 
     def enter(module: nn.Module, _: Any) -> None:
@@ -150,6 +151,23 @@ def locate_in(parts: Parts) -> Iterator[_Scan]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def origin_of_gradients(scan: _Scan, parts: Parts) -> Located | None:
+    """Return the first operation that makes a gradient non-finite; None if that is unknown.
+
+    Args:
+        scan: has followed the values of the step.
+        parts: the models, with the gradients of the step.
+    """
+    gradients: list[Tensor] = [
+        one.grad
+        for model in parts.models.values()
+        for one in model.parameters()
+        if one.grad is not None
+    ]
+    known = [one for one in map(scan.origin, reversed(gradients)) if one is not None]
+    return min(known, key=lambda one: one.number, default=None)
 
 
 def nonfinite_inputs(parts: Parts, batches: Iterable[Batch]) -> list[str]:

@@ -6,21 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from vinedresser.capture.torch_.guard.guard import digest
 from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.replay.batch import selected
+from vinedresser.replay.batch import Batch, selected
 from vinedresser.replay.comparing import adopt_environment, compare
 from vinedresser.replay.factory import build
-from vinedresser.replay.locating import locate_in, nonfinite_inputs
+from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_gradients
 from vinedresser.replay.recorded import recorded_step
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.running import Outcome, Replay
 from vinedresser.replay.samples import breaking
 from vinedresser.snapshots.reading import Snapshot
 
-__all__ = ["Replayed", "bisect", "inexact", "locate", "prepared", "replay", "sample"]
+__all__ = ["Replayed", "bisect", "inexact", "locate", "prepared", "replay", "sample", "sample_of"]
 
 
 @dataclass(frozen=True)
@@ -105,17 +103,10 @@ def locate(replayed: Replayed) -> tuple[Located | None, list[str]]:
     def scanned() -> Iterator[None]:
         with locate_in(again.parts) as scan:
             yield
-        gradients: list[Tensor] = [
-            one.grad
-            for model in again.parts.models.values()
-            for one in model.parameters()
-            if one.grad is not None
-        ]
-        found.extend(map(scan.origin, reversed(gradients)))
+        found.append(origin_of_gradients(scan, again.parts))
 
     again.run(within=scanned)
-    known = [one for one in found if one is not None]
-    return min(known, key=lambda one: one.number, default=None), bad
+    return found[0], bad
 
 
 def sample(replayed: Replayed, number: int, row: int) -> list[SampleTensor]:
@@ -126,7 +117,17 @@ def sample(replayed: Replayed, number: int, row: int) -> list[SampleTensor]:
         number: number of its batch.
         row: index of the sample in it.
     """
-    one = selected(replayed.replay.step.batches[number], [row])
+    return sample_of(replayed.replay.step.batches[number], row)
+
+
+def sample_of(batch: Batch, row: int) -> list[SampleTensor]:
+    """Return the tensors of one sample.
+
+    Args:
+        batch: its batch.
+        row: index of the sample in it.
+    """
+    one = selected(batch, [row])
     given = {"input": (one.args, one.kwargs), "loss": one.loss_args, "loaded": one.loaded}
     return [
         SampleTensor(

@@ -15,12 +15,14 @@ from typing import Any, TypeVar
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.run.claims import yield_run
 from vinedresser.capture.run.environment import Environment, versions
+from vinedresser.capture.run.no_storage import NoStorage
 from vinedresser.capture.run.opening import RETRIES, OpenedRun, uncaptured_run
 from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun, RunError, StoreError
 from vinedresser.masking import masked_names
 from vinedresser.retrying import retry
 from vinedresser.store.records import (
+    REPLAY_VARIABLE,
     RUN_VARIABLE,
     ExitRecord,
     RunRecord,
@@ -74,9 +76,10 @@ def open_for(
         StoreError: ``strict``, and the object store failed, or the disk.
     """
     launched = environment.run
+    replayed = bool(os.environ.get(REPLAY_VARIABLE))
     if launched and path is not None:
         _LOG.info("capturing into the launched run %s, not %s", launched, path)
-    elif not launched and path is None:
+    elif not launched and path is None and not replayed:
         raise ConfigError(
             "the run has no path: pass one, as in Hook('runs/name'), or start the program with "
             f"`vinedresser run`, which sets {RUN_VARIABLE}"
@@ -91,6 +94,9 @@ def open_for(
         capture_digest=config.digest(),
     )
     location = launched or os.fspath(path or "")
+    if replayed:
+        # A step of an earlier run is run again: there is nothing to capture.
+        return OpenedRun(NoStorage(location), record, launched=False)
     try:
         if launched:
             return yield_run(environment)

@@ -26,7 +26,19 @@ def replay(
     snapshot: Annotated[
         str, typer.Argument(metavar="SNAPSHOT", help="RUN/snapshots/step-N, or its URL on S3.")
     ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="Arguments of the script, after --."),
+    ] = None,
     *,
+    script: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The script that trained, which runs up to its first update; its arguments "
+            "follow after --.",
+        ),
+    ] = None,
     factory: Annotated[
         str | None,
         typer.Option(
@@ -82,16 +94,24 @@ def replay(
         locate=locate,
         eager=eager,
     )
-    stepping = _stepping(opened.record.framework, snapshot, factory)
+    source = _source(opened, factory, script, arguments or [], needing_torch)
+    stepping = _stepping(opened.record.framework, snapshot, factory, script)
     if split is not None:
         _replay_split(opened, factory or "", split, eager=eager)
         return
-    from vinedresser.cli.views.replay import print_bisection, print_located, print_replayed
+    from vinedresser.cli.views.replay import (
+        print_bisection,
+        print_located,
+        print_notes,
+        print_replayed,
+    )
     from vinedresser.replay.recording import replay_record
 
-    replayed = stepping.replay(opened, factory, **({"eager": True} if eager else {}))
+    replayed = stepping.replay(opened, source, **({"eager": True} if eager else {}))
     outcome = replayed.outcome
     print_replayed(opened.record, replayed.comparison, outcome.losses, outcome.nonfinite)
+    if script is not None:
+        print_notes(replayed.result.notes, exact=replayed.comparison.exact)
     operation = samples = tried = None
     if dtype is not None:
         _run_wider(replayed, dtype)
@@ -147,6 +167,45 @@ def _check(
             raise ConfigError(f"{option}: not with --split, which runs the step in parts only")
     if dtype is not None and dtype not in _WIDER:
         raise ConfigError(f"--dtype {dtype}: must be {' or '.join(_WIDER)}")
+
+
+def _source(
+    opened: Snapshot,
+    factory: str | None,
+    script: str | None,
+    arguments: list[str],
+    for_factory: dict[str, Any],
+) -> str | list[str] | None:
+    """Return what builds the step again: a factory, or a script with its arguments.
+
+    Args:
+        opened: the snapshot.
+        factory: value of --factory.
+        script: value of --script.
+        arguments: arguments of the script.
+        for_factory: values of the options that need a factory, by name.
+
+    Raises:
+        ConfigError: the options do not fit each other or the snapshot.
+    """
+    if script is None:
+        if arguments:
+            raise ConfigError(f"{arguments[0]}: arguments belong to a script; add --script FILE")
+        return factory
+    if factory is not None:
+        raise ConfigError("--script: not with --factory; one of them builds the step")
+    if opened.record.framework != "torch":
+        raise ConfigError(
+            f"{opened.location}: --script needs a snapshot of torch, not of "
+            f"{opened.record.framework}; use --factory"
+        )
+    for option, value in for_factory.items():
+        if value:
+            raise ConfigError(
+                f"{option}: not with --script, which runs up to the first update only; use "
+                "--factory"
+            )
+    return [script, *arguments]
 
 
 def _run_wider(replayed: Replayed, dtype: str) -> None:
@@ -208,12 +267,16 @@ def _save(opened: Snapshot, found: ReplayRecord) -> None:
             say(f"not sent to MLflow: {error}")
 
 
-def _stepping(framework: str, snapshot: str, factory: str | None) -> Any:
-    """Return the module that replays steps of a framework.
+def _stepping(framework: str, snapshot: str, factory: str | None, script: str | None) -> Any:
+    """Return the module that replays steps of a framework, with a factory or in a script.
 
     Raises:
-        ConfigError: the factory is missing.
+        ConfigError: both are missing.
     """
+    if script is not None:
+        from vinedresser.replay.script import stepping as script_stepping
+
+        return script_stepping
     if framework == "keras":
         from vinedresser.replay.keras_ import stepping as keras_stepping
         from vinedresser.replay.keras_.factory import NEEDED as KERAS_NEEDED
@@ -231,5 +294,8 @@ def _stepping(framework: str, snapshot: str, factory: str | None) -> Any:
     from vinedresser.replay.factory import NEEDED
 
     if factory is None:
-        raise ConfigError(f"{snapshot}: {NEEDED}")
+        raise ConfigError(
+            f"{snapshot}: add --script FILE, the script that trained (its arguments after --). If "
+            f"that does not do, {NEEDED}"
+        )
     return stepping

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from vinedresser.replay.splitting import Split
     from vinedresser.replay.wider import Wider
 
-__all__ = ["print_bisection", "print_located", "print_replayed", "print_split", "print_wider"]
+__all__ = [
+    "print_bisection",
+    "print_located",
+    "print_notes",
+    "print_replayed",
+    "print_split",
+    "print_wider",
+]
 
 # Names and values shown, and the size up to which a sample is drawn as a picture.
 _MOST_NAMES = 5
@@ -54,6 +61,12 @@ def print_replayed(
         say(f"  not finite: {bad[-1]}{others}")
     else:
         say("  all gradients are finite")
+
+
+def print_notes(notes: Iterable[str], *, exact: bool) -> None:
+    """Print what may make a step differ from the recorded one, if it does."""
+    for one in () if exact else notes:
+        say(f"  inexact: {one}")
 
 
 def print_wider(found: Wider) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "FLOW_VARIABLE",
     "PREFLIGHT_VARIABLE",
     "RANK_VARIABLE",
+    "REPLAY_VARIABLE",
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
     "environment_without_run",
@@ -30,11 +31,13 @@ ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
 FLOW_VARIABLE = "VINEDRESSER_FLOW"
 # Set for the script of a pre-flight check: its settings as JSON.
 PREFLIGHT_VARIABLE = "VINEDRESSER_PREFLIGHT"
+# Set for a script in which the step of a snapshot is run again: its settings as JSON.
+REPLAY_VARIABLE = "VINEDRESSER_REPLAY"
 
 _VARIABLES = frozenset(
     (
         *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE),
-        *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE),
+        *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE, REPLAY_VARIABLE),
     )
 )
 

@@ -22,8 +22,14 @@ _FINDERS = {
     "keras": "vinedresser.capture.attach.keras_training",
     "xgboost": "vinedresser.capture.attach.xgboost_training",
 }
-if os.environ.get("VINEDRESSER_PREFLIGHT"):
-    _FINDERS = {"torch": "vinedresser.preflight.child"}
+# Modules that look at a script for another purpose, by the variable that asks for it.
+_OTHERS = {
+    "VINEDRESSER_PREFLIGHT": "vinedresser.preflight.child",
+    "VINEDRESSER_REPLAY": "vinedresser.replay.script.child",
+}
+for _variable, _module in _OTHERS.items():
+    if os.environ.get(_variable):
+        _FINDERS = {"torch": _module}
 # Frameworks that have not been imported yet.
 _waiting = set(_FINDERS)
 _Spec: type = type(sys.__spec__)
@@ -124,7 +130,7 @@ def _chain() -> None:
 
 # Under its full name it is only inspected.
 if __name__ == "sitecustomize":
-    _asked = os.environ.get("VINEDRESSER_RUN") or os.environ.get("VINEDRESSER_PREFLIGHT")
+    _asked = any(os.environ.get(name) for name in ("VINEDRESSER_RUN", *_OTHERS))
     if _asked and os.environ.get("VINEDRESSER_ATTACH"):
         sys.meta_path.insert(0, _Imports())  # type: ignore[arg-type]
     _chain()

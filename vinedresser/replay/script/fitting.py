@@ -1,0 +1,98 @@
+"""Putting recorded values in the place of a script's own, with the types that the script uses."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from vinedresser.snapshots.trees import Fields, LeftOut
+
+__all__ = ["NotAlike", "fitted"]
+
+
+class NotAlike(Exception):
+    """Two values have different structures, so one cannot take the place of the other."""
+
+
+def fitted(own: Any, recorded: Any) -> Any:
+    """Return a recorded value with the containers of the script's own.
+
+    A tensor of the script that is equal bit for bit stays the one that it is, with its views.
+
+    Args:
+        own: value of the script, a nesting of tuples, lists, mappings, named tuples and data
+            classes.
+        recorded: value of the snapshot, a nesting of the same structure; tensors may have another
+            length.
+
+    Raises:
+        NotAlike: the structures, or the dtypes of tensors, differ.
+    """
+    if isinstance(recorded, LeftOut):
+        raise NotAlike(recorded.why)
+    if isinstance(own, Tensor):
+        return _fitted_tensor(own, recorded)
+    if isinstance(own, np.ndarray):
+        if not isinstance(recorded, np.ndarray) or own.dtype != recorded.dtype:
+            raise NotAlike(f"an array of {own.dtype} in place of a {type(recorded).__name__}")
+        return recorded.copy()
+    if isinstance(own, PackedSequence):
+        if not isinstance(recorded, PackedSequence):
+            raise NotAlike(f"a packed sequence in place of a {type(recorded).__name__}")
+        return recorded
+    return _fitted_nesting(own, recorded)
+
+
+def _fitted_tensor(own: Tensor, recorded: Any) -> Tensor:
+    if not isinstance(recorded, Tensor):
+        raise NotAlike(f"a tensor in place of a {type(recorded).__name__}")
+    if own.dtype != recorded.dtype or own.dim() != recorded.dim():
+        raise NotAlike(
+            f"{own.dtype} {list(own.shape)} in place of {recorded.dtype} {list(recorded.shape)}"
+        )
+    same = own.shape == recorded.shape and own.stride() == recorded.stride()
+    if same and torch.equal(own.detach(), recorded.detach().to(own.device)):
+        return own
+    made = recorded.detach().clone().to(own.device)
+    return made.requires_grad_() if recorded.requires_grad else made
+
+
+def _fitted_nesting(own: Any, recorded: Any) -> Any:
+    if is_dataclass(own) and not isinstance(own, type | Mapping) and isinstance(recorded, Fields):
+        found = {name: getattr(recorded, name) for name in recorded._fields}
+        return replace(own, **{key: fitted(getattr(own, key), one) for key, one in found.items()})
+    if isinstance(own, Mapping):
+        if not isinstance(recorded, dict) or own.keys() != recorded.keys():
+            raise NotAlike(f"a {type(own).__name__} with other keys")
+        parts = {key: fitted(own[key], one) for key, one in recorded.items()}
+        if type(own) is dict:
+            return parts
+        # Such as the batches of tokenizers, which have methods of their own.
+        made: Any = copy.copy(own)
+        for key, one in parts.items():
+            made[key] = one
+        return made
+    if isinstance(own, tuple | list):
+        return _fitted_sequence(own, recorded)
+    if type(own) is not type(recorded):
+        raise NotAlike(f"a {type(own).__name__} in place of a {type(recorded).__name__}")
+    return recorded
+
+
+def _fitted_sequence(own: Any, recorded: Any) -> Any:
+    if not isinstance(recorded, tuple | list):
+        raise NotAlike(f"a {type(own).__name__} in place of a {type(recorded).__name__}")
+    if all(isinstance(one, str) for one in (*own, *recorded)) and isinstance(own, list):
+        # Texts, one for each sample.
+        return list(recorded)
+    if len(own) != len(recorded):
+        raise NotAlike(f"{len(own)} values in place of {len(recorded)}")
+    parts = [fitted(one, other) for one, other in zip(own, recorded, strict=True)]
+    return type(own)(*parts) if hasattr(own, "_fields") else type(own)(parts)
