@@ -4,7 +4,8 @@
     python -m benchmarks.watching --layers 200 --steps 100000 --every 1
 
 Writes a run with our writer, serves it like `vinedresser watch`, and measures the first request,
-the next ones, the time until the whole page is drawn, and `norm(gradients) by layer` at all steps.
+the next ones, the time until the whole page is drawn, the state at a step of the slider, and
+`norm(gradients) by layer` at all steps.
 """
 
 from __future__ import annotations
@@ -72,6 +73,13 @@ def main() -> None:
             client.get("/run/large")
             waits.append(time.perf_counter() - asked)
         print(f"next requests        {statistics.median(waits):8.3f} s median, ", end="")
+        print(f"{max(waits):.3f} s at most")
+        waits = []
+        for step in range(0, options.steps, max(1, options.steps // 20)):
+            asked = time.perf_counter()
+            client.get(f"/run/large/moment?step={step}")
+            waits.append(time.perf_counter() - asked)
+        print(f"slider               {statistics.median(waits):8.3f} s median, ", end="")
         print(f"{max(waits):.3f} s at most")
         began, used = time.perf_counter(), time.process_time()
         count = sum(1 for _ in ask(Path(folder) / "large", "norm(gradients) by layer"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.figure import Figure
 from vinedresser.explain.charts.frames import layer_profile, ridge_chart
+from vinedresser.explain.charts.gradient_frames import gradient_frames
 from vinedresser.explain.charts.histograms import histogram_map
-from vinedresser.explain.charts.layer_map import GRADIENT_SIZES, gradient_columns
+from vinedresser.explain.charts.layer_map import GRADIENT_SIZES
 from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.scalar_sections import NARROW
 from vinedresser.explain.reports.templating import rendered
@@ -52,28 +52,14 @@ def _at(column: Column, step: int) -> tuple[float, int] | None:
 
 def _profile(run: Run, step: int) -> list[Figure]:
     """Return the sizes of the gradients by layer at the last captured steps up to a step."""
-    found = gradient_columns(run)
-    if found is None or not found[1]:
+    found = gradient_frames(run, step, _MOST_FRAMES)
+    if found is None:
         return []
-    reduction, columns = found
-    captured = np.unique(np.concatenate([column.steps for column in columns]))
-    steps = captured[captured <= step][-_MOST_FRAMES:]
-    if not steps.size:
-        return []
-    frames = np.stack([_values_at(column, steps) for column in columns], axis=1)
-    names = [column.name for column in columns]
-    label = f"Gradients by layer at step {int(steps[-1])}"
-    svg = layer_profile(frames, steps.tolist(), names, _PROFILE, label)
-    note = f"{GRADIENT_SIZES[reduction]} at step {int(steps[-1]):,}; layers in model order"
+    last = int(found.steps[-1])
+    label = f"Gradients by layer at step {last}"
+    svg = layer_profile(found.values, found.steps.tolist(), found.names, _PROFILE, label)
+    note = f"{GRADIENT_SIZES[found.reduction]} at step {last:,}; layers in model order"
     return [Figure("Gradients by layer", f"{note}; earlier captured steps are dimmed", svg)]
-
-
-def _values_at(column: Column, steps: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the last value at each of some steps, float64 [steps]; NaN: not captured."""
-    places = np.searchsorted(column.steps, steps, side="right") - 1
-    kept = np.maximum(places, 0)
-    there = (places >= 0) & (column.steps[kept] == steps)
-    return np.where(there, column.values[kept], np.nan)
 
 
 def _ridges(run: Run, step: int) -> list[Figure]:
