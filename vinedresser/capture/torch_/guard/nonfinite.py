@@ -44,8 +44,10 @@ def all_finite(gradients: Iterable[Tensor]) -> bool:
         if not usual or one.layout is not torch.strided:
             # On a GPU, one kernel and one wait for all of them.
             return _norm_is_finite(given)
-    # On a CPU, half the time of the norm: a NaN or an infinity stays one in a sum.
-    return all(math.isfinite(one.sum().item()) for one in given)
+        # On a CPU, half the time of the norm: a NaN or an infinity stays one in a sum.
+        if not math.isfinite(one.sum().item()):
+            return False
+    return True
 
 
 def _norm_is_finite(gradients: Iterable[Tensor]) -> bool:
