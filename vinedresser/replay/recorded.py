@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from vinedresser.capture.torch_.guard.codec import TorchCodec
+from vinedresser.capture.torch_.guard.inputs import trained_model
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.replay.batch import Batch
 from vinedresser.snapshots.reading import Snapshot
@@ -70,15 +71,7 @@ def recorded_step(snapshot: Snapshot) -> RecordedStep:
     shared = snapshot.value(record.contents.get("shared"), codec)
     try:
         models = {name: _model(one) for name, one in contents.items()}
-        trained = next(
-            (
-                name
-                for name, one in models.items()
-                if any(each["steps_now"] for each in one.optimizers)
-            ),
-            next(iter(models)),
-        )
-        calls = contents[trained]["calls"]
+        calls = contents[trained_model(contents)]["calls"]
         batches = [
             Batch(
                 one["args"],

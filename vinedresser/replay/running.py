@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from vinedresser.capture.torch_.guard.codec import Computed
 from vinedresser.capture.torch_.guard.guard import digest
+from vinedresser.capture.torch_.guard.inputs import with_output
 from vinedresser.capture.torch_.guard.nonfinite import nonfinite_entries
 from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
@@ -154,13 +154,13 @@ class Replay:
         return output
 
     def _loss_arguments(self, batch: Batch, output: Any) -> list[Any]:
-        computed = [one for one in batch.loss_args if isinstance(one, Computed)]
-        if len(computed) != 1 or not isinstance(output, Tensor):
+        arguments = with_output(batch.loss_args, output)
+        if arguments is None:
             raise ConfigError(
                 f"{self.whose}: what the loss compared is not known: return a step function "
                 "instead of the loss module"
             )
-        return [output if isinstance(one, Computed) else one for one in batch.loss_args]
+        return arguments
 
     def _has_gradients(self) -> bool:
         return any(

@@ -53,6 +53,8 @@ class Session:
         between_steps: called once at the end of the current train step; None: nothing to do. Any
             thread may set it.
         snapshots: takes snapshots of the training; None: nobody wants any.
+        batch_takers: for each watched model that can be given the batch of a snapshot, a function
+            that receives the snapshot's location and returns what the batch gives, in words.
 
     Raises:
         SecondWriter: this rank already has committed segments.
@@ -80,6 +82,7 @@ class Session:
         self.detected = self.losses_reported = False
         self.between_steps: Callable[[], object] | None = None
         self.snapshots: SnapshotTaker | None = None
+        self.batch_takers: list[Callable[[str], str]] = []
         config = self.guarded(config)
         guard = self.shield.guard
         self.budget = CaptureBudget(budget, self.shield.meter, lambda: self._writer.settling)

@@ -89,6 +89,8 @@ class Executor:
                 answer = self._snapshot()
             case "pause":
                 answer = self._pause(request.seconds or DEFAULT_PAUSE)
+            case "inject":
+                answer = self._inject(request.snapshot)
             case "stop":
                 answer = self._stop(request)
             case "resume":
@@ -123,6 +125,7 @@ class Executor:
                 old=answer.old,
                 new=answer.new,
                 files=answer.files,
+                told=answer.told,
             )
         )
 
@@ -172,6 +175,25 @@ class Executor:
             )
         taker.requested = True
         return TrainerAnswer(*self._now())
+
+    def _inject(self, snapshot: str) -> TrainerAnswer:
+        """Compute loss and gradients of the batch of a snapshot, without an update.
+
+        Raises:
+            ConfigError: the script does not allow it, or the batch does not fit.
+        """
+        self._refuse_without_control("given a batch")
+        takers = self._session.batch_takers
+        if len(takers) != 1 or self._session.detected:
+            raise ConfigError(
+                "a batch can only be given to a training whose script passes one torch model to "
+                "Hook.watch"
+            )
+        told = takers[0](snapshot)
+        if self._session.recorder.timing is not None:
+            # It is no part of a step.
+            self._session.recorder.timing.forget()
+        return TrainerAnswer(*self._now(), told=told)
 
     def _pause(self, seconds: float) -> TrainerAnswer:
         """Begin a pause.

@@ -22,6 +22,7 @@ from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_el
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.forward.missing_forward import report_missing_forward
 from vinedresser.capture.torch_.guard.guard import guard_of
+from vinedresser.capture.torch_.guard.injected_batch import InjectedBatch
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses.losses import Losses, batch_size
 from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
@@ -50,8 +51,7 @@ class TorchAdapter(Adapter):
         session: session of the hook.
         model: the object that the training calls, with its wrappers (compiled, data parallel).
         loss: loss module, or None if there is none or `vinedresser.capture.Hook.loss` is used.
-        optimizer: optimizer whose steps are counted, or several in the order of their steps; None:
-            the first that updates the model.
+        optimizer: optimizer whose steps count, or several in order; None: the first to update it.
         name: prefix of all names of the model, or None.
 
     Raises:
@@ -105,6 +105,7 @@ class TorchAdapter(Adapter):
         calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
         self._handles: list[Removable] = [self._modes, calls]
         self._guard = guard_of(session, model, self._names, self._handles)
+        session.batch_takers.append(InjectedBatch(self._model, loss).answer)
         if loss is not None:
             session.losses_reported = True
             self._loss = f"{self._names.prefix}{type(unwrapped(loss)).__name__}"
@@ -140,9 +141,9 @@ class TorchAdapter(Adapter):
 
     def setup(self) -> TrainingSetup:
         """See `Adapter.setup`."""
-        # A loop without an optimizer says nothing about which parameters it updates.
-        led = self._session.leader is not None
-        return self._notes.setup(begun=led and bool(self._recorder.steps))
+        # A loop without an optimizer does not say which parameters it updates.
+        begun = self._session.leader is not None and bool(self._recorder.steps)
+        return self._notes.setup(begun=begun)
 
     def path_of(self, module: Any) -> str | None:
         """See `Adapter.path_of`."""

@@ -15,10 +15,20 @@ from vinedresser.errors import ConfigError
 if TYPE_CHECKING:
     from vinedresser.store.records import TrainerAnswer, TrainerRequestKind
 
-__all__ = ["checkpoint", "pause", "resume", "set_parameters", "snapshot", "stop"]
+__all__ = [
+    "PATIENCE",
+    "checkpoint",
+    "pause",
+    "resume",
+    "send_request",
+    "set_parameters",
+    "snapshot",
+    "stop",
+]
 
 _Timeout = Annotated[float, typer.Option(help="Seconds to wait for the training to respond.")]
-_PATIENCE = 30.0
+PATIENCE = 30.0
+"""Seconds to wait for the training to respond."""
 _EVENTS = {"next-epoch": "epoch"}
 
 
@@ -38,7 +48,7 @@ def set_parameters(
     checkpoint_first: Annotated[
         bool, typer.Option("--checkpoint-first", help="Save a checkpoint before the change.")
     ] = False,
-    timeout: _Timeout = _PATIENCE,
+    timeout: _Timeout = PATIENCE,
 ) -> None:
     """Change parameters of a running training.
 
@@ -48,7 +58,7 @@ def set_parameters(
     values = dict(map(_assignment, changes))
     when = _when(at)
     for name, value in values.items():
-        _request(
+        send_request(
             run,
             "adjust",
             timeout,
@@ -65,7 +75,7 @@ def pause(
     seconds: Annotated[
         float, typer.Option("--for", metavar="SECONDS", help="Resume after this time.")
     ] = 3600.0,
-    timeout: _Timeout = _PATIENCE,
+    timeout: _Timeout = PATIENCE,
 ) -> None:
     """Let a running training wait after its current step.
 
@@ -73,25 +83,25 @@ def pause(
     """
     from vinedresser.capture.requests.pausing import check_pause
 
-    _request(run, "pause", timeout, seconds=check_pause(seconds))
+    send_request(run, "pause", timeout, seconds=check_pause(seconds))
 
 
-def resume(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+def resume(run: RunArgument, *, timeout: _Timeout = PATIENCE) -> None:
     """Let a paused training continue."""
-    _request(run, "resume", timeout)
+    send_request(run, "resume", timeout)
 
 
-def checkpoint(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+def checkpoint(run: RunArgument, *, timeout: _Timeout = PATIENCE) -> None:
     """Save a checkpoint of a running training after its current step."""
-    _request(run, "checkpoint", timeout)
+    send_request(run, "checkpoint", timeout)
 
 
-def snapshot(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+def snapshot(run: RunArgument, *, timeout: _Timeout = PATIENCE) -> None:
     """Take a snapshot of the next step of a running training, to replay it."""
-    _request(run, "snapshot", timeout)
+    send_request(run, "snapshot", timeout)
 
 
-def stop(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
+def stop(run: RunArgument, *, timeout: _Timeout = PATIENCE) -> None:
     """Stop a running training after its current step, with a checkpoint.
 
     A script without a supervisor must have declared a tunable parameter, or control = true.
@@ -104,7 +114,7 @@ def stop(run: RunArgument, *, timeout: _Timeout = _PATIENCE) -> None:
 
     storage = open_storage(run)
     if not storage.exists(SupervisorRecord.KEY):
-        _request(run, "stop", timeout)
+        send_request(run, "stop", timeout)
         return
     status = run_status(storage)
     record = None if status.over else request_stop(run, by="person", reason="vinedresser stop")
@@ -148,7 +158,7 @@ def _when(at: str | None) -> dict[str, Any]:
     return {"at": int(number)}
 
 
-def _request(run: str, kind: TrainerRequestKind, timeout: float, **fields: Any) -> None:
+def send_request(run: str, kind: TrainerRequestKind, timeout: float, **fields: Any) -> None:
     """Send a request, and print the answer.
 
     Raises:
@@ -179,7 +189,7 @@ def _done(kind: TrainerRequestKind, parameter: str, answer: TrainerAnswer) -> st
     """Return what the training has done."""
     from vinedresser.store.records import ControlRecord
 
-    record = ControlRecord(answer.step, answer.time, kind, parameter=parameter)
+    record = ControlRecord(answer.step, answer.time, kind, parameter=parameter, told=answer.told)
     if kind == "adjust":
         old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
         done = f"{parameter} changed from {old or 'unset'} to {new} as of step {answer.step}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vinedresser.errors import ConfigError, UntrustedTracking
+from vinedresser.store.storage.location import is_remote
 
 if TYPE_CHECKING:
     from vinedresser.replay.stepping import Replayed
@@ -72,6 +74,14 @@ def replay(
     eager: Annotated[
         bool, typer.Option("--eager", help="Run compiled code and graphs as they are written.")
     ] = False,
+    inject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Only give its batch to this running training, which computes its loss and "
+            "gradients without an update.",
+        ),
+    ] = None,
     save: Annotated[
         bool,
         typer.Option("--save", help="Save the result beside the snapshot, and in the report."),
@@ -84,6 +94,9 @@ def replay(
     from vinedresser.snapshots.reading import open_snapshot
 
     opened = open_snapshot(snapshot)
+    if inject is not None:
+        _inject(opened, inject)
+        return
     needing_torch = {"--what-if": what_if, "--dtype": dtype, "--split": split}
     beside_split = {"--bisect": bisect, "--locate": locate, "--what-if": what_if, "--save": save}
     _check(
@@ -167,6 +180,22 @@ def _check(
             raise ConfigError(f"{option}: not with --split, which runs the step in parts only")
     if dtype is not None and dtype not in _WIDER:
         raise ConfigError(f"--dtype {dtype}: must be {' or '.join(_WIDER)}")
+
+
+def _inject(opened: Snapshot, run: str) -> None:
+    """Give the batch of a snapshot to a running training, and print what it computes.
+
+    Raises:
+        ConfigError: the run is over, or the training refuses.
+    """
+    from vinedresser.cli.live.steering import PATIENCE, send_request
+    from vinedresser.snapshots.record import SnapshotRecord
+
+    # The training may have another working directory.
+    store = opened.storage.location
+    place = store if is_remote(store) else os.path.abspath(store)
+    where = f"{place}/{SnapshotRecord.KEY}/{opened.record.name}"
+    send_request(run, "inject", PATIENCE, snapshot=where)
 
 
 def _source(

@@ -22,7 +22,9 @@ __all__ = [
     "WaitingRecord",
 ]
 
-TrainerRequestKind = Literal["checkpoint", "adjust", "snapshot", "pause", "resume", "stop"]
+TrainerRequestKind = Literal[
+    "checkpoint", "adjust", "snapshot", "pause", "resume", "stop", "inject"
+]
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ class TrainerRequest(Record):
     Attributes:
         id: the same for repeated requests.
         kind: "checkpoint"; "adjust" for a parameter that the user declared tunable; "snapshot" of
-            the next step; "pause" or "resume"; "stop" for a run without a supervisor.
+            the next step; "pause" or "resume"; "stop" for a run without a supervisor; "inject" for
+            the loss and gradients of the batch of a snapshot.
         reason: one sentence.
         time: seconds since the epoch.
         parameter: name of the parameter to adjust, else "".
@@ -146,6 +149,7 @@ class TrainerRequest(Record):
         event: name of the event at which it applies, such as "epoch"; "": between two steps.
         checkpoint_first: save a checkpoint before the change.
         seconds: maximum length of a pause; None: an hour.
+        snapshot: location of the snapshot whose batch is injected, else "".
     """
 
     KEY: ClassVar[str] = "trainer_requests"
@@ -161,6 +165,7 @@ class TrainerRequest(Record):
     event: str = ""
     checkpoint_first: bool = False
     seconds: float | None = None
+    snapshot: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,7 @@ class TrainerAnswer(Record):
         files: keys of the files of a checkpoint.
         old: previous value of a parameter, for each parameter group of the optimizer.
         new: new value, likewise.
+        told: what an injected batch gave, in words.
     """
 
     KEY: ClassVar[str] = "trainer_answers"
@@ -184,6 +190,7 @@ class TrainerAnswer(Record):
     files: list[str] = field(default_factory=list)
     old: list[float] = field(default_factory=list)
     new: list[float] = field(default_factory=list)
+    told: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,6 +207,7 @@ class ControlRecord(Record):
         new: new value, likewise.
         files: keys of the files of a checkpoint.
         seconds: length of the pause that ended, in seconds; None for other kinds.
+        told: what an injected batch gave, in words.
     """
 
     KEY: ClassVar[str] = "controls.jsonl"
@@ -213,6 +221,7 @@ class ControlRecord(Record):
     new: list[float] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     seconds: float | None = None
+    told: str = ""
 
     @property
     def words(self) -> str:
@@ -220,6 +229,8 @@ class ControlRecord(Record):
         if self.kind == "adjust":
             old, new = (", ".join(f"{one:g}" for one in some) for some in (self.old, self.new))
             return f"{self.parameter} {old or 'unset'} → {new}"
+        if self.kind == "inject":
+            return f"injected batch: {self.told}"
         if self.kind == "resume" and self.seconds is not None:
             return f"resumed after {self.seconds:.0f} s"
         return {"pause": "paused", "resume": "resumed"}.get(self.kind, self.kind)
