@@ -16,6 +16,7 @@ from tests.capture.keras_.zoo import cnn, everything, images, seeded
 import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 from vinedresser.capture import Hook, Run, open_run
+from vinedresser.store.collections.schedule import SaveConfig
 
 # Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -248,3 +249,26 @@ def test_outputs_are_not_kept(tmp_path: Path) -> None:
         del output
         gc.collect()
         assert sum(one() is not None for one in kept) <= 1
+
+
+def test_calls_between_updates_are_those_of_an_agent(compiled: Compile, tmp_path: Path) -> None:
+    model, optimizer = seeded(cnn), keras.optimizers.SGD(0.1)
+
+    def train(x: Any, y: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(_LOSS(y, model(x, training=True)))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+
+    with Hook(tmp_path / "run", collections={"state": SaveConfig(every=1)}) as hook:
+        hook.watch(model)
+        step = compiled(train)
+        # Not before the first step, where a call may only build the model.
+        model(batches()[0][0])
+        for x, y in (*batches(), *batches()):
+            step(x, y)
+            model(x)
+    assert hook.problems == []
+    acted = open_run(tmp_path / "run").scalars("state")["state/acts"]
+    assert acted.steps.tolist() == [1, 2, 3, 4, 5]
+    assert acted.values.tolist() == [1.0] * 5

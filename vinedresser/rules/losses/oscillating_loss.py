@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
+from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
 from vinedresser.rules.signals.losses.loss_progress import spread
 from vinedresser.rules.signals.losses.moving_targets import MovingTargets
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import RunRecord
 
 # Steps per block, and number of checked blocks.
 _BLOCK = 5
@@ -61,18 +60,16 @@ class OscillatingLoss(SymptomRule):
         self.needs = (Need("losses"),)
         self.rate = LearningRateSignal()
         self.targets = MovingTargets()
-        self._may_rise: Callable[[str], bool] = lambda _: False
+        self.aimless = AimlessLosses()
         self._start: dict[str, list[float]] = {}
         self._losses: dict[str, deque[float]] = {}
-
-    def begin(self, info: RunRecord) -> None:
-        """Read which losses oscillate with the advantages of a policy."""
-        self._may_rise = info.may_rise
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: every fifth train step once 100 losses are available."""
         for name, value in step.scalars_of("losses").items():
-            if math.isfinite(value) and not self._may_rise(name):
+            if self.aimless.includes(name):
+                self._losses.pop(name, None)
+            elif math.isfinite(value):
                 start = self._start.setdefault(name, [])
                 if len(start) < _BLOCKS:
                     start.append(bounded(value))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.bounded import bounded
+from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import RunRecord
 
 # Number of first values that give the scale of a loss; it is at least 1.
 _FIRST = 20
@@ -119,11 +118,7 @@ class UnboundedLoss(OnceRule):
         self.outcome = LearningOutcome(200, 0.1)
         self._falls: dict[str, _Fall] = {}
         self._last: Step | None = None
-        self._may_rise: Callable[[str], bool] = lambda _: False
-
-    def begin(self, info: RunRecord) -> None:
-        """Read which losses change with the returns of a policy."""
-        self._may_rise = info.may_rise
+        self.aimless = AimlessLosses()
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -158,7 +153,7 @@ class UnboundedLoss(OnceRule):
 
     def _losses(self, step: Step) -> dict[str, float]:
         losses = step.scalars_of("losses")
-        return {name: one for name, one in losses.items() if not self._may_rise(name)}
+        return {name: one for name, one in losses.items() if not self.aimless.includes(name)}
 
     def _finding(self, step: Step, name: str, value: float, level: float) -> Finding:
         fall = self._falls[name]

@@ -173,6 +173,8 @@ class CustomLoop:
         mode = self._mode_now = self._mode(kwargs)
         if mode == "train":
             self._recorder.forward_begins()
+        if mode is None:
+            self._note_act()
         if mode is None or (mode == "train" and self._recorder.quiet):
             return None
         if mode in ("eval", "predict"):
@@ -190,6 +192,17 @@ class CustomLoop:
             if recording.first_batch:
                 self._writer.write_variables(recording)
         return recording
+
+    def _note_act(self) -> None:
+        """Record that the model is called between its updates, as by agents."""
+        recorder = self._recorder
+        trained = self._counter.optimizer is not None
+        if not trained or recorder.quiet or recorder.explicit_mode is not None:
+            return
+        name = f"state/{self._names.prefix}acts"
+        due = recorder.current_due()
+        if due is not None and due.ask(name) and (recording := recorder.current()) is not None:
+            recording.add_scalar(name, 1.0)
 
     def _filter_and_writer(self, recording: Recording) -> tuple[DueFilter, Emit]:
         def emit(name: str, value: Any) -> None:

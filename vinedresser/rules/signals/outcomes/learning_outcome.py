@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
 from vinedresser.rules.signals.losses.loss_progress import LossProgress
 from vinedresser.rules.signals.outcomes.metric_scale import (
     is_return,
@@ -80,12 +80,11 @@ class LearningOutcome(Signal):
         self._step = 0
         self._optimizers = 0
         self._several_trained = False
-        self._may_rise: Callable[[str], bool] = lambda _: False
+        self.aimless = AimlessLosses()
 
     def begin(self, info: RunRecord) -> None:
         """Read the number of models and optimizers."""
         self._optimizers = len(info.optimizers)
-        self._may_rise = info.may_rise
         self._several_trained = several_trained(info)
 
     def update(self, step: Step) -> None:
@@ -101,7 +100,8 @@ class LearningOutcome(Signal):
             return
         self._step = step.step
         for name, value in step.scalars_of("losses").items():
-            if self._may_rise(name):
+            if self.aimless.includes(name):
+                self.losses.pop(name, None)
                 continue
             if name not in self.losses:
                 self.losses[name] = LossProgress(self.patience, self.drop)

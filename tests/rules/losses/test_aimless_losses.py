@@ -1,0 +1,65 @@
+"""A loss that says nothing about progress is not judged by its rise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
+from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
+from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
+from vinedresser.store.records import POLICY_GRADIENT
+from vinedresser.testing.runs import make_run, step_record
+
+# A function that is known to the record.
+CROSS_ENTROPY = {"function": "cross_entropy", "negated": False}
+
+
+def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> set[str]:
+    """Return the rules that report a loss that rises with the length of the episodes.
+
+    Args:
+        path: parent directory of the run.
+        acts: number of looks, every 20 steps, at which the model had acted.
+        losses: the record's entries of losses.
+    """
+    noise = np.random.default_rng(0).normal(size=600)
+    run = make_run(
+        path / "run",
+        [
+            step_record(
+                step,
+                scalars={"losses/loss": 9 * (1 + step / 40) * (1 + 0.2 * noise[step])}
+                | ({"state/acts": 1.0} if step % 20 == 0 and step < 20 * acts else {}),
+            )
+            for step in range(600)
+        ],
+        losses=losses,
+    )
+    rules = [LearningRateTooHigh(), LossNotDecreasing(), OscillatingLoss()]
+    return {one.rule for one in judge(run, rules)}
+
+
+@pytest.mark.parametrize(
+    ("acts", "losses", "judged"),
+    [
+        (0, {}, True),
+        # Such as a call for a picture now and then.
+        (4, {}, True),
+        (30, {}, False),
+        (30, {"loss": CROSS_ENTROPY}, True),
+        (0, {"loss": {"function": POLICY_GRADIENT}}, False),
+        # A sum that the script saves, with a policy gradient in it.
+        (0, {"policy": {"function": POLICY_GRADIENT}}, False),
+        (0, {"policy": {"function": POLICY_GRADIENT}, "loss": CROSS_ENTROPY}, True),
+    ],
+)
+def test_the_loss_of_an_agent_may_rise(
+    acts: int, losses: dict[str, Any], *, judged: bool, tmp_path: Path
+) -> None:
+    found = rising(tmp_path, acts=acts, losses=losses)
+    assert found == ({"learning_rate_too_high", "loss_not_decreasing"} if judged else set())

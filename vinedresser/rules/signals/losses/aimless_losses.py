@@ -1,0 +1,54 @@
+"""Losses that may rise while all is well, because the model makes its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import Signal
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
+
+__all__ = ["AimlessLosses"]
+
+# Number of looks at which the model had acted, and the name of that scalar.
+_LOOKS = 5
+_ACTS = "acts"
+
+
+class AimlessLosses(Signal):
+    """Tells which losses say nothing about progress.
+
+    They are policy gradients, and losses of unknown function in a run that has a policy gradient
+    (`RunRecord.may_rise`) or whose model is called between its updates (``state/acts``, Keras), as
+    an agent is that chooses its actions: longer episodes have greater returns, and a greater loss.
+    """
+
+    needs = (Need("state", every=20, required=False),)
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._may_rise: Callable[[str], bool] = lambda _: False
+        self._known: frozenset[str] = frozenset()
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the policy gradients, and the losses of known functions."""
+        self._may_rise = info.may_rise
+        self._known = frozenset(f"losses/{name}" for name in info.losses)
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        if step.mode == "train" and step.rank == 0:
+            self._looks += any(
+                name.rpartition("/")[2].rpartition(".")[2] == _ACTS
+                for name in step.scalars_of("state")
+            )
+
+    def includes(self, loss: str) -> bool:
+        """Return whether a loss says nothing about progress.
+
+        Args:
+            loss: its full name.
+        """
+        acts = self._looks >= _LOOKS and loss not in self._known
+        return acts or self._may_rise(loss)
