@@ -154,6 +154,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "sum_not_mean": _EXPLODING,
     "no_straight_through": _UNTRAINED | {"vanishing_gradient"},
     "range_unset": frozenset({"saturated_activation", "vanishing_gradient"}),
+    "spectral_radius": _INITIAL | {"saturated_activation"},
     # Those of its recipes.
     "warm_up_unit": _LOW,
     "normalised_twice": _INPUTS | _SPOILT,
