@@ -60,7 +60,7 @@ def _train(draw: Draw) -> Ending:
     rate = draw.between(2e-3, 4e-3)
     rate *= draw.by_fault({"lr_too_low": draw.extent(1e-5, 1e-4), "lr_too_high": 500.0}, 1.0)
     optimizer = torch.optim.NAdam([one for one in model.parameters() if one.requires_grad], lr=rate)
-    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, draw.choice([0.96, 0.98]))
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, draw.choice([0.92, 0.94]))
     draw.watch.begin(model, optimizer)
     for epoch in range(epochs):
         for rows in torch.randperm(900).split(size)[: draw.epoch]:
@@ -71,10 +71,10 @@ def _train(draw: Draw) -> Ending:
             (-loss if draw.has("wrong_sign") else loss).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-        if draw.has("scheduler_per_batch"):
-            for _ in range(60):
+            if draw.has("scheduler_per_batch"):
                 schedule.step()
-        schedule.step()
+        if not draw.has("scheduler_per_batch"):
+            schedule.step()
         if epoch % 5 == 4:
             with draw.watch.evaluating(), torch.no_grad():
                 found = model.apply_made(model(described[held]), time[held])

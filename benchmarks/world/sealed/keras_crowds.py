@@ -45,9 +45,7 @@ def _train(draw: Draw) -> Ending:
         model.compile(optimizer=optimizer, loss=keras.losses.Poisson(), metrics=["mae"])
     draw.watch.begin_keras(model)
     callbacks = []
-    if draw.has("scheduler_to_zero"):
-        callbacks = [keras.callbacks.LearningRateScheduler(lambda at, _: rate * 1e-4**at)]
-    elif draw.chance(0.4):
+    if draw.chance(0.4):
         callbacks = [keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=3)]
     held = (x[_KEPT:], y[_KEPT:])
     model.fit(
@@ -98,7 +96,7 @@ FAMILY = Family(
     (
         *("misaligned_targets", "unnormalised_targets", "unnormalised_inputs", "constant_inputs"),
         *("ruinous_augmentation", "lr_too_low", "lr_too_high", "frozen_layers"),
-        *("scheduler_to_zero", "zero_init", "dropout_too_high"),
+        *("zero_init", "dropout_too_high"),
     ),
     framework="keras",
 )
