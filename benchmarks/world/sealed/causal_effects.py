@@ -104,7 +104,7 @@ def _train(draw: Draw) -> Ending:
 def _spoilt(draw: Draw, seen: Patients) -> Patients:
     """Return the patients with the drawn fault, if there is one."""
     order = torch.randperm(len(seen.x))
-    if draw.has("swapped_ids"):
+    if draw.has("data_mixing"):
         # The treatments were joined by the place in another table.
         return seen._replace(treated=seen.treated[order])
     if draw.has("misaligned_targets"):
@@ -128,7 +128,7 @@ def _patients(draw: Draw, count: int, features: int) -> Patients:
 FAMILY = Family(
     _train,
     (
-        *("swapped_ids", "misaligned_targets", "unnormalised_targets", "constant_inputs"),
+        *("data_mixing", "misaligned_targets", "unnormalised_targets", "constant_inputs"),
         *("unnormalised_inputs", "dropout_too_high", "lr_too_low", "lr_too_high"),
         *("weight_decay_too_high", "not_in_optimizer", "wrong_sign", "zero_init"),
         "missing_step",

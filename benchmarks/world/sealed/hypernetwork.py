@@ -86,7 +86,7 @@ def _train(draw: Draw) -> Ending:
 
 def _spoilt(draw: Draw, described: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Return the descriptions and values with the drawn fault, if there is one."""
-    if draw.has("swapped_ids"):
+    if draw.has("data_mixing"):
         # The descriptions were joined by a number that another table had counted anew.
         return described[torch.randperm(len(described))], value
     if draw.has("constant_inputs"):
@@ -108,7 +108,7 @@ def _oscillators(count: int) -> tuple[Tensor, Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("swapped_ids", "constant_inputs", "unnormalised_inputs", "unnormalised_targets"),
+        *("data_mixing", "constant_inputs", "unnormalised_inputs", "unnormalised_targets"),
         *("frozen_layers", "lr_too_low", "lr_too_high", "wrong_sign", "scheduler_per_batch"),
         *("large_init", "zero_init"),
     ),

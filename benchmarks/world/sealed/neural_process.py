@@ -56,7 +56,7 @@ def _train(draw: Draw) -> Ending:
     for step in range(1, steps + 1):
         places, values = _curves(size, shown + 12)
         told = values[:, :shown]
-        if draw.has("swapped_ids"):
+        if draw.has("data_mixing"):
             # The points of another curve are shown.
             told = told[torch.randperm(size)]
         if draw.has("constant_inputs"):
@@ -102,7 +102,7 @@ def _curves(count: int, points: int) -> tuple[Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("swapped_ids", "constant_inputs", "unnormalised_targets", "term_wrong_sign"),
+        *("data_mixing", "constant_inputs", "unnormalised_targets", "term_wrong_sign"),
         *("lr_too_low", "lr_too_high", "not_in_optimizer", "wrong_sign", "zero_init"),
         *("large_init", "detached_graph", "symmetric_init"),
     ),
