@@ -51,7 +51,7 @@ def _train(draw: Draw) -> Ending:
             with draw.watch.evaluating():
                 draw.watch.metric("return", _mean_return(weights))
     idle = _mean_return([torch.zeros_like(one) for one in weights])
-    return Ending((_mean_return(weights) - idle) / (0.75 - idle), bar=0.5)
+    return Ending((_mean_return(weights) - idle) / (0.78 - idle), bar=0.5)
 
 
 def _mean_return(weights: Sequence[Tensor]) -> float:
