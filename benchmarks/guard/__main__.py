@@ -1,11 +1,12 @@
-"""Cost of the guard and of snapshots: ``python -m benchmarks.guard --model mlp cnn keras-cnn``.
+"""Cost of the guard and of snapshots: ``python -m benchmarks.guard --model mlp cnn xgboost``.
 
 The arms train in one process, step block by step block in turn. A ratio is the median over the
 rounds of a block's CPU time (one thread) to that of the plain arm in the same round; "plain again"
 shows the random error of such a ratio. All arms but the plain ones have a hook that captures
 nothing; "guard" also looks at the gradients before each update, and keeps buffers and random states
 before each forward. A training that goes wrong is not timed: its snapshot is, with its size.
-TensorFlow has its own threads: for Keras, the CPU time is that of the process.
+TensorFlow has its own threads: for Keras, the CPU time is that of the process. A step of XGBoost is
+a round with a custom objective.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,6 +37,7 @@ _ARMS = ("plain", "plain again", "hook", "guard")
 _BUDGETS = {"mlp": 1.05, "keras-mlp": 1.05}
 _BUDGET = 1.03
 _KERAS = ("keras-mlp", "keras-cnn", "keras-cnn-jit")
+_XGBOOST = "xgboost"
 
 
 def _cnn() -> nn.Module:
@@ -86,6 +88,10 @@ class _Training:
 
 def _make(name: str, arm: str, folder: Path, steps: int) -> Any:
     """Return the training of an arm."""
+    if name == _XGBOOST:
+        from benchmarks.guard.xgboost_training import XGBoostTraining
+
+        return XGBoostTraining(arm, folder)
     if name not in _KERAS:
         return _Training(_TASKS[name], arm, folder)
     from benchmarks.guard.keras_training import KerasTraining
@@ -93,22 +99,31 @@ def _make(name: str, arm: str, folder: Path, steps: int) -> Any:
     return KerasTraining(name, arm, folder, steps)
 
 
-def _snapshot(training: Any, folder: Path) -> tuple[int, float]:
-    """Break a training; return the size of its snapshot in bytes, and the seconds it took."""
-    began = time.perf_counter()
-    training.block(1)
-    usual = time.perf_counter() - began
-    began = time.perf_counter()
-    training.break_()
-    seconds = time.perf_counter() - began - usual
+def _snapshot(trainings: Mapping[str, Any], folder: Path) -> tuple[int, float]:
+    """Break a training with the guard, and one with a hook only, whose time is deducted.
+
+    Args:
+        trainings: the trainings by arm.
+        folder: run of the arm "guard".
+
+    Returns:
+        The size of the snapshot in bytes, and the seconds it took.
+    """
+    seconds = {}
+    for arm in ("hook", "guard"):
+        began = time.perf_counter()
+        trainings[arm].break_()
+        seconds[arm] = time.perf_counter() - began
     (record,) = list_snapshots(LocalStorage(folder), [])
-    return record.bytes, seconds
+    return record.bytes, seconds["guard"] - seconds["hook"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=[*_TASKS, *_KERAS], nargs="*", default=["mlp", "cnn"])
+    parser.add_argument(
+        "--model", choices=[*_TASKS, *_KERAS, _XGBOOST], nargs="*", default=["mlp", "cnn"]
+    )
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--steps", type=int, default=20, help="steps of a block")
     parser.add_argument("--folder", type=Path, default=None)
@@ -127,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ratio = median(one / plain for one, plain in pairs)
             budget = f"{_BUDGETS.get(name, _BUDGET):.2f}" if arm == "guard" else ""
             rows.append((name, arm, f"{median(seconds[arm]) * 1e3:.2f}", f"{ratio:.3f}", budget))
-        size, took = _snapshot(trainings["guard"], folder / "guard")
+        size, took = _snapshot(trainings, folder / "guard")
         sizes.append((name, f"{size / 2**20:.1f}", f"{took * 1e3:.0f}"))
         for one in trainings.values():
             if one.hook is not None:
