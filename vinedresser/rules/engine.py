@@ -76,6 +76,10 @@ class Engine:
         for runner in self._runners:
             runner.begin(info)
 
+    def know(self, info: RunRecord) -> None:
+        """Let the signals read the record again, which the hook completes in the first steps."""
+        self._pool.know(info)
+
     def update(self, step: Step) -> list[Finding]:
         """Pass the next step to all rules; return their findings in the order of the rules."""
         self._last = step

@@ -34,6 +34,9 @@ from vinedresser.store.records import (
 
 __all__ = ["Stopping", "judge"]
 
+# Steps at which a live run's record is read again: some losses are known after a few updates.
+_COMPLETED = (2, 4, 8, 16, 32)
+
 
 class Stopping(Protocol):
     """Decides which findings stop a run, and requests the stop."""
@@ -105,10 +108,11 @@ def judge(
             take(engine.idle(time.time()))
 
     for step in run.follow(poll, urgent=live, on_idle=idle):
-        if not begun:
+        if not begun or (live and step.mode == "train" and step.step in _COMPLETED):
+            # The hook completes the record before the first step, up to a few losses.
+            info = read_record(run.storage, RunRecord) or run.info
+            (engine.know if begun else engine.begin)(info)
             begun = True
-            # The hook completes the record before the first step.
-            engine.begin(read_record(run.storage, RunRecord) or run.info)
         take(engine.update(step))
         seen(step, engine)
     # A damaged record is one of the run's problems.

@@ -136,6 +136,21 @@ def test_a_batch_or_a_stack_of_positive_returns(policy: Categorical) -> None:
     assert not is_policy_gradient(-chosen.mean())
 
 
+@pytest.mark.parametrize(
+    ("returns", "recognised"), [([20.0, 35.0, 27.5], True), ([3.0] * 8, False), ([4.0, 5.0], False)]
+)
+def test_a_return_of_the_whole_episode_that_changes_from_update_to_update(
+    returns: list[float], *, recognised: bool
+) -> None:
+    found, seen = PolicyGradients(), []
+    for value in returns:
+        acted = zip(steps().softmax(1).split(1), CHOSEN.split(1), strict=True)
+        rows = [Categorical(row).log_prob(action) for row, action in acted]
+        found.add(torch.cat([-row * value for row in rows]).sum())
+        seen.append(found.take())
+    assert seen == [False] * (len(returns) - 1) + [recognised]
+
+
 def test_steps_whose_log_probabilities_are_joined() -> None:
     """Value functions give [steps, 1], so that a mistake multiplies them with all of [steps]."""
     parts = [Categorical(rows).log_prob(CHOSEN[:4]) for rows in steps().softmax(1).split(4)]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from vinedresser.rules.base import Rule
+from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
 from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
+from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import POLICY_GRADIENT
 from vinedresser.testing.runs import make_run, step_record
 
@@ -19,8 +23,8 @@ from vinedresser.testing.runs import make_run, step_record
 CROSS_ENTROPY = {"function": "cross_entropy", "negated": False}
 
 
-def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> set[str]:
-    """Return the rules that report a loss that rises with the length of the episodes.
+def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> Run:
+    """Make a run with a loss that rises with the length of the episodes.
 
     Args:
         path: parent directory of the run.
@@ -28,7 +32,7 @@ def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> set[str]:
         losses: the record's entries of losses.
     """
     noise = np.random.default_rng(0).normal(size=600)
-    run = make_run(
+    return make_run(
         path / "run",
         [
             step_record(
@@ -40,8 +44,10 @@ def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> set[str]:
         ],
         losses=losses,
     )
-    rules = [LearningRateTooHigh(), LossNotDecreasing(), OscillatingLoss()]
-    return {one.rule for one in judge(run, rules)}
+
+
+def rules() -> list[Rule]:
+    return [LearningRateTooHigh(), LossNotDecreasing(), OscillatingLoss()]
 
 
 @pytest.mark.parametrize(
@@ -61,5 +67,20 @@ def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> set[str]:
 def test_the_loss_of_an_agent_may_rise(
     acts: int, losses: dict[str, Any], *, judged: bool, tmp_path: Path
 ) -> None:
-    found = rising(tmp_path, acts=acts, losses=losses)
+    run = rising(tmp_path, acts=acts, losses=losses)
+    found = {one.rule for one in judge(run, rules())}
     assert found == ({"learning_rate_too_high", "loss_not_decreasing"} if judged else set())
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_policy_gradient_that_is_known_after_a_few_updates(
+    *, known: bool, tmp_path: Path
+) -> None:
+    run = rising(tmp_path, acts=0, losses={})
+    engine, found = Engine(rules()), []
+    engine.begin(run.info)
+    for step in run.follow():
+        if known and step.step == 8:
+            engine.know(replace(run.info, losses={"loss": {"function": POLICY_GRADIENT}}))
+        found += engine.update(step)
+    assert (found == []) == known

@@ -45,6 +45,9 @@ class Signal(ABC):
     def begin(self, info: RunRecord) -> None:  # noqa: B027 (optional)
         """Read the run's record, before the first step."""
 
+    def know(self, info: RunRecord) -> None:  # noqa: B027 (optional)
+        """Read the record again, which the hook completes in the first steps."""
+
     @abstractmethod
     def update(self, step: Step) -> None:
         """Process the next step, of any mode and rank."""
@@ -87,6 +90,11 @@ class SignalPool:
         """Begin all signals."""
         for signal in self._signals.values():
             self._shielded(signal, partial(signal.begin, info))
+
+    def know(self, info: RunRecord) -> None:
+        """Let all signals read the record again."""
+        for signal in self._signals.values():
+            self._shielded(signal, partial(signal.know, info))
 
     def update(self, step: Step) -> None:
         """Update all signals with the next step."""

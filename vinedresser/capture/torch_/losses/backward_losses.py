@@ -23,7 +23,7 @@ from vinedresser.store.records import POLICY_GRADIENT
 __all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
 
 # Steps in which a loss may turn out to be a policy gradient: the signs of its factors vary.
-POLICY_STEPS = 4
+POLICY_STEPS = 8
 
 # Records the value of a loss and the arguments of the loss function.
 LossRecorder = Callable[[Any, tuple[Any, ...]], None]
@@ -114,7 +114,7 @@ class BackwardLosses:
         self._trained = ""
         self._pending = self._inputs = None
         self._recorded = 0
-        self._policy.take()
+        self._policy = PolicyGradients()
 
     def watch_model(self, model: nn.Module) -> None:
         """Look for the losses of a model's evaluations."""

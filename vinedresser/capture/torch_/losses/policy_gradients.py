@@ -37,6 +37,8 @@ _MOST_BETWEEN = 24
 # Minimum number of log-probabilities, and the share with a factor of its own.
 _FEWEST = 8
 _OWN = 0.5
+# Number of updates whose log-probabilities have a common factor, each another one.
+_UPDATES = 3
 
 
 class PolicyGradients:
@@ -51,7 +53,8 @@ class PolicyGradients:
       optimization algorithms", 2017), which may all be positive in the first batches, or
     - eight or more log-probabilities of one event each, such as an action of a class or of a normal
       distribution, with a factor of its own for most of them: returns are positive where all
-      rewards are. Each may be a loss with a backward pass.
+      rewards are. Each may be a loss with a backward pass. The factor may also be the same for all
+      of them, the return of a whole episode, if it was another one in each of three updates.
 
     Losses of supervised trainings weight their parts with positive numbers, if at all, and these
     are few, as of classes.
@@ -61,6 +64,8 @@ class PolicyGradients:
         self._found = False
         # Factors of log-probabilities.
         self._weights: list[float] = []
+        # Factors that were the same for all log-probabilities of an update.
+        self._common: set[float] = set()
 
     def add(self, loss: Tensor) -> None:
         """Look at a loss whose graph has not been freed by a backward pass.
@@ -74,10 +79,13 @@ class PolicyGradients:
             self._found = self._look(loss)
 
     def take(self) -> bool:
-        """Return whether the losses so far are policy gradients, and forget them."""
-        weights = self._weights
-        own = len(weights) >= _FEWEST and len({*weights}) > _OWN * len(weights)
-        found = self._found or own
+        """Return whether the losses of the update are policy gradients; the next one begins."""
+        weights, distinct = self._weights, {*self._weights}
+        many = len(weights) >= _FEWEST
+        if many and len(distinct) == 1:
+            self._common |= distinct
+        own = many and len(distinct) > _OWN * len(weights)
+        found = self._found or own or len(self._common) >= _UPDATES
         self._found, self._weights = False, []
         return found
 

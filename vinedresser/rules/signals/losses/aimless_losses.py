@@ -33,6 +33,10 @@ class AimlessLosses(Signal):
 
     def begin(self, info: RunRecord) -> None:
         """Read the policy gradients, and the losses of known functions."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """See `Signal.know`: some policy gradients are recognised after several updates."""
         self._may_rise = info.may_rise
         self._known = frozenset(f"losses/{name}" for name in info.losses)
 

@@ -98,6 +98,10 @@ class Outcome(Signal):
     def begin(self, info: RunRecord) -> None:
         """Read the expected number of steps."""
         self._total = info.total_steps
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """See `Signal.know`."""
         self._policies = bool(info.policy_gradients)
 
     def update(self, step: Step) -> None:
