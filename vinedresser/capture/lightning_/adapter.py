@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
+from vinedresser.capture.lightning_.losses import StepLosses
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.adapter import TorchAdapter
 from vinedresser.capture.torch_.names import MethodAsForward
@@ -27,7 +28,8 @@ class LightningAdapter(Adapter):
     """Watches the Lightning module of a trainer.
 
     The method that the trainer calls in a step (such as ``training_step``) counts as the forward of
-    the whole model, with its arguments and return value as inputs and outputs.
+    the whole model. Its inputs and outputs are those of the module's own forward, or of its only
+    part with parameters, since the method's arguments hold the labels.
 
     Args:
         session: session of the hook.
@@ -47,7 +49,8 @@ class LightningAdapter(Adapter):
         self._session = session
         self.versions = versions
         self._log = session.shield.guard("a logged value", log, names=0)
-        self._taking = session.shield.guard("the loss", self._take_loss)
+        self._taking = session.shield.guard("the loss", StepLosses.step_ended)
+        self._losses: StepLosses | None = None
         self._inner: TorchAdapter | None = None
         self._model: MethodAsForward | None = None
         self._stand_ins: list[_StandIn] = []
@@ -105,6 +108,9 @@ class LightningAdapter(Adapter):
         given = list(optimizers) if len(optimizers) > 1 else next(iter(optimizers), None)
         self._inner = TorchAdapter(self._session, self._model, None, given)
         self._session.leader = self if manual else self._inner
+        if not manual:
+            self._losses = StepLosses(self._session, self._inner)
+            self._inner.find_losses(None, self._losses)
         self._stand_ins = [_StandIn(module, name, self._step) for name in _STEPS]
         self._stand_ins.append(_StandIn(module, "log", self._logging))
         self._handles = [one.register_step_post_hook(self._after_update) for one in optimizers]
@@ -117,7 +123,7 @@ class LightningAdapter(Adapter):
             self._handles.pop().remove()
         if self._inner is not None:
             self._inner.detach()
-        self._inner = self._model = None
+        self._inner = self._model = self._losses = None
 
     def _after_update(self, *_: Any) -> None:
         self.stepped = True
@@ -129,16 +135,13 @@ class LightningAdapter(Adapter):
         model = self._model
         if model is None or not self._session.shield.ours:
             return method(*args, **kwargs)
+        losses = None if method.__name__ == "predict_step" else self._losses
+        if losses is not None:
+            losses.step_begins()
         result = model.run(method, args, kwargs)
-        if method.__name__ != "predict_step" and self._session.leader is not self:
-            self._taking(result, (*args, *kwargs.values()))
+        if losses is not None:
+            self._taking(losses, result, (*args, *kwargs.values()))
         return result
-
-    def _take_loss(self, result: Any, arguments: tuple[Any, ...]) -> None:
-        """Record the loss that a step returns, directly or as the mapping's "loss"."""
-        loss = result.get("loss") if isinstance(result, dict) else result
-        if loss is not None and not self._session.recorder.quiet:
-            self.record_value("loss", loss, arguments)
 
     def _logging(
         self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from vinedresser.capture.adapters.adapter import Adapter
+from vinedresser.capture.adapters.adapter import Adapter, InputTaker
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
@@ -159,10 +159,10 @@ class TorchAdapter(Adapter):
         if not isinstance(leader, TorchAdapter) or not leader._overdue.others:
             self._unseen.look()
 
-    def find_losses(self, name: str | None) -> None:
-        """Record losses that the script does not pass to the hook; see `UnreportedLosses`."""
+    def find_losses(self, name: str | None, taker: InputTaker | None = None) -> None:
+        """Have losses recorded that the script does not pass; see `UnreportedLosses.watch`."""
         found = self._session.shared(UnreportedLosses)
-        found.watch(self._root, name, self, self._notes)
+        found.watch(self._root, name, taker or self, self._notes)
 
     def detach(self) -> None:
         """See `Adapter.detach`."""

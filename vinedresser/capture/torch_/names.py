@@ -25,15 +25,22 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 class MethodAsForward(nn.Module):
     """Wraps a model so that a call of one of its methods is a forward of the wrapper.
 
-    Frameworks such as Lightning call a method of the model in a step instead of its forward.
+    Frameworks such as Lightning call a method of the model in a step instead of its forward, with
+    a batch that holds the labels, too. The inputs and outputs of the model are those of the
+    forward that the method calls.
 
     Args:
         module: the model.
+
+    Attributes:
+        core: the child that has all parameters of the model, if there is one. A method may call it
+            instead of the model's own forward; its inputs and outputs are then those of the model.
     """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
+        self.core = _core(module)
         self._method: Callable[..., Any] | None = None
 
     def run(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -43,6 +50,12 @@ class MethodAsForward(nn.Module):
             return self(*args, **kwargs)
         finally:
             self._method = before
+
+    def forwards(self) -> Iterator[nn.Module]:
+        """Yield the modules whose outputs may be those of the model."""
+        yield self.module
+        if self.core is not None:
+            yield self.core
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method."""
@@ -227,6 +240,13 @@ class Names:
             for name, child in reversed(module._modules.items()):
                 if child is not None:
                     stack.append((f"{prefix}.{name}" if prefix else name, child))
+
+
+def _core(module: nn.Module) -> nn.Module | None:
+    """Return the only child with parameters if the module has none itself, else None."""
+    found = [child for child in module.children() if next(child.parameters(), None) is not None]
+    own = next(module.parameters(recurse=False), None)
+    return found[0] if len(found) == 1 and own is None else None
 
 
 def _contents(module: nn.Module) -> list[int]:

@@ -32,7 +32,7 @@ from vinedresser.capture.torch_.forward.loss_terms.call import TermCall
 from vinedresser.capture.torch_.forward.loss_terms.recorder import LossTerms
 from vinedresser.capture.torch_.losses.losses import batch_size
 from vinedresser.capture.torch_.modules import activation_name
-from vinedresser.capture.torch_.names import Names
+from vinedresser.capture.torch_.names import MethodAsForward, Names
 from vinedresser.capture.torch_.nesting import argument_leaves, leaves
 
 __all__ = ["ForwardHooks", "is_elsewhere"]
@@ -46,12 +46,14 @@ class _Call(NamedTuple):
         name: name of the call, such as "conv1" or "conv1#1".
         is_activation: the module is an activation, so the functions it calls are not captured.
         terms: the call as part of the loss's decomposition; None if it is no part of it.
+        model: name of the call as one of the model; "" if it is none.
     """
 
     path: str
     name: str
     is_activation: bool
     terms: TermCall | None
+    model: str = ""
 
 
 class _Calls(threading.local):
@@ -89,6 +91,7 @@ class ForwardHooks:
         self.there = False
         self._root = root
         self._names = names
+        self._core = root.core if isinstance(root, MethodAsForward) else None
         self._keep = keep
         self._shield = shield
         self._taylor = InputTaylor(keep, is_open, shield)
@@ -148,7 +151,7 @@ class ForwardHooks:
             # TorchScript modules and their children do not support hooks.
             if isinstance(module, torch.jit.ScriptModule) or id(module) in closed:
                 continue
-            if not few or needs_hooks(path, module, recording.due):
+            if not few or module is self._core or needs_hooks(path, module, recording.due):
                 self._set(path, module, args, kwargs)
         # Otherwise, `before_calls` calls `end`: a hook in compiled code would run too early.
         if self._root._compiled_call_impl is None:
@@ -168,7 +171,7 @@ class ForwardHooks:
 
     def _only_the_input_of_the_root(self, recording: Recording) -> bool:
         """Return whether only the root's input is due, which needs neither hooks nor eager code."""
-        if self._kinds != {"inputs"} or is_elsewhere():
+        if self._kinds != {"inputs"} or is_elsewhere() or isinstance(self._root, MethodAsForward):
             return False
         root = self._names.root
         places = recording.due.only_at("inputs")
@@ -240,9 +243,12 @@ class ForwardHooks:
         terms = None
         if "loss_terms" in self._kinds:
             terms = self._entered(name, module, args, kwargs)
-        self._calls.open.append(_Call(path, name, bool(activation_name(module)), terms))
+        calls = self._calls.open
+        model = self._counted(self._names.root) if module is self._core and not calls else ""
+        calls.append(_Call(path, name, bool(activation_name(module)), terms, model))
         if "inputs" in self._kinds:
-            self._take(recording, argument_leaves(args, kwargs, f"inputs/{name}"))
+            for one in filter(None, (name, model)):
+                self._take(recording, argument_leaves(args, kwargs, f"inputs/{one}"))
         if "input_taylor" in self._kinds:
             for full, tensor in argument_leaves(args, kwargs, f"input_taylor/{name}"):
                 if ask := recording.due.ask(full):
@@ -255,10 +261,11 @@ class ForwardHooks:
             return
         calls = self._calls.open
         if calls and calls[-1].path == path:
-            _, name, _, terms = calls.pop()
+            _, name, _, terms, model = calls.pop()
             # A call that raised an error has no output.
             if "outputs" in self._kinds:
-                self._take(recording, leaves(output, f"outputs/{name}"))
+                for one in filter(None, (name, model)):
+                    self._take(recording, leaves(output, f"outputs/{one}"))
             if terms is not None:
                 self._terms.leave(terms, output)
 

@@ -18,6 +18,7 @@ from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, Evalua
 from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
+from vinedresser.capture.torch_.names import MethodAsForward
 from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
@@ -93,7 +94,7 @@ class BackwardLosses:
         self._policy = PolicyGradients()
         # Number of recorded sums.
         self._recorded = 0
-        self._output: Removable | None = None
+        self._outputs: list[Removable] = []
         self._evaluated = EvaluatedLosses(shield, self._record_evaluated, self._await_output)
         # The name of the latest recorded sum.
         self._trained = ""
@@ -104,8 +105,7 @@ class BackwardLosses:
     def forget(self) -> None:
         """Release the training."""
         self.sink = None
-        if self._output is not None:
-            self._output.remove()
+        self._forget_outputs()
         while self._handles:
             self._handles.pop().remove()
         self._evaluated.forget()
@@ -128,12 +128,19 @@ class BackwardLosses:
             return
 
         def returned(_: nn.Module, __: Any, output: Any) -> None:
-            handle.remove()
+            self._forget_outputs()
             with WithoutModes():
                 mark_outputs(output)
 
+        self._forget_outputs()
         guarded = self.shield.guard("outputs", returned)
-        handle = self._output = model.register_forward_hook(ModuleHook(guarded, model))
+        for one in model.forwards() if isinstance(model, MethodAsForward) else (model,):
+            self._outputs.append(one.register_forward_hook(ModuleHook(guarded, one)))
+
+    def _forget_outputs(self) -> None:
+        """Wait no longer for the outputs of a forward."""
+        while self._outputs:
+            self._outputs.pop().remove()
 
     def scaled(self, _: torch.amp.GradScaler) -> None:
         """Handle a call of `GradScaler.scale`."""

@@ -65,7 +65,7 @@ class UnreportedLosses:
         Args:
             model: the object that the training calls.
             name: the name under which it is watched, or None.
-            taker: its adapter; that of the first model records the losses.
+            taker: receives the losses; only that of the first model does.
             notes: the observed setup of its training.
         """
         if self._session.losses_reported:
@@ -83,6 +83,9 @@ class UnreportedLosses:
         while self._ends:
             self._ends.pop()()
         self._losses.forget()
+        self._models.clear()
+        self._minimized.clear()
+        self._taker = self._notes = None
 
     def _listen(self) -> None:
         guard, skip = self._session.shield.guard, torch.compiler.is_compiling
