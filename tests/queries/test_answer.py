@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,6 +82,26 @@ def test_a_brief_answer_takes_the_rest_from_an_earlier_one(kind: Kind, ended: bo
         assert ANSWER.query not in text
         with pytest.raises(CorruptData, match="not an answer"):
             Answer.from_json(text)
+
+
+@given(
+    value=st.floats() | st.integers(0, 9) | st.floats().map(np.float64),
+    time=st.floats(0, 1e11) | st.integers(0, 9),
+    step=st.integers(0, 10**9),
+)
+def test_a_brief_number_is_what_the_encoder_writes(value: Any, time: float, step: int) -> None:
+    first = replace(ANSWER, kind="scalar", value=0.0, dropped=0)
+    text = replace(first, value=value, time=time, since=step, step=step + 1).to_json(brief=True)
+    written = value if math.isfinite(value) else str(float(value))
+    document: dict[str, Any] = {
+        "window": 3,
+        "since": step,
+        "step": step + 1,
+        "time": time,
+        "events": 100,
+    }
+    document |= {"kind": "scalar", "value": written}
+    assert text == json.dumps(document, separators=(",", ":"))
 
 
 @settings(max_examples=300)

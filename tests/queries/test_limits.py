@@ -50,6 +50,20 @@ def test_a_full_collection_of_garbage_is_not_the_fault_of_the_query() -> None:
         budget.check()
 
 
+def test_the_time_between_pause_and_resume_does_not_count() -> None:
+    now = 0.0
+    budget = Budget(limits(1.0), clock=lambda: now)
+    now = 0.6
+    budget.pause()
+    now = 50.0
+    budget.resume()
+    now = 50.3
+    budget.check()
+    now = 50.5
+    with pytest.raises(QueryError, match="took 1,100 ms"):
+        budget.check()
+
+
 def test_memory_that_is_released_is_free_again() -> None:
     budget = Budget()
     budget.charge(40 << 20)

@@ -112,8 +112,17 @@ class Answer:
     @cached_property
     def _brief(self) -> str:
         # Computed once for all clients.
+        usual = not self.dropped and self.error is None and not self.ended
+        numbers = (self.value, self.time)
+        if usual and self.kind == "scalar" and all(map(_is_finite_float, numbers)):
+            # Four times as fast as the encoder, which the training has to wait for.
+            return (
+                f'{{"window":{self.window},"since":{self.since},"step":{self.step},'
+                f'"time":{self.time!r},"events":{self.events},"kind":"scalar",'
+                f'"value":{self.value!r}}}'
+            )
         document = {name: getattr(self, name) for name in _OWN}
-        if self.dropped or self.error is not None or self.ended:
+        if not usual:
             document |= {name: getattr(self, name) for name in _DEFAULTS}
         return _encoded(document)
 
@@ -177,6 +186,10 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=F
 _MOST_ESCAPED = 12
 _MOST_ENTRY = 40
 _MOST_OTHER = 1024
+
+
+def _is_finite_float(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
 
 
 def _encoded(document: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ class Evaluator:
     def __init__(self, query: Query, limits: Limits = OF_A_TRAINING) -> None:
         self._query = query
         self._limits = limits
-        self._spent = 0.0
+        self._budget = Budget(limits)
         self._first = True
         self._program = Program(query.expression, samples=query.reduce is not None)
         self._where = None if query.where is None else compile_expression(query.where)
@@ -62,7 +62,7 @@ class Evaluator:
             CorruptData: a stored tensor is damaged.
         """
         assert self._resolved is not None
-        budget = Budget(self._limits, first=self._first)
+        self._budget = budget = Budget(self._limits, first=self._first)
         context = Context(observables, self._resolved, self._query.by, budget)
         kept: frozenset[str] | None = None
         try:
@@ -77,12 +77,11 @@ class Evaluator:
                 else:
                     context.mask = _mask(context, condition)
             pending = self._program.begin(context)
-            budget.check()
+            budget.pause()
         except CorruptData:
             raise
         except _FAULTS as error:
             raise _explained(error) from error
-        self._spent = budget.spent
         if kept is None:
             return pending
         return Pending(lambda values: _filtered(pending.finish(values), kept), pending.arrays)
@@ -103,7 +102,8 @@ class Evaluator:
         Raises:
             QueryError: it cannot be computed from them, has too many labels, or took too long.
         """
-        budget = Budget(self._limits, self._spent, first=self._first)
+        # What other queries and the transfer of the arrays took in between does not count.
+        self._budget.resume()
         self._first = False
         try:
             result = pending.finish(values)
@@ -113,7 +113,7 @@ class Evaluator:
         if isinstance(entries, dict) and len(entries) > MOST_LABELS:
             raise QueryError(f"{len(entries):,} labels, and at most {MOST_LABELS:,} are allowed")
         receive(result)
-        budget.check()
+        self._budget.check()
 
 
 def _explained(error: BaseException) -> QueryError:

@@ -86,6 +86,7 @@ class StandingQuery:
         self.query = query
         self.stream = stream or query.normalised
         self.ended: str | None = None
+        self._every = str(query.every)
         self._evaluator = Evaluator(query, limits)
         self._fold = WindowFold(query.reduce)
         self._gap = 1 / rate if rate else 0.0
@@ -241,7 +242,7 @@ class StandingQuery:
         return Answer(
             query=query.text,
             stream=self.stream,
-            every=str(query.every),
+            every=self._every,
             window=window.number,
             since=window.since,
             step=window.step,

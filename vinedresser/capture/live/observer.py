@@ -64,6 +64,9 @@ class LiveObserver:
         self._meter = shield.meter
         self._roots = roots
         self._now = 0.0
+        # What computes with the values, and the context in which it does.
+        self._numeric: Numeric = NumpyNumeric()
+        self._modes: Callable[[], AbstractContextManager[object]] = nullcontext
         # The script saves the number of the epoch, which then counts, as in the stored run.
         self._saves_epochs = False
         # Of the train step and the evaluation that have begun: when, which queries, what they need.
@@ -169,14 +172,19 @@ class LiveObserver:
         if not self._saves_epochs and event != "epoch":
             values["epoch"] = _reader(self.events.get("epoch", 0))
         began = self._meter.clock() if self._meter.on else None
-        numeric, modes = _numeric()
-        with modes:
-            self.table.observe(
-                Observables(Moment(event, step, mode, self._rank, time.time()), values, numeric),
-                armed,
-            )
+        if self._modes is nullcontext and "torch" in sys.modules:
+            self._use_torch()
+        moment = Moment(event, step, mode, self._rank, time.time())
+        with self._modes():
+            self.table.observe(Observables(moment, values, self._numeric), armed)
         if began is not None:
             self._meter.spent -= self._meter.clock() - began
+
+    def _use_torch(self) -> None:
+        from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
+        from vinedresser.capture.torch_.numeric import TorchNumeric
+
+        self._numeric, self._modes = TorchNumeric(), WithoutModes
 
 
 def _reader(value: Any) -> Callable[[], Any]:
@@ -188,13 +196,3 @@ def _reader(value: Any) -> Callable[[], Any]:
 
 def _not_captured() -> Any:
     raise QueryError("was not captured at this event")
-
-
-def _numeric() -> tuple[Numeric, AbstractContextManager[object]]:
-    """Return what computes with the values, and the context in which it does."""
-    if "torch" not in sys.modules:
-        return NumpyNumeric(), nullcontext()
-    from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-    from vinedresser.capture.torch_.numeric import TorchNumeric
-
-    return TorchNumeric(), WithoutModes()

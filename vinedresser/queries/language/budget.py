@@ -41,7 +41,6 @@ class Budget:
 
     Args:
         limits: the limits.
-        spent: seconds that an earlier part of the evaluation took.
         first: it is the first evaluation.
         clock: time of the thread in seconds.
     """
@@ -49,7 +48,6 @@ class Budget:
     def __init__(
         self,
         limits: Limits = OF_A_TRAINING,
-        spent: float = 0.0,
         *,
         first: bool = False,
         clock: Callable[[], float] = time.thread_time,
@@ -57,14 +55,10 @@ class Budget:
         self._limits = limits
         self._seconds = limits.first if first else limits.seconds
         self._clock = clock
-        self._start = clock() - spent
+        self._start = clock()
+        self._spent = 0.0
         self._collections = _full_collections()
         self._bytes = 0
-
-    @property
-    def spent(self) -> float:
-        """Seconds that the evaluation has taken so far."""
-        return self._clock() - self._start
 
     def charge(self, octets: int) -> None:
         """Count memory that is about to be allocated.
@@ -89,19 +83,31 @@ class Budget:
         """Note that what was charged since `held` had this value has been freed."""
         self._bytes = held
 
-    def check(self) -> None:
-        """Check the time.
+    def pause(self) -> None:
+        """Check the time, and do not count it until `resume`.
 
         Raises:
             QueryError: the evaluation has exceeded it.
         """
-        spent = self.spent
+        self._spent = self.check()
+
+    def resume(self) -> None:
+        """Count the time again."""
+        self._start = self._clock() - self._spent
+
+    def check(self) -> float:
+        """Check the time; return the seconds so far.
+
+        Raises:
+            QueryError: the evaluation has exceeded it.
+        """
+        spent = self._clock() - self._start
         if spent <= self._seconds:
-            return
+            return spent
         collections = _full_collections()
         if collections > self._collections:
             self._collections, self._start = collections, self._clock()
-            return
+            return 0.0
         raise QueryError(
             f"took {spent * 1000:,.0f} ms, and at most {self._seconds * 1000:,.0f} ms are allowed: "
             "ask for fewer or smaller tensors"

@@ -136,8 +136,8 @@ class Program:
         if _calls(node, _REDUCING):
             assert isinstance(node, Call)
             return _reducing_request(node)
-        at_event = compile_expression(node)
-        return lambda context: _read_alone(context, str(node), at_event(context), self._samples)
+        at_event, told = compile_expression(node), str(node)
+        return lambda context: _read_alone(context, told, at_event(context), self._samples)
 
 
 def _read_alone(context: Context, told: str, value: Any, samples: bool) -> Pending:
