@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import vinedresser
-from tests.preflight.trainings import script
+from tests.preflight.trainings import USUAL, script
 from vinedresser.preflight.launching import Preflight, check_script
 from vinedresser.preflight.names import CHECKS
 from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED
@@ -51,6 +51,21 @@ def test_a_healthy_training_is_fine_and_ended(
     assert states == dict.fromkeys([name for name in CHECKS if name not in SLOW], FINE)
     assert (found.steps, found.code) == (8, 0)
     # Its finally block has run, and there are no files but its own.
+    assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
+
+
+def test_a_hook_of_the_script_captures_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (
+        "from vinedresser import Hook; hook = Hook('run', live=True, tunable={'lr': optimizer}); "
+        "hook.watch(model, loss=loss_fn, optimizer=optimizer)"
+    )
+    step = f"{USUAL['step']}; hook.metric('accuracy', loss.detach())"
+    found = checked(tmp_path, monkeypatch, script(before=before, step=step))
+
+    states = {one.check: one.state for one in found.verdicts}
+    assert states == dict.fromkeys([name for name in CHECKS if name not in SLOW], FINE)
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
 
 

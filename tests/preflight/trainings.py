@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SCRIPT"]
+__all__ = ["SCRIPT", "USUAL", "script"]
 
 # {name} are replaced.
 SCRIPT = """

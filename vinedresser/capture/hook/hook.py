@@ -112,7 +112,8 @@ class Hook(SteeredTraining):
         self._run = self._open(
             path, own, name=name, parameters=parameters, total_steps=total_steps, strict=strict
         )
-        settings = live_settings(live, self._run)
+        captures = self._run.captures
+        settings = live_settings(live if captures else False, self._run)
         replay = changes_of(settings.replay)
         if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))
@@ -123,7 +124,7 @@ class Hook(SteeredTraining):
         self._on_stop = None
         self._begun = self._closed = False
         self._names = ModelNames()
-        config = own.merged(needs).with_defaults()
+        config = own.merged(needs).with_defaults() if captures else CaptureConfig.of(None)
         try:
             self._session = self._new_session(config, policy)
         except (RunError, StoreError) as error:
@@ -202,8 +203,9 @@ class Hook(SteeredTraining):
             MissingDependency: a package of the framework's extra is not installed.
         """
         self._check_name(name)
-        introduce = self._introduce
-        introduce(make_adapter(self._session, introduce, model, loss, optimizer, name=name))
+        if self._run.captures:
+            introduce = self._introduce
+            introduce(make_adapter(self._session, introduce, model, loss, optimizer, name=name))
         self._names.take(name)
         return self
 

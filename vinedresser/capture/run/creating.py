@@ -22,6 +22,7 @@ from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun, RunE
 from vinedresser.masking import masked_names
 from vinedresser.retrying import retry
 from vinedresser.store.records import (
+    PREFLIGHT_VARIABLE,
     REPLAY_VARIABLE,
     RUN_VARIABLE,
     ExitRecord,
@@ -76,10 +77,10 @@ def open_for(
         StoreError: ``strict``, and the object store failed, or the disk.
     """
     launched = environment.run
-    replayed = bool(os.environ.get(REPLAY_VARIABLE))
+    tried = any(map(os.environ.get, (PREFLIGHT_VARIABLE, REPLAY_VARIABLE)))
     if launched and path is not None:
         _LOG.info("capturing into the launched run %s, not %s", launched, path)
-    elif not launched and path is None and not replayed:
+    elif not launched and path is None and not tried:
         raise ConfigError(
             "the run has no path: pass one, as in Hook('runs/name'), or start the program with "
             f"`vinedresser run`, which sets {RUN_VARIABLE}"
@@ -94,9 +95,9 @@ def open_for(
         capture_digest=config.digest(),
     )
     location = launched or os.fspath(path or "")
-    if replayed:
-        # A step of an earlier run is run again: there is nothing to capture.
-        return OpenedRun(NoStorage(location), record, launched=False)
+    if tried:
+        # A check, or a replay of a step of an earlier run: there is nothing to capture.
+        return OpenedRun(NoStorage(location), record, launched=False, captures=False)
     try:
         if launched:
             return yield_run(environment)

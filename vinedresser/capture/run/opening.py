@@ -30,6 +30,7 @@ class OpenedRun:
         launched: a launcher created the run, and a supervisor writes its exit record.
         upload: upload to the object store; None for a run in a directory.
         failure: why nothing is captured; empty if the run could be opened.
+        captures: whether models are watched; not where a script is checked, or a step replayed.
     """
 
     storage: Storage
@@ -37,6 +38,7 @@ class OpenedRun:
     launched: bool
     upload: Upload | None = None
     failure: str = ""
+    captures: bool = True
 
     @property
     def location(self) -> str:
