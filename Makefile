@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help env demo drift-demo prune-demo ui test test-quick test-all test-thorough test-slow test-random \
-        test-gpu test-pythons chaos mutate lint format docs wheel bench clean
+        test-gpu test-libraries test-pythons chaos mutate lint format docs wheel bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,6 +13,9 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # Interpreters to create .venv with, in order; `make env PYTHON=/opt/python/bin/python3` sets one.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3.11 python3)
+
+# What `make test-libraries` installs; timm, too, is tested where it and torchvision are installed.
+LIBRARIES := transformers accelerate sentence-transformers datasets 'jsonargparse[signatures]'
 
 # The versions of Python that `make test-pythons` tests besides that of .venv.
 PYTHONS ?= 3.12 3.13
@@ -91,6 +94,11 @@ test-gpu: env  ## tests that need a CUDA device
 	else \
 	    echo "no CUDA device: the GPU tests were not run"; \
 	fi
+
+test-libraries:  ## unchanged scripts with transformers, accelerate and others, in an environment of their own
+	$(MAKE) VENV=.venv-libraries env
+	.venv-libraries/bin/python -m pip install -q -c constraints.txt $(LIBRARIES)
+	.venv-libraries/bin/pytest -n 2 -m libraries tests/libraries
 
 test-pythons:  ## the quick tests with Python 3.12 and 3.13, where they are found (PYTHONS=...)
 	@for version in $(PYTHONS); do \
