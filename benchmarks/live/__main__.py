@@ -128,7 +128,7 @@ def _stream(folder: Path, seconds: float) -> str:
         while not len(queries):
             time.sleep(0.01)
         events, began, used = 0, time.perf_counter(), time.process_time()
-        # Events that nobody asks for would be counted otherwise.
+        # Count no events after the client has left: they are not evaluated.
         while len(queries):
             hook.event("tick", x=1.0)
             events += 1

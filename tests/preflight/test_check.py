@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import vinedresser
-from tests.preflight.trainings import USUAL, script
+from tests.preflight.trainings import LIGHTNING, USUAL, script
 from vinedresser.preflight.launching import Preflight, check_script
 from vinedresser.preflight.names import CHECKS
 from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED
@@ -67,6 +67,19 @@ def test_a_hook_of_the_script_captures_nothing(
     states = {one.check: one.state for one in found.verdicts}
     assert states == dict.fromkeys([name for name in CHECKS if name not in SLOW], FINE)
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nor_does_its_callback_of_lightning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = []
+    for callbacks in ("", "from vinedresser import Hook; callbacks = [Hook('run').lightning()]"):
+        found = checked(tmp_path, monkeypatch, LIGHTNING.replace("{callbacks}", callbacks))
+        states.append({one.check: one.state for one in found.verdicts})
+    assert states[0] == states[1]
+    assert states[1]["loss_arguments"] == states[1]["own_input"] == FINE
+    assert os.listdir(tmp_path) == ["train.py"]
 
 
 @pytest.mark.thorough

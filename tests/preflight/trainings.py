@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SCRIPT", "USUAL", "script"]
+__all__ = ["LIGHTNING", "SCRIPT", "USUAL", "script"]
 
 # {name} are replaced.
 SCRIPT = """
@@ -52,6 +52,45 @@ USUAL = {
     "clear": "optimizer.zero_grad()",
     "step": "loss = loss_fn(model(rows), wanted); loss.backward()",
 }
+
+# {callbacks} is replaced.
+LIGHTNING = """
+import lightning
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+rows = torch.randn(512, 10)
+callbacks = []
+{callbacks}
+
+
+class Network(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 2))
+
+    def training_step(self, batch, _):
+        return F.cross_entropy(self.net(batch[0]), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+
+trainer = lightning.Trainer(
+    max_epochs=5,
+    accelerator="cpu",
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    callbacks=callbacks,
+)
+loader = DataLoader(TensorDataset(rows, (rows[:, 0] > 0).long()), batch_size=32, shuffle=True)
+trainer.fit(Network(), loader)
+"""
 
 
 def script(**changes: str) -> str:

@@ -183,7 +183,7 @@ def test_the_operation_and_the_sample_are_found(tmp_path: Path) -> None:
     script = PLAIN.replace("nn.BatchNorm1d(8), ", "")
     told = again(trained(tmp_path, script), 4, "--locate", "--bisect")
     assert "loss inf: the same   gradients: 4 of 4 the same" in told
-    assert re.search(r"samples: 5 of 16 break the step \(\d runs\)", told)
+    assert re.search(r"sample 5 of 16, counted from 0, breaks the step \(\d runs\)", told)
     assert "aten.mul in the backward (PowBackward0): float32 [16, 3] is -inf at [5, 0]" in told
     assert "return (found - wanted).square().sum(1).sqrt().mean()" in told
 

@@ -45,7 +45,7 @@ def test_the_row_is_found_and_saved(tmp_path: Path) -> None:
     done = again(tmp_path / "run", *options)
     assert done.returncode == 0, done.stderr
     assert "gradient and Hessian: 2 of 2 the same\n  not finite: gradient\n" in done.stdout
-    assert f"samples: {BAD_ROW} of 442 break the step" in done.stdout
+    assert f"sample {BAD_ROW} of 442, counted from 0, breaks the step" in done.stdout
     assert "label   float32 []\n    [0.]" in done.stdout
     page = write_report(open_run(tmp_path / "run"), tmp_path / "report.html").read_text("utf-8")
     assert "run again: gradient and Hessian: 2 of 2 the same" in page

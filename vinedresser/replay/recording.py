@@ -31,7 +31,7 @@ def replay_record(
         same=comparison.told("loss"),
         operation="" if located is None else located.words,
         place="" if where is None or not where.words else f"{where.words}: {where.text}",
-        samples="" if bisection is None else f"samples {bisection.words}",
+        samples="" if bisection is None else bisection.words,
         tried="" if tried is None else tried.conclusion,
         trials=[]
         if tried is None

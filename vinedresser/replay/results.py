@@ -77,13 +77,17 @@ class Bisection:
 
     @property
     def words(self) -> str:
-        """The samples in words."""
+        """The samples in words, counted from 0 as rows of the batch are."""
+        runs = f"({self.found.runs} runs)"
+        if self.whole:
+            return f"only all {self.total} samples together break the step {runs}"
         several = self.batches > 1
         names = [f"{row} of batch {batch}" if several else str(row) for batch, row in self.samples]
         more = ", …" if len(self.found.samples) > len(names) else ""
-        shown = f"{', '.join(names)}{more} of {self.total}"
-        who = f"only all {self.total} together" if self.whole else shown
-        return f"{who} break the step ({self.found.runs} runs)"
+        shown = f"{', '.join(names)}{more} of {self.total}, counted from 0,"
+        if len(self.found.samples) == 1:
+            return f"sample {shown} breaks the step {runs}"
+        return f"samples {shown} break the step {runs}"
 
     @property
     def samples(self) -> list[tuple[int, int]]:

@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from safetensors.numpy import load_file
 from torch import nn
 
 from vinedresser.capture import Hook, open_run
+from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.store.records import StopRecord, write_record
 from vinedresser.store.storage import LocalStorage
 
@@ -184,3 +186,28 @@ def test_sigterm_still_kills_a_forked_child(tmp_path: Path) -> None:
         assert os.read(reading, 1) == b"!"
         os.kill(child, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+
+
+def test_a_closed_hook_that_a_later_handler_still_calls_ends_nothing(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with Hook(tmp_path / "first") as first:
+            first.step(loss=1.0)
+            ours = signal.getsignal(signal.SIGTERM)
+            assert callable(ours)
+
+            # Trainers install such handlers, which call what they find.
+            def chained(number: int, frame: FrameType | None) -> None:
+                ours(number, frame)
+
+            signal.signal(signal.SIGTERM, chained)
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(TrainingStopped):
+                first.step(loss=1.0)
+        with Hook(tmp_path / "second") as second:
+            second.step(loss=1.0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(TrainingStopped):
+                second.step(loss=1.0)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -48,6 +48,7 @@ class Training:
         while not condition():
             assert time.monotonic() < deadline
             self.step()
+            # The duration of a real step, so that the snapshot of the first is still kept.
             time.sleep(0.005)
         for _ in range(3):
             self.step()

@@ -252,7 +252,7 @@ class Hook(SteeredTraining):
             from vinedresser.capture.lightning_.callback import HookAccess, LightningCallback
         access = HookAccess(
             self._session,
-            lambda: self._closed,
+            lambda: self._closed or not self._run.captures,
             lambda: self._begin(describe=False),
             self._introduce,
             self._note_error,

@@ -39,7 +39,7 @@ class HookAccess(NamedTuple):
 
     Attributes:
         session: session of the hook.
-        closed: return whether the hook is closed.
+        closed: return whether the hook is closed, or captures nothing.
         begin: prepare for a training.
         introduce: add a watched model, given its adapter and the number of ranks.
         note: note the error with which the training ends, or None.

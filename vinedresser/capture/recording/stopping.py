@@ -22,8 +22,9 @@ class StopSignal:
     """Handles SIGTERM as a request to stop after the current step.
 
     A handler installed earlier by the user's program is called as well. Without one, the second
-    SIGTERM terminates the process. A handler installed later replaces this one. In a forked child,
-    the earlier handler applies.
+    SIGTERM terminates the process. A handler installed later replaces this one, and may go on
+    calling it: once the training is over, it only calls the earlier one. In a forked child, the
+    earlier handler applies.
 
     Attributes:
         requested: a SIGTERM was received.
@@ -33,7 +34,7 @@ class StopSignal:
         self.requested = False
         self._process = os.getpid()
         self._previous: signal._HANDLER = signal.SIG_DFL
-        self._installed = False
+        self._installed = self._over = False
 
     def install(self) -> bool:
         """Install the handler; return False outside the main thread, where this is impossible."""
@@ -46,6 +47,7 @@ class StopSignal:
 
     def restore(self) -> None:
         """Restore the previous handler, unless another one was installed since."""
+        self._over = True
         if (
             self._installed
             and threading.current_thread() is threading.main_thread()
@@ -58,7 +60,7 @@ class StopSignal:
         """Handle SIGTERM."""
         if os.getpid() != self._process:
             self._pass_on(self._previous)
-        elif self.requested:
+        elif self.requested and not self._over:
             self._pass_on(signal.SIG_DFL)
         else:
             self.requested = True

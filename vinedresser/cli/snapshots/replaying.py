@@ -94,11 +94,12 @@ def replay(
     from vinedresser.snapshots.reading import open_snapshot
 
     opened = open_snapshot(snapshot)
-    if inject is not None:
-        _inject(opened, inject)
-        return
     needing_torch = {"--what-if": what_if, "--dtype": dtype, "--split": split}
     beside_split = {"--bisect": bisect, "--locate": locate, "--what-if": what_if, "--save": save}
+    if inject is not None:
+        others = {"--script": script, "--factory": factory, "--eager": eager, "ARGS": arguments}
+        _inject(opened, inject, needing_torch | beside_split | others)
+        return
     _check(
         opened,
         needing_torch,
@@ -182,12 +183,20 @@ def _check(
         raise ConfigError(f"--dtype {dtype}: must be {' or '.join(_WIDER)}")
 
 
-def _inject(opened: Snapshot, run: str) -> None:
+def _inject(opened: Snapshot, run: str, others: dict[str, Any]) -> None:
     """Give the batch of a snapshot to a running training, and print what it computes.
 
+    Args:
+        opened: the snapshot.
+        run: the running training.
+        others: values of the other options, by name; all are about a replay.
+
     Raises:
-        ConfigError: the run is over, or the training refuses.
+        ConfigError: another option is set, the run is over, or the training refuses.
     """
+    for option, value in others.items():
+        if value:
+            raise ConfigError(f"{option}: not with --inject, which replays nothing here")
     from vinedresser.cli.live.steering import PATIENCE, send_request
     from vinedresser.snapshots.record import SnapshotRecord
 

@@ -127,7 +127,7 @@ def print_bisection(
     if bisection is None:
         say("samples: the step does not break, or its samples cannot be told apart")
         return
-    say(f"samples: {bisection.words}")
+    say(bisection.words)
     if not bisection.found.complete:
         say("  there may be a smaller set")
     for one in bisection.inexact:

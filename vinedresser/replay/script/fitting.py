@@ -18,7 +18,7 @@ __all__ = ["NotAlike", "fitted"]
 
 
 class NotAlike(Exception):
-    """Two values have different structures, so one cannot take the place of the other."""
+    """The structures of two values differ, so one cannot replace the other."""
 
 
 def fitted(own: Any, recorded: Any) -> Any:

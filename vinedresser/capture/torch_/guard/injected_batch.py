@@ -47,7 +47,7 @@ class InjectedBatch:
             location: location of the snapshot.
 
         Raises:
-            ConfigError: there is no such snapshot, or its batch does not fit the training.
+            ConfigError: the snapshot does not exist, or its batch does not fit the training.
         """
         try:
             calls, random = _inputs(location)
@@ -99,7 +99,7 @@ def _inputs(location: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the calls of the trained model, and the random states before them.
 
     Raises:
-        ConfigError: there is no such snapshot, or it has no inputs of a torch model.
+        ConfigError: the snapshot does not exist, or holds no inputs of a torch model.
         CorruptData: it is damaged.
         StoreError: the storage refused.
     """
