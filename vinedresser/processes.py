@@ -221,10 +221,11 @@ def kill_with(
 
 
 def kill_group(leader: ProcessIdentity) -> None:
-    """Kill (SIGKILL) the process group of a leader, which may have ended already.
+    """Kill (SIGKILL) the process group of a leader, and wait for the leader's end.
 
-    Does nothing if the machine was rebooted since or the id now belongs to another process: as long
-    as a group has members, the kernel does not reuse its number.
+    The leader may have ended already. Does nothing if the machine was rebooted since or the id now
+    belongs to another process: as long as a group has members, the kernel does not reuse its
+    number.
     """
     if (leader.boot, leader.host) != (boot_id(), _host()):
         return
@@ -232,6 +233,8 @@ def kill_group(leader: ProcessIdentity) -> None:
         return
     with suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
+    # A dying process no longer shows its environment, so that `kill_with` would not wait for it.
+    wait_for_end(leader, _DYING)
 
 
 def _has(marker: str) -> Callable[[Environment], bool]:

@@ -188,6 +188,23 @@ def test_a_group_is_killed_after_its_leader_has_ended(tmp_path: Path) -> None:
     kill_group(identity)
 
 
+def test_a_killed_leader_has_ended() -> None:
+    # The kernel takes a while to free so much memory.
+    program = "held = bytes([1]) * 400_000_000; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as leader:
+        assert leader.stdout is not None
+        leader.stdout.readline()
+        identity = identify(leader.pid)
+        assert identity is not None
+        kill_group(identity)
+        assert not is_alive(identity)
+
+
 def test_a_group_of_another_process_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
     identity = identify(sleeper.pid)
     assert identity is not None
