@@ -1,0 +1,1 @@
+"""Families of functions that are learned whole: curves, fields, fixed points."""

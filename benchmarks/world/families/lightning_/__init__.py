@@ -1,0 +1,1 @@
+"""Families trained by Lightning, which is imported when one of them trains."""
