@@ -92,6 +92,17 @@ def test_a_sequence_loss_has_the_targets_of_its_sequences() -> None:
     assert torch.equal(found.labels, labels)
 
 
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss, F.huber_loss])
+def test_the_labels_of_an_error_are_the_argument_without_a_gradient(
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    x = outputs()
+    found = loss_inputs(loss(targets(), x))
+    assert found is not None
+    assert torch.equal(found.predictions, x)
+    assert torch.equal(found.labels, targets())
+
+
 def test_tensors_that_are_broadcast_keep_their_shapes() -> None:
     x = outputs()[:, :1]
     with pytest.warns(UserWarning, match="different to the input size"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,65 @@ def test_scale_and_skipped_steps(fused: bool, tmp_path: Path) -> None:
     run = open_run(tmp_path / "run")
     assert values(run, "net.grad_scale") == [hooked[0][step] for step in taken]
     assert values(run, "net.skipped_steps") == [[0, 0, 1, 1, 2, 2][step] for step in taken]
+
+
+def train_with_calls(path: Path, others: Callable[[nn.Module], object], *, rows: int = 8) -> Run:
+    """Train three steps on batches of some rows; `others` calls the model before each of them."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(path, collections=STATE) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(3):
+            others(model)
+            optimizer.zero_grad()
+            model(torch.randn(rows, 3)).mean().backward()
+            optimizer.step()
+    return open_run(path)
+
+
+@torch.no_grad()
+def act(model: nn.Module) -> None:
+    """Choose two actions."""
+    model(torch.randn(1, 3)).argmax()
+    model(torch.randn(1, 3)).argmax()
+
+
+@pytest.mark.parametrize(
+    "others",
+    [act, lambda model: model(torch.randn(3)).argmax(), lambda model: model(torch.randn(1, 3))],
+)
+def test_an_agent_acts_between_its_updates(
+    others: Callable[[nn.Module], object], tmp_path: Path
+) -> None:
+    assert values(train_with_calls(tmp_path / "run", others), "acts") == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("others", "rows"),
+    [
+        (lambda _: None, 8),
+        (torch.no_grad()(lambda model: model(torch.randn(8, 3))), 8),
+        # Batches of one row, accumulated.
+        (lambda model: model(torch.randn(1, 3)).mean().backward(), 1),
+        (lambda model: model(torch.randn(3, 3)).mean().backward(), 8),
+    ],
+)
+def test_other_calls_are_no_acts(
+    others: Callable[[nn.Module], object], rows: int, tmp_path: Path
+) -> None:
+    run = train_with_calls(tmp_path / "run", others, rows=rows)
+    assert "state/acts" not in run.scalars("state")
+
+
+def test_an_evaluation_line_by_line_is_no_act(tmp_path: Path) -> None:
+    def evaluate(model: nn.Module) -> None:
+        model.eval()
+        with torch.no_grad():
+            model(torch.randn(1, 3))
+        model.train()
+
+    run = train_with_calls(tmp_path / "run", evaluate)
+    assert "state/acts" not in run.scalars("state")
 
 
 def test_without_the_collection_scalers_are_unchanged(tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ def rules() -> list[Rule]:
         (4, {}, True),
         (30, {}, False),
         (30, {"loss": CROSS_ENTROPY}, True),
+        # Errors of values that an agent learns from its own estimates.
+        (30, {"loss": {"function": "mse_loss"}}, False),
+        (30, {"loss": {"type": "SmoothL1Loss", "settings": {}}}, False),
+        (0, {"loss": {"function": "mse_loss"}}, True),
         (0, {"loss": {"function": POLICY_GRADIENT}}, False),
         # A sum that the script saves, with a policy gradient in it.
         (0, {"policy": {"function": POLICY_GRADIENT}}, False),

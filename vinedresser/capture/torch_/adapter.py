@@ -284,6 +284,7 @@ class TorchAdapter(Adapter):
             self._recorder.forward_begins()
         elif mode in ("eval", "predict"):
             self._session.stop_if_asked()
+        self._running.called(mode, args, kwargs)
         recording = self._recording(mode)
         if recording is not None:
             self._record_forward(recording, args, kwargs)
@@ -335,8 +336,7 @@ class TorchAdapter(Adapter):
             progress.forwards = 0
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
-        session = self._session
-        recorder = self._recorder
+        session, recorder = self._session, self._recorder
         nothing = recorder.quiet or recorder.plain is not None
         recording = None if nothing else recorder.recording("train")
         if recording is not None and recording.closure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -12,6 +13,7 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.backward_end import BackwardEnd
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
+from vinedresser.capture.torch_.forward.acting import Acting
 from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
@@ -20,9 +22,10 @@ from vinedresser.capture.torch_.optimizers.unapplied_gradients import UnappliedG
 
 
 class TrainingState:
-    """Captures ``state/training``, the state of a scaler, and ``state/uncleared``.
+    """Captures ``state/training``, ``state/acts``, ``state/uncleared`` and the state of a scaler.
 
-    ``state/uncleared`` is 1 if the gradients of a step were added to those of the step before.
+    ``state/acts`` is 1 if the model acted before its update (`acting`). ``state/uncleared`` is 1 if
+    the gradients of a step were added to those of the step before.
     ``state/unapplied`` is captured at the end of a training without a step, see
     `UnappliedGradients`.
 
@@ -49,6 +52,7 @@ class TrainingState:
         self._names = names
         self._copier = copier
         self._recorder = session.recorder
+        self._acting, self._acted = Acting(), False
         self._scaling = Scaling(root, session.shield)
         # The previous step had several batches: the training also waits after a backward.
         self._accumulates = False
@@ -57,14 +61,33 @@ class TrainingState:
         self._clearing = GradientClearing(partial(session.shield.guard, "looking at gradients"))
         self._unapplied = UnappliedGradients()
         self._conclude = session.shield.guard("looking for missing steps", self._look_for_steps)
-        self._training, self._scale, self._skipped, self._uncleared, self._passes = (
+        self._training, self._scale, self._skipped, self._uncleared, self._passes, self._acts = (
             f"state/{names.prefix}{word}"
-            for word in ("training", "grad_scale", "skipped_steps", "uncleared", "unapplied")
+            for word in (
+                "training",
+                "grad_scale",
+                "skipped_steps",
+                "uncleared",
+                "unapplied",
+                "acts",
+            )
         )
 
     def names(self) -> list[str]:
         """Return the full names of the captured scalars."""
-        return [self._training, self._scale, self._skipped, self._uncleared, self._passes]
+        own = [self._training, self._scale, self._skipped, self._uncleared, self._passes]
+        return [*own, self._acts]
+
+    def called(self, mode: str | None, args: Any, kwargs: Any) -> None:
+        """Note a call of the model.
+
+        Args:
+            mode: the mode of the call; None: neither training nor an evaluation.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+        """
+        if mode in ("train", None):
+            self._acting.called(args, kwargs)
 
     def begin(self, recording: Recording, *, stepped: bool = False) -> None:
         """Capture the modules' modes at the start of a recording's first forward.
@@ -113,6 +136,7 @@ class TrainingState:
         """
         self._backward.remove()
         self._accumulates = forwards > 1
+        self._acted = self._acting.end()
 
     def end(self, recording: Recording, forwards: int, *, stepped: bool) -> None:
         """Capture a scaler's state, and whether gradients were kept, at the end of a train step.
@@ -126,6 +150,8 @@ class TrainingState:
         """
         self.ended(forwards)
         self._unapplied.forget()
+        if self._acted and recording.due.reaches("state") and recording.due.ask(self._acts):
+            recording.add_scalar(self._acts, 1.0)
         uncleared = self._clearing.end()
         if uncleared is not None and stepped:
             self._copier.keep_scalar(recording, self._uncleared, uncleared, 1.0)

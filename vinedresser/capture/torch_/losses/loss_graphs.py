@@ -51,6 +51,8 @@ _FUNCTIONS = {
     "HuberLossBackward0": "huber_loss",
     "CtcLossBackward0": "ctc_loss",
 }
+# Those that are the same with their arguments exchanged, as in ``F.mse_loss(target, output)``.
+_SYMMETRIC = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss"})
 # Attributes of autograd nodes that hold predictions and labels.
 _ARGUMENTS = ("self", "target")
 _CTC_ARGUMENTS = ("log_probs", "targets")
@@ -62,10 +64,10 @@ class LossInputs(NamedTuple):
     """What a loss function compared.
 
     Attributes:
-        predictions: its first argument as the function saved it; for a cross-entropy the
-            logarithms of the softmax, whose cross-entropy is the same, unless the model ends in an
-            activation.
-        labels: its second argument.
+        predictions: its first argument as the function saved it, or of errors the only one with a
+            gradient; for a cross-entropy the logarithms of the softmax, whose cross-entropy is the
+            same, unless the model ends in an activation.
+        labels: its other argument.
         function: its name in `torch.nn.functional`.
         negated: whether the loss decreases where the function increases, as in
             ``-F.mse_loss(...)``, and each other function in it, too.
@@ -134,6 +136,8 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     if predictions is None or labels is None:
         return None
     before = node.next_functions[0][0]
+    if function in _SYMMETRIC and before is None:
+        predictions, labels = labels, predictions
     if before is not None and before.name() in _VIEWS:
         # Torch computes the loss of sequences as that of images of one line.
         before = before.next_functions[0][0]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.loss_identity import compares_numbers
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -20,8 +21,9 @@ class AimlessLosses(Signal):
     """Tells which losses say nothing about progress.
 
     They are policy gradients, and losses of unknown function in a run that has a policy gradient
-    (`RunRecord.may_rise`) or whose model is called between its updates (``state/acts``, Keras), as
-    an agent is that chooses its actions: longer episodes have greater returns, and a greater loss.
+    (`RunRecord.may_rise`). If the model acts between its updates (``state/acts``), as an agent does
+    that chooses its actions, they are losses of unknown function and errors of values: longer
+    episodes have greater returns, and a greater loss.
     """
 
     needs = (Need("state", every=20, required=False),)
@@ -38,7 +40,9 @@ class AimlessLosses(Signal):
     def know(self, info: RunRecord) -> None:
         """See `Signal.know`: some policy gradients are recognised after several updates."""
         self._may_rise = info.may_rise
-        self._known = frozenset(f"losses/{name}" for name in info.losses)
+        self._known = frozenset(
+            f"losses/{name}" for name, setup in info.losses.items() if not compares_numbers(setup)
+        )
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""

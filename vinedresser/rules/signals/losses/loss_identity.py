@@ -14,7 +14,7 @@ from vinedresser.rules.signals.losses.loss_formulas import FORMULAS, row_losses
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LossIdentities", "LossIdentity", "agreeing"]
+__all__ = ["LossIdentities", "LossIdentity", "agreeing", "compares_numbers"]
 
 # Names of classes and functions of torch and Keras, in lower case, without underscores and "loss".
 _BY_NAME: dict[str, tuple[str, str]] = {
@@ -99,6 +99,17 @@ class LossIdentity(NamedTuple):
     def formula(self) -> tuple[str, str]:
         """The key in `loss_formulas.FORMULAS`."""
         return (self.loss, self.takes)
+
+
+def compares_numbers(setup: dict[str, Any]) -> bool:
+    """Return whether a loss measures errors of numbers, such as the mean squared error.
+
+    Args:
+        setup: its entry in `RunRecord.losses`.
+    """
+    named = setup.get("function") or setup.get("type")
+    loss, _ = _BY_NAME.get(_word(str(named)), ("", ""))
+    return loss in ("mean_squared_error", "mean_absolute_error", "huber")
 
 
 class LossIdentities(Signal):
