@@ -21,10 +21,11 @@ from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, befo
 from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.forward.missing_forward import report_missing_forward
+from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.guard.guard import guard_of
 from vinedresser.capture.torch_.guard.injected_batch import InjectedBatch
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
-from vinedresser.capture.torch_.losses.losses import Losses, batch_size
+from vinedresser.capture.torch_.losses.losses import Losses, batch_size, comparison_due
 from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.modules import module_info
@@ -103,7 +104,8 @@ class TorchAdapter(Adapter):
         before = guard("the start of a forward", self._before_forward, skip=skip)
         hide_hooks()
         calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
-        self._handles: list[Removable] = [self._modes, calls]
+        self._sequence = ForwardSequence(model, session.shield)
+        self._handles: list[Removable] = [self._modes, calls, self._sequence]
         self._guard = guard_of(session, model, self._names, self._handles)
         session.batch_takers.append(InjectedBatch(self._model, loss).answer)
         if loss is not None:
@@ -187,7 +189,7 @@ class TorchAdapter(Adapter):
         # Callers that have only the value pass it as the argument as well.
         others = tuple(one for one in arguments if one is not value)
         recording = self.record_value(name, value, others)
-        if recording is not None and self._progress(recording).first_batch:
+        if recording is not None and self._progress(recording).first_losses:
             self._losses.take_arguments(recording, name, others)
 
     def inputs_due(self) -> Recording | None:
@@ -195,10 +197,9 @@ class TorchAdapter(Adapter):
         if self._recorder.quiet or self._recorder.plain is not None:
             return None
         recording = self._of_loss()
-        if recording is None or not self._progress(recording).first_batch:
+        if recording is None or not self._progress(recording).first_losses:
             return None
-        due = any(map(recording.due.reaches, ("predictions", "labels")))
-        return recording if due else None
+        return recording if comparison_due(recording) else None
 
     def keep_gradients(self) -> None:
         """See `GradientKeeper.keep_gradients`."""
@@ -224,7 +225,7 @@ class TorchAdapter(Adapter):
         recording = self._of_loss()
         if recording is None:
             return None
-        first = self._progress(recording).first_batch
+        first = self._progress(recording).first_losses
         # An optimizer with a closure tries several weights; record only the first.
         if recording.closure and not first:
             return None
@@ -245,10 +246,9 @@ class TorchAdapter(Adapter):
 
     def _recording(self, running: Running | None) -> Recording | None:
         """Return the recording of the current mode, or None."""
-        if running is None:
-            return None
-        recorder = self._recorder
-        return recorder.undecided() if running == "open" else recorder.recording(running)
+        if running is None or running == "open":
+            return self._recorder.undecided() if running else None
+        return self._recorder.recording(running)
 
     def _of_loss(self) -> Recording | None:
         """Return the recording of a loss computed now, or None."""
@@ -292,7 +292,7 @@ class TorchAdapter(Adapter):
     def _record_forward(self, recording: Recording, args: Any, kwargs: Any) -> None:
         """Record the start of a forward, and install hooks for the tensors due in it."""
         progress = self._progress(recording)
-        progress.forwards += 1
+        progress.begin_forward(self._sequence if comparison_due(recording) else None, args, kwargs)
         if recording.mode != "train":
             recording.batch = batch_size((args, kwargs)) or 1
         if progress.first_batch:

@@ -15,9 +15,10 @@ from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes
+from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.training_state import TrainingState
 
-__all__ = ["PlainSteps", "ProgressOf"]
+__all__ = ["PlainSteps", "ProgressOf", "sequence_length"]
 
 
 @dataclass(eq=False)
@@ -26,9 +27,11 @@ class _Progress:
 
     Attributes:
         forwards: number of calls; with a closure, since the start of the optimizer's step.
+        in_sequence: whether each of them certainly continues the one before.
     """
 
     forwards: int = 0
+    in_sequence: bool = False
     # Weak, so as not to keep optimizers alive.
     _stepped: list[weakref.ref[Optimizer]] = field(default_factory=list)
 
@@ -38,10 +41,31 @@ class _Progress:
         return self.forwards <= 1
 
     @property
+    def first_losses(self) -> bool:
+        """Whether a loss computed now is that of the first batch, or of a sequence of forwards."""
+        return self.first_batch or self.in_sequence
+
+    @property
     def stepped(self) -> list[Optimizer]:
         """The optimizers that have begun a step."""
         found = (one() for one in self._stepped)
         return [one for one in found if one is not None]
+
+    def begin_forward(self, sequence: ForwardSequence | None, args: Any, kwargs: Any) -> None:
+        """Note the start of a forward.
+
+        Args:
+            sequence: the latest forward of the model; None if no comparison is due.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+        """
+        self.forwards += 1
+        if sequence is None:
+            self.in_sequence = False
+        elif self.forwards == 1:
+            self.in_sequence = sequence.begins()
+        else:
+            self.in_sequence = self.in_sequence and sequence.continues([args, kwargs])
 
     def begins_step(self, optimizer: Optimizer) -> bool:
         """Note the start of an optimizer's step; return whether it is its first step."""
@@ -78,6 +102,12 @@ class ProgressOf:
             found = recording.progress[self] = _Progress(before)
         assert isinstance(found, _Progress)
         return found
+
+
+def sequence_length(recording: Recording) -> int:
+    """Return the number of forwards of a model each of which continues the one before, or 1."""
+    found = (one for one in recording.progress.values() if isinstance(one, _Progress))
+    return max((one.forwards for one in found if one.in_sequence), default=1)
 
 
 class PlainSteps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, Protocol
 
@@ -11,7 +11,14 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-__all__ = ["CompiledCalls", "ModuleHook", "Removable", "before_calls"]
+__all__ = [
+    "CompiledCalls",
+    "ModuleHook",
+    "NextOutput",
+    "Removable",
+    "before_calls",
+    "can_be_hooked",
+]
 
 
 class ModuleHook:
@@ -90,6 +97,42 @@ class CompiledCalls:
         """Restore the compiled code."""
         if self._model._compiled_call_impl is self:
             self._model._compiled_call_impl = self.compiled
+
+
+class NextOutput:
+    """Calls a function with the output of the next call of a module.
+
+    Args:
+        call: called with the module, its positional arguments and its output; guarded.
+    """
+
+    def __init__(self, call: Callable[[nn.Module, Any, Any], object]) -> None:
+        self._call = call
+        self._handles: list[Removable] = []
+
+    def wait(self, modules: Iterable[nn.Module]) -> None:
+        """Wait for the next call of any of some modules."""
+        self.remove()
+        for module in modules:
+            self._handles.append(module.register_forward_hook(ModuleHook(self._returned, module)))
+
+    def remove(self) -> None:
+        """Wait no longer."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def _returned(self, module: nn.Module, args: Any, output: Any) -> None:
+        self.remove()
+        self._call(module, args, output)
+
+
+def can_be_hooked(model: nn.Module) -> bool:
+    """Return whether a hook on the calls of a model certainly leaves its computation as it is."""
+    # Hooks would be compiled with it, or prevent torch's fast path.
+    compiled = model._compiled_call_impl is not None or hasattr(model, "_orig_mod")
+    return not compiled and not isinstance(
+        model, (torch.jit.ScriptModule, nn.TransformerEncoderLayer)
+    )
 
 
 def before_calls(model: nn.Module, before: _Before, after: Callable[[], object]) -> Removable:

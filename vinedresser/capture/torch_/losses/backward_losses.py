@@ -12,13 +12,14 @@ from torch import nn
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
+from vinedresser.capture.torch_.forward.calls import NextOutput, Removable
 from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 from vinedresser.capture.torch_.names import MethodAsForward
+from vinedresser.capture.torch_.plain_steps import sequence_length
 from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
@@ -94,7 +95,12 @@ class BackwardLosses:
         self._policy = PolicyGradients()
         # Number of recorded sums.
         self._recorded = 0
-        self._outputs: list[Removable] = []
+
+        def returned(_: nn.Module, __: Any, output: Any) -> None:
+            with WithoutModes():
+                mark_outputs(output)
+
+        self._outputs = NextOutput(shield.guard("outputs", returned))
         self._evaluated = EvaluatedLosses(shield, self._record_evaluated, self._await_output)
         # The name of the latest recorded sum.
         self._trained = ""
@@ -105,7 +111,7 @@ class BackwardLosses:
     def forget(self) -> None:
         """Release the training."""
         self.sink = None
-        self._forget_outputs()
+        self._outputs.remove()
         while self._handles:
             self._handles.pop().remove()
         self._evaluated.forget()
@@ -126,21 +132,8 @@ class BackwardLosses:
         """Mark the outputs of a forward if predictions may be due."""
         if self.sink is None or not self.sink.comparisons_due():
             return
-
-        def returned(_: nn.Module, __: Any, output: Any) -> None:
-            self._forget_outputs()
-            with WithoutModes():
-                mark_outputs(output)
-
-        self._forget_outputs()
-        guarded = self.shield.guard("outputs", returned)
-        for one in model.forwards() if isinstance(model, MethodAsForward) else (model,):
-            self._outputs.append(one.register_forward_hook(ModuleHook(guarded, one)))
-
-    def _forget_outputs(self) -> None:
-        """Wait no longer for the outputs of a forward."""
-        while self._outputs:
-            self._outputs.pop().remove()
+        forwards = model.forwards() if isinstance(model, MethodAsForward) else (model,)
+        self._outputs.wait(forwards)
 
     def scaled(self, _: torch.amp.GradScaler) -> None:
         """Handle a call of `GradScaler.scale`."""
@@ -182,7 +175,7 @@ class BackwardLosses:
         before = self._pending
         self._evaluated.goes_backward(None if values else origin)
         due = None if self.sink is None else self.sink.loss_inputs_due()
-        found = None if due is None else loss_inputs(loss)
+        found = None if due is None else loss_inputs(loss, sequence_length(due))
         if self._recorded < POLICY_STEPS:
             self._policy.add(loss)
         if before is None:

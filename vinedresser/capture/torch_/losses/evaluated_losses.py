@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
+from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, can_be_hooked
 from vinedresser.capture.torch_.losses.compared_losses import (
     NLL,
     Kernel,
@@ -151,8 +151,7 @@ class EvaluatedLosses:
 
     def watch(self, model: nn.Module) -> Removable | None:
         """Look at the forwards of a trained model; None if others than Python may run them."""
-        compiled = model._compiled_call_impl is not None or hasattr(model, "_orig_mod")
-        if compiled or isinstance(model, (torch.jit.ScriptModule, nn.TransformerEncoderLayer)):
+        if not can_be_hooked(model):
             return None
         begins = self._shield.guard(
             "the start of a forward", self._forward_begins, skip=torch.compiler.is_compiling

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.elementary_losses import elementary_loss, is_plain
+from vinedresser.capture.torch_.losses.elementary_losses import (
+    Elementary,
+    elementary_loss,
+    is_plain,
+)
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["LossInputs", "loss_inputs"]
@@ -58,6 +63,8 @@ _ARGUMENTS = ("self", "target")
 _CTC_ARGUMENTS = ("log_probs", "targets")
 # A loss is a few sums and products away from its functions; the rest of the graph is the model's.
 _MOST_NODES = 24
+# Elementary functions that certainly compare with a label, and not with an action.
+_DIFFERENCES = ("l1_loss", "mse_loss")
 
 
 class LossInputs(NamedTuple):
@@ -82,7 +89,7 @@ class LossInputs(NamedTuple):
     activation: str = ""
 
 
-def loss_inputs(loss: Tensor) -> LossInputs | None:
+def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
     """Return what the loss function nearest to a loss compared.
 
     The graph must not have been freed by a backward pass. Errors of elementary functions, such as
@@ -91,16 +98,53 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
 
     Args:
         loss: loss [] with a gradient, such as a weighted sum of several functions.
+        places: number of forwards of the model; of several, each continues the one before, as those
+            of a recurrent network that a loop calls place by place.
 
     Returns:
         Detached tensors; None if no such function is found. If the nearest one compares with a
         single label, as of positive samples, the rows of another call of it with other labels
-        follow.
+        follow. Of several places, the rows of all calls of this function are joined in the order of
+        the places, or none are found if this is not possible.
     """
+    found = _search(loss, places)
+    if not found.calls:
+        return _of_places(found, found.elementary) if places > 1 else found.nearest()
+    negated = found.signs == {-1}
+    same = [one for one in found.calls if one.name() == found.calls[0].name()]
+    if places > 1 and len(same) > 1:
+        compared = [(one._sequence_nr(), _compared(one, negated=negated)) for one in same]
+        return _of_places(found, compared)
+    nearest = _compared(found.calls[0], negated=negated)
+    return None if nearest is None else _with_other_labels(nearest, found.calls)
+
+
+class _Found(NamedTuple):
+    """What is found in the graph of a loss, nearest first.
+
+    Attributes:
+        calls: autograd nodes of loss functions.
+        signs: signs of the derivatives of the loss by their values.
+        elementary: what elementary functions compared, with the sequence numbers of their nodes.
+        complete: whether the search came to the end of the loss.
+    """
+
+    calls: list[Any]
+    signs: set[int]
+    elementary: list[tuple[int, LossInputs | None]]
+    complete: bool
+
+    def nearest(self) -> LossInputs | None:
+        """Return what the nearest elementary function compared."""
+        return self.elementary[0][1] if self.elementary else None
+
+
+def _search(loss: Tensor, places: int) -> _Found:
+    """Search the graph of a loss; see `loss_inputs`."""
     waiting: deque[tuple[Any, int, bool]] = deque([(loss.grad_fn, 1, True)])
-    calls, elementary, signs, seen = list[Any](), None, set[int](), 0
-    lowered, summed = 0, False
-    while waiting and seen < _MOST_NODES:
+    calls, signs, elementary = list[Any](), set[int](), list[tuple[int, LossInputs | None]]()
+    seen, summed = 0, False
+    while waiting and seen < _MOST_NODES * places:
         node, sign, plain = waiting.popleft()
         if node is None:
             continue
@@ -109,23 +153,53 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
             calls.append(node)
             signs.add(sign)
             continue
-        if plain and elementary is None:
-            elementary = elementary_loss(node)
+        if plain and (places > 1 or not elementary) and (found := elementary_loss(node)):
             # In a sum, another term may be the one that is minimised.
-            lowered = 0 if summed else sign
+            inputs = _by_hand(found, 0 if summed else sign)
+            elementary.append((node._sequence_nr(), inputs))
+            if places > 1:
+                continue
         plain = plain and is_plain(node)
         summed |= sum(origin is not None for origin, _ in node.next_functions) > 1
         waiting.extend(
             (origin, sign * _direction(node, place), plain)
             for place, (origin, _) in enumerate(node.next_functions)
         )
-    if calls:
-        nearest = _compared(calls[0], negated=signs == {-1})
-        return None if nearest is None else _with_other_labels(nearest, calls)
-    if elementary is None:
+    return _Found(calls, signs, elementary, not any(node for node, _, _ in waiting))
+
+
+def _by_hand(found: Elementary, sign: int) -> LossInputs:
+    """Return what an elementary function compared, given the sign of its derivative."""
+    predictions, labels, function, negative = found
+    return LossInputs(predictions, labels, function, negated=sign == (1 if negative else -1))
+
+
+def _of_places(found: _Found, compared: list[tuple[int, LossInputs | None]]) -> LossInputs | None:
+    """Join what the calls of one function compared at several places.
+
+    Args:
+        found: the result of the search.
+        compared: sequence numbers of the calls, and what they compared.
+    """
+    ordered = [one for _, one in sorted(compared, key=itemgetter(0)) if one is not None]
+    if not found.complete or len(ordered) < max(len(compared), 1):
         return None
-    predictions, labels, function, negative = elementary
-    return LossInputs(predictions, labels, function, negated=lowered == (1 if negative else -1))
+    # The score that is picked by an action is no comparison with a label.
+    differences = found.calls or all(one.function in _DIFFERENCES for one in ordered)
+    if not differences or len({_kind(one) for one in ordered}) > 1:
+        return None
+    join = torch.cat if ordered[0].labels.ndim else torch.stack
+    return ordered[0]._replace(
+        predictions=join([one.predictions for one in ordered]),
+        labels=join([one.labels for one in ordered]),
+    )
+
+
+def _kind(inputs: LossInputs) -> tuple[Any, ...]:
+    """Return what must be equal in comparisons whose rows are joined."""
+    tensors = inputs.predictions, inputs.labels
+    shapes = (one.shape[1:] if inputs.labels.ndim else one.shape for one in tensors)
+    return inputs.function, inputs.activation, *shapes, *(one.device for one in tensors)
 
 
 def _compared(node: Any, *, negated: bool) -> LossInputs | None:

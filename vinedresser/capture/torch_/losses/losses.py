@@ -8,7 +8,7 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.nesting import leaves
 
-__all__ = ["Losses", "batch_size"]
+__all__ = ["Losses", "batch_size", "comparison_due"]
 
 
 class Losses:
@@ -51,9 +51,9 @@ class Losses:
             name: name of the loss.
             arguments: arguments of the loss, nestings of tensors.
         """
-        due = recording.due
-        if not (due.reaches("predictions") or due.reaches("labels")):
+        if not comparison_due(recording):
             return
+        due = recording.due
         kinds = iter(("predictions", "labels"))
         for argument in arguments:
             found = list(leaves(argument))
@@ -66,6 +66,11 @@ class Losses:
                 full = f"{kind}/{name}{place}"
                 if ask := due.ask(full):
                     self._keep(recording, full, tensor, ask)
+
+
+def comparison_due(recording: Recording) -> bool:
+    """Return whether predictions or labels are due in a step or evaluation."""
+    return recording.due.reaches("predictions") or recording.due.reaches("labels")
 
 
 def batch_size(value: Any) -> int | None:
