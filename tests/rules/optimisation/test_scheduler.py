@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch.optim import Optimizer, lr_scheduler
 from tests.rules.trainings import batches, digits
 from tests.rules.weights.inside_trainings import found, stack
 from vinedresser.capture.hook.hook import Hook
-from vinedresser.capture.torch_.optimizers.optimizer_state import Schedulers
+from vinedresser.capture.torch_.optimizers.schedulers import NotedSchedulers, Schedulers
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped
@@ -185,6 +186,26 @@ def test_step_count_equals_that_of_torch(tmp_path: Path) -> None:
     # We keep none alive.
     del scheduler
     assert schedulers.steps(optimizer) is None
+
+
+def test_noted_schedulers_are_those_that_a_search_finds() -> None:
+    noted = NotedSchedulers()
+    noted.start()
+    optimizers = [torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(2)]
+    parts = [lr_scheduler.ConstantLR(optimizers[0]), lr_scheduler.ExponentialLR(optimizers[0], 0.9)]
+    whole = lr_scheduler.SequentialLR(optimizers[0], parts, [2])
+    other = lr_scheduler.CosineAnnealingLR(optimizers[1], 5)
+    for _ in range(4):
+        counts = [Schedulers(known).steps(optimizers[0]) for known in (noted, NotedSchedulers())]
+        assert counts[0] == counts[1]
+        assert noted.of(optimizers[0]) == parts
+        for one in (*optimizers, whole):
+            one.step()
+    assert noted.of(optimizers[1]) == [other]
+    # Copies are not noted, but found.
+    copied, _scheduler = copy.deepcopy((optimizers[1], other))
+    assert noted.of(copied) == []
+    assert Schedulers(noted).steps(copied) == 0
 
 
 def test_step_count_is_captured_with_the_learning_rate(tmp_path: Path) -> None:

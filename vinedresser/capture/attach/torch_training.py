@@ -29,6 +29,7 @@ from vinedresser.capture.torch_.bare_tensors import BareTensors
 from vinedresser.capture.torch_.forward.calls import before_calls
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
+from vinedresser.capture.torch_.optimizers.schedulers import NOTED
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
@@ -274,6 +275,7 @@ class _TorchTrainings(TrainingFinder):
 
 def attach() -> None:
     """Start looking for trainings."""
+    NOTED.start()
     ATTACHMENT.search(_TorchTrainings(ATTACHMENT))
 
 

@@ -32,8 +32,8 @@ from vinedresser.capture.torch_.guard.random_states import RandomStates
 from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, without_computed
 from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.capture.torch_.optimizers.optimizer_state import schedulers_of
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
+from vinedresser.capture.torch_.optimizers.schedulers import schedulers_of
 from vinedresser.snapshots.trees import Codec, array_digest
 
 __all__ = ["TorchGuard", "digest", "guard_of"]

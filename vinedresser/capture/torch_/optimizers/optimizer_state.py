@@ -1,25 +1,20 @@
-"""The names and values of an optimizer's hyperparameters, state and scheduler steps."""
+"""The names and values of an optimizer's hyperparameters and state."""
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from vinedresser.capture.torch_.names import NamedParameter
 from vinedresser.capture.torch_.nesting import leaves
 
 __all__ = [
-    "Schedulers",
     "hyperparameters",
     "kept_of",
     "scheduler_steps",
-    "schedulers_of",
     "slots",
 ]
 
@@ -28,8 +23,6 @@ _Kept = tuple[NamedParameter, dict[str, Any]]
 _KIND = "optimizer_state"
 # The singular of hyperparameters that are tuples.
 _ONE_OF = {"betas": "beta", "etas": "eta", "step_sizes": "step_size"}
-# The key that schedulers add to an optimizer's parameter groups.
-_MARK = "initial_lr"
 
 
 def hyperparameters(
@@ -116,38 +109,3 @@ def _numbers(key: str, value: Any) -> Iterator[tuple[str, float | Tensor]]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-class Schedulers:
-    """The schedulers of optimizers, searched for once per optimizer that has one."""
-
-    def __init__(self) -> None:
-        # Weak, so as not to keep them alive.
-        self._found: weakref.WeakKeyDictionary[Optimizer, list[weakref.ref[LRScheduler]]] = (
-            weakref.WeakKeyDictionary()
-        )
-
-    def steps(self, optimizer: Optimizer) -> int | None:
-        """Return the maximum number of steps of an optimizer's schedulers.
-
-        Returns:
-            The number of steps; None if there is no scheduler, or only such as
-            `ReduceLROnPlateau`, which watch a metric and may never change the rate.
-        """
-        if not any(_MARK in group for group in optimizer.param_groups):
-            return None
-        if optimizer not in self._found:
-            self._found[optimizer] = [weakref.ref(one) for one in schedulers_of(optimizer)]
-        alive = [one for one in (found() for found in self._found[optimizer]) if one is not None]
-        # Schedulers step once in their constructor; composed ones have no counter.
-        taken = [int(getattr(one, "_step_count", 1)) - 1 for one in alive]
-        return max(taken, default=None)
-
-
-def schedulers_of(optimizer: Optimizer) -> list[LRScheduler]:
-    """Return the schedulers that refer to an optimizer, without calling user code."""
-    return [
-        one
-        for one in gc.get_objects()
-        if issubclass(type(one), LRScheduler) and vars(one).get("optimizer") is optimizer
-    ]
