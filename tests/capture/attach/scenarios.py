@@ -341,6 +341,33 @@ def accelerated() -> None:
     show(model, losses=losses)
 
 
+class WithNewLoss(WithLoss):
+    """A model that makes a loss module in each forward, as many of transformers do."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        criterion = nn.CrossEntropyLoss()
+        loss: Tensor = criterion(self.inner(x), y)
+        return loss
+
+
+def made_anew() -> None:
+    """Loss modules that exist for one forward, accumulated over two halves."""
+    model = WithNewLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        total = 0.0
+        for half in (slice(0, 8), slice(8, 16)):
+            loss = model(x[half], y[half]) / 2
+            loss.backward()
+            total += loss.item()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(total)
+    show(model, losses=losses)
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
@@ -361,6 +388,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         idle,
         by_turns,
         accelerated,
+        made_anew,
     )
 }
 

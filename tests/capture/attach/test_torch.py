@@ -221,6 +221,15 @@ def test_a_multiple_of_the_value_of_a_loss_module_is_no_other_loss(trained: Both
     assert losses(run, "CrossEntropyLoss") == pytest.approx(printed(trained, "accelerated"))
 
 
+def test_a_loss_has_one_name_although_its_module_is_made_in_each_forward(trained: Both) -> None:
+    run = trained.open(NUMBERS["made_anew"])
+    assert sorted(run.scalars("losses")) == ["losses/loss"]
+    assert losses(run, "loss") == pytest.approx(printed(trained, "made_anew"))
+    labels = run.tensor("labels/loss")
+    assert labels.steps().tolist() == [0, 3]
+    np.testing.assert_array_equal(labels.value(0), rows()[1][:8].numpy())
+
+
 def test_every_additional_run_is_finished(trained: Both) -> None:
     for number in range(1, max(NUMBERS.values()) + 1):
         status = trained.open(number).status

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,11 @@ from torch import nn
 
 from vinedresser.capture.run.attachment import Attachment
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
-from vinedresser.capture.torch_.losses.backward_losses import BackwardLosses, is_loss
+from vinedresser.capture.torch_.losses.backward_losses import (
+    BackwardLosses,
+    LossRecorder,
+    is_loss,
+)
 from vinedresser.capture.torch_.setup import described_loss
 
 if TYPE_CHECKING:
@@ -19,11 +24,31 @@ if TYPE_CHECKING:
 __all__ = ["TorchLosses"]
 
 
+class _LossModule:
+    """A module that returned a loss.
+
+    Args:
+        module: the module, which is not kept alive.
+
+    Attributes:
+        module: see above.
+        record: records its values; None until it is known whether the module outlives its forward.
+        waiting: its values and arguments until then.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = weakref.ref(module)
+        self.record: LossRecorder | None = None
+        self.waiting: list[tuple[torch.Tensor, tuple[Any, ...]]] = []
+
+
 class TorchLosses(BackwardLosses):
     """Detects loss modules by their output and other losses by their backward pass.
 
     A module outside the models that returns a scalar with a gradient is a loss module: its values
-    are recorded under its class name, also in evaluations. For other losses, see `BackwardLosses`.
+    are recorded under its class name, also in evaluations. For other losses, see `BackwardLosses`;
+    they include those of a module that is made for one forward, as in models of transformers: it
+    no longer exists at the backward pass, and those of later steps are not seen.
 
     Args:
         attachment: provides the shield.
@@ -36,6 +61,7 @@ class TorchLosses(BackwardLosses):
         super().__init__(attachment.shield)
         self.hook: AttachedHook | None = None
         self._names: set[str] = set()
+        self._new: list[_LossModule] = []
 
     def attach(self, hook: AttachedHook) -> None:
         """Begin with a training."""
@@ -45,6 +71,7 @@ class TorchLosses(BackwardLosses):
         """See `BackwardLosses.forget`."""
         self.hook = None
         self._names.clear()
+        self._new.clear()
         super().forget()
 
     def keep(self, handle: Removable) -> None:
@@ -62,21 +89,46 @@ class TorchLosses(BackwardLosses):
         guarded = self.shield.guard("looking for a loss", look)
         handle = module.register_forward_hook(ModuleHook(guarded, module))
 
+    def backward(self, tensors: Iterable[Any]) -> None:
+        """See `BackwardLosses.backward`."""
+        self._decide()
+        super().backward(tensors)
+
+    def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
+        """See `BackwardLosses.step_begins`."""
+        self._decide()
+        super().step_begins(name, closure=closure)
+
     def _watch(self, module: nn.Module) -> Callable[..., None]:
         """Watch a loss module and return its forward hook."""
-        name = type(module).__name__
-        while name in self._names:
-            name += "'"
-        self._names.add(name)
-        assert self.hook is not None, "losses are detected in trainings only"
-        record = self.hook.loss_recorder(name, described_loss(module))
+        watched = _LossModule(module)
+        self._new.append(watched)
 
         def returned(_: nn.Module, args: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor):
+            if watched.record is not None and isinstance(output, torch.Tensor):
                 self.reported(output)
-                record(output, args)
+                watched.record(output, args)
+            elif watched.record is None and is_loss(output):
+                watched.waiting.append((output, args))
 
         skip = torch.compiler.is_compiling
         guarded = self.shield.guard("the loss", returned, skip=skip)
         self._handles.append(module.register_forward_hook(ModuleHook(guarded, module)))
         return guarded
+
+    def _decide(self) -> None:
+        """Record the losses of new modules if the modules still exist."""
+        while self._new:
+            watched = self._new.pop(0)
+            module = watched.module()
+            if module is None or self.hook is None:
+                continue
+            name = type(module).__name__
+            while name in self._names:
+                name += "'"
+            self._names.add(name)
+            watched.record = self.hook.loss_recorder(name, described_loss(module))
+            waiting, watched.waiting = watched.waiting, []
+            for value, arguments in waiting:
+                self.reported(value)
+                watched.record(value, arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -30,19 +31,19 @@ class ModuleHook:
 
     Args:
         call: called with the module and the other arguments of the hook.
-        owner: the only module for which it is called; None: any module that has the hook, such as
-            the replicas of data parallelism.
+        owner: the only module for which it is called, which the hook does not keep alive; None:
+            any module that has the hook, such as the replicas of data parallelism.
     """
 
     __slots__ = ("_call", "_owner")
 
     def __init__(self, call: Callable[..., Any], owner: nn.Module | None = None) -> None:
         self._call = call
-        self._owner = owner
+        self._owner = None if owner is None else weakref.ref(owner)
 
     def __call__(self, module: nn.Module, *rest: Any) -> Any:
         """Call the hook."""
-        if self._owner is None or module is self._owner:
+        if self._owner is None or module is self._owner():
             return self._call(module, *rest)
         return None
 
