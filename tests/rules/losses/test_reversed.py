@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.rules.trainings import batches, digits
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
@@ -85,3 +86,36 @@ def test_a_metric_far_below_guessing_shows_a_reversed_loss(
 @pytest.mark.parametrize("warmup", [0, 160])
 def test_an_untrained_model_below_guessing_is_no_alarm(warmup: int, tmp_path: Path) -> None:
     assert ranked(tmp_path / "run", pairwise, warmup=warmup) == []
+
+
+@pytest.mark.parametrize(
+    ("sign", "shift", "wrong_labels"), [(1, 1, True), (1, 2, True), (-1, 0, False)]
+)
+def test_classes_counted_from_another_number_are_told_from_a_wrong_sign(
+    sign: int, shift: int, tmp_path: Path, *, wrong_labels: bool
+) -> None:
+    """An accuracy near 0 has two causes; the predictions on training rows tell which it is."""
+    rules = [Underfitting()]
+    data, loss = digits(), nn.CrossEntropyLoss()
+    few, few_eval = data.y < 3, data.y_eval < 3
+    x, y = data.x[few], data.y[few]
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    collections = capture_for(rules).collections
+    with Hook(tmp_path / "run", collections=collections, total_steps=300) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        rows = batches(len(x), 64)
+        for step in range(300):
+            chosen = next(rows)
+            optimizer.zero_grad()
+            (sign * loss(model(x[chosen]), (y[chosen] + shift) % 3)).backward()
+            optimizer.step()
+            if step % 20 == 0:
+                with torch.no_grad():
+                    right = model(data.x_eval[few_eval]).argmax(1) == data.y_eval[few_eval]
+                hook.metric("accuracy", float(right.float().mean()))
+    findings = [one for one in judge(open_run(tmp_path / "run"), rules) if one.severity != "info"]
+    assert findings
+    assert {one.fault == "corrupt_labels" for one in findings} == {wrong_labels}

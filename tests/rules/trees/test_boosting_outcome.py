@@ -45,6 +45,18 @@ def weak(rows: int = 3000) -> Rows:
     return x, (rng.random(rows) < 1 / (1 + np.exp(-0.4 * x[:, :3].sum(1)))).astype(float)
 
 
+def numbers(rows: int = 900, signal: float = 1.0) -> Rows:
+    """Return rows of six features and a number that depends on two of them, and noise of 1."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, 6))
+    return x, signal * (np.abs(x[:, 0]) + np.sin(2 * x[:, 1])) + rng.normal(size=rows)
+
+
+def mixed_axes(rows: Rows) -> Rows:
+    """Return rows whose features were reordered without a permutation of the axes."""
+    return rows[0].T.reshape(rows[0].shape), rows[1]
+
+
 def found_in(path: Path, rows: Rows, **settings: Any) -> list[Finding]:
     return boost(path, [kind() for kind in RULES], rows, **settings)
 
@@ -175,6 +187,43 @@ def test_boosters_that_learn_are_ignored(
     rows: Any, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     assert found_in(tmp_path / "run", rows(), **({"rounds": 25} | settings)) == []
+
+
+_QUANTILES = {"objective": "reg:quantileerror", "quantile_alpha": [0.1, 0.5, 0.9]}
+
+
+@pytest.mark.parametrize("spoil", [shuffled, mixed_axes])
+@pytest.mark.parametrize(
+    "settings",
+    [{"objective": "reg:squarederror"}, {"objective": "reg:absoluteerror"}, _QUANTILES],
+    ids=["squares", "absolute", "quantiles"],
+)
+def test_numbers_that_do_not_belong_to_the_rows_are_found(
+    spoil: Any, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    # The validation rows are spoilt, too: no evaluation can be good.
+    rows = spoil(numbers())
+    (finding,) = found_in(tmp_path / "run", rows, rounds=80, eta=0.15, max_depth=4, **settings)
+    assert (finding.rule, finding.fault) == ("memorised_labels", "corrupt_labels")
+    assert 29 <= finding.step < 80
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings"),
+    [
+        (numbers(), {"objective": "reg:squarederror", "eta": 0.1, "max_depth": 4}),
+        (numbers(), {"eta": 0.2, "max_depth": 4, **_QUANTILES}),
+        # Overfits from early on, and explains a tenth of the variance at its best.
+        (numbers(3000, 0.4), {"objective": "reg:squarederror", "eta": 0.3, "max_depth": 6}),
+        # So little data that the trees memorise most of it.
+        (numbers(90, 2.0), {"objective": "reg:absoluteerror", "eta": 0.1, "max_depth": 3}),
+    ],
+    ids=["squares", "quantiles", "weak", "few rows"],
+)
+def test_boosters_of_numbers_that_learn_are_ignored(
+    rows: Rows, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    assert found_in(tmp_path / "run", rows, **({"rounds": 100} | settings)) == []
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.5])

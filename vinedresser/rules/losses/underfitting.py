@@ -18,7 +18,10 @@ from vinedresser.store.records import RunRecord
 _EVERY = 5
 # The verdict requires two standard errors.
 _CONFIDENCE = 0.95
+_SURE = 2.0
 
+# Gain on training rows that a loss with a wrong sign rules out.
+_RIGHT = 0.5
 # The same if a metric becomes worse, which may have one of two causes.
 _REVERSED = 0.8
 
@@ -27,6 +30,11 @@ _OPPOSITE = Advice(
     "classes are swapped between training and metric",
     remedy="compute the metric on training rows: if it is good there, compare how the labels of "
     "both sets are made; if it is as bad, check the sign of each term of the loss",
+)
+_SWAPPED = Advice(
+    cause="the labels of the metric are not those of the training, such as classes in another "
+    "order or counted from another number: the predictions are right by the labels of the training",
+    remedy="compare how the labels of both sets are made, for the same rows",
 )
 _WORSE = Advice(
     cause="the policy becomes worse than it was untrained: the loss, or the advantage in it, has "
@@ -81,7 +89,8 @@ class Underfitting(OnceRule):
         if step.step % _EVERY:
             return None
         if guessed := self.outcome.opposite():
-            return self._reversed(step, guessed, _OPPOSITE, self.without_stop)
+            advice = _SWAPPED if self._right_in_training() else _OPPOSITE
+            return self._reversed(step, guessed, advice, self.without_stop)
         verdict = self.outcome.verdict()
         poor = verdict.kind == "poor" and not verdict.plateau
         return self._finding(step, verdict) if self._patience.add(step.step, seen=poor) else None
@@ -95,6 +104,12 @@ class Underfitting(OnceRule):
         if worse is not None:
             return self._reversed(self._last, worse, _WORSE, self.severity)
         return self._finding(self._last, verdict)
+
+    def _right_in_training(self) -> bool:
+        """Return whether the predictions agree with the labels of training rows, in each task."""
+        gains = [series.gain() for series in self.outcome.fit.of("train").values()]
+        known = [gain.value - _SURE * gain.error for gain in gains if gain is not None]
+        return bool(known) and len(known) == len(gains) and min(known) > _RIGHT
 
     def _reversed(self, step: Step, metric: Guessed, advice: Advice, severity: Severity) -> Finding:
         """Return the finding about a metric that the training makes worse."""
@@ -110,7 +125,7 @@ class Underfitting(OnceRule):
             cause=advice.cause,
             remedy=advice.remedy,
             evidence={"values": metric.values},
-            fault="loss_output_mismatch",
+            fault="corrupt_labels" if advice is _SWAPPED else "loss_output_mismatch",
             severity=severity,
         )
 

@@ -31,9 +31,9 @@ class LearningRateTooHigh(SymptomRule):
     of what it had gained (`RateJump`).
 
     Args:
-        ratio: ratio of updates to weights above which a step is too large; the first step may be
-            twice as large. First steps of trainings that learn reach 0.03, in some cases 0.7:
-            the outcome decides.
+        ratio: ratio of updates to weights, less what weight decay removes, above which a step is
+            too large; the first step may be twice as large. First steps of trainings that learn
+            reach 0.03, in some cases 0.7: the outcome decides.
         overshoot: predicted decrease divided by the loss. A convex loss allows 2 (Polyak); p is an
             upper bound of the decrease, and healthy trainings reach 4.6.
         patience: number of checks before the rule fires.
@@ -73,7 +73,9 @@ class LearningRateTooHigh(SymptomRule):
         greatest = self.updates.greatest
         at, overshoot = self.predicted.greatest_overshoot
         long = greatest is not None and greatest.longer_than(self.ratio)
-        if not long and not overshoot > self.overshoot:
+        # What a strong decay does to the weights is not the gradient's step.
+        decays = self.updates.decay > self.ratio / 2
+        if not long and (decays or not overshoot > self.overshoot):
             return None
         seen = []
         tensor, value, bound = "gradients", overshoot, self.overshoot

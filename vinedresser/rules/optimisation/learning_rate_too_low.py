@@ -8,6 +8,7 @@ from statistics import NormalDist
 from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.signals.losses.predicted_fall import Agreement, PredictedFall
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.parameters.gradients import only_of_biases
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -40,7 +41,8 @@ class LearningRateTooLow(SymptomRule):
     is known, after two checks, if the training has not learned anything yet and r is below a tenth
     of ``ratio`` or so small that all steps of the run change the weights by less than 0.5 %, unless
     a schedule may raise the rate: it rose within ``patience`` checks, or is lower than that with
-    which the optimizer was created, and was not higher before with the weights as still.
+    which the optimizer was created, and was not higher before with the weights as still. The fault
+    is `vanishing_gradient` if the gradient reaches biases, but no weights (`only_of_biases`).
 
     Args:
         ratio: ratio of updates to weights below which the weights do not move; healthy trainings
@@ -93,12 +95,17 @@ class LearningRateTooLow(SymptomRule):
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         ratios, greatest = self.updates.ratios, self.updates.greatest
-        if not ratios or greatest is None or greatest.median > _THROWN:
+        if greatest is not None and greatest.median > _THROWN:
+            return None
+        if not ratios and (self.updates.lost or only_of_biases(step)):
+            # They move by less than their rounding.
+            ratios = dict.fromkeys(step.reduction_of("weights", "l2"), 0.0)
+        if not ratios:
             return None
         tensor = max(ratios, key=ratios.__getitem__)
         # If steps became smaller at the same rate, the gradient is missing, not the learning rate.
         if ratios[tensor] < self.ratio and not self.updates.were_usual:
-            return self._of_ratios(step, tensor, ratios)
+            return self._of_biases(step, ratios) or self._of_ratios(step, tensor, ratios)
         if self.outcome.opposite():
             # Such a loss has a wrong sign, or wrong labels: larger steps would do more harm.
             return None
@@ -118,10 +125,36 @@ class LearningRateTooLow(SymptomRule):
             confidence=1 - value / self.ratio / 10,
             seen=f"step {step.step} changed no weights by more than {value:.1e} of their norm "
             f"({len(ratios)} tensors); 2e-4 to 2e-3 is usual",
-            cause="the learning rate is too low: steps are too small, and the weights hardly move",
+            cause="the learning rate is too low: steps are too small, and the weights hardly move"
+            if value
+            else "steps are so small that the weights, as rounded, do not change: the learning "
+            "rate is too low, or the gradient is clipped to too small a norm",
             remedy=self.rate.scaled(factor),
             evidence={"ratios": ratios, "learning_rates": self.rate.captured},
             correction=self.rate.corrected(factor),
+        )
+
+    def _of_biases(self, step: Step, ratios: dict[str, float]) -> Symptom | None:
+        """Return the symptom of weights that hardly any gradient reaches, unlike a bias."""
+        found = only_of_biases(step)
+        if found is None:
+            return None
+        value = found.weights / found.biases
+        return Symptom(
+            tensor=found.bias,
+            statistic="l2",
+            value=value,
+            threshold=found.most,
+            confidence=0.9,
+            seen=f"at step {step.step} the gradient of {found.bias} has a norm of "
+            f"{found.biases:.1e}, but those of all weights together {found.weights:.1e}",
+            cause="the gradient does not reach the weights, and only biases learn: the units are "
+            "all at zero or saturated, as with a threshold or a range that no value reaches, or "
+            "the gradient underflows",
+            remedy="inspect the outputs of each layer: one is the same for all rows; bring its "
+            "inputs into the range of its activation",
+            evidence={"ratios": ratios, "gradients": found.weights},
+            fault="vanishing_gradient",
         )
 
     def _of_agreement(self, tensor: str, ratio: float, found: Agreement) -> Symptom:

@@ -12,6 +12,7 @@ from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.hyperparameters import named
+from vinedresser.rules.signals.parameters.weight_decay import greatest_decay
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -27,6 +28,8 @@ _USUAL_DROPOUT = 0.5
 # Dropout, and share of the first size of the weights, that leave nothing to learn with.
 _NO_UNITS = 0.9
 _NO_WEIGHTS = 0.05
+# Growth of the weights that only too long steps explain, whatever made them small afterwards.
+_GROWN = 2.0
 
 
 class OverRegularisation(SymptomRule):
@@ -50,6 +53,7 @@ class OverRegularisation(SymptomRule):
     """
 
     fault = "over_regularisation"
+    soon = 2
 
     def __init__(
         self,
@@ -74,6 +78,8 @@ class OverRegularisation(SymptomRule):
         self._normalised = False
         self._drops: dict[str, float] = {}
         self._first: dict[str, float] = {}
+        # The largest median of the weights' sizes relative to the first.
+        self._peak = 0.0
 
     def begin(self, info: RunRecord) -> None:
         """Read the regularisation settings."""
@@ -81,8 +87,7 @@ class OverRegularisation(SymptomRule):
         self._normalised = any("norm" in kind.lower() for kind, *_ in info.modules.values())
         self._parameters = info.parameters
         self._drops = info.dropout
-        decays = (one.get("settings", {}).get("weight_decay") for one in info.optimizers)
-        self._decay = max((one for one in decays if isinstance(one, int | float)), default=0.0)
+        self._decay = greatest_decay(info)
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.certain`: hardly any units or weights are left."""
@@ -91,7 +96,7 @@ class OverRegularisation(SymptomRule):
         gone = symptom.value < _NO_WEIGHTS and symptom.evidence.get("scale", 1.0) < _NO_WEIGHTS
         # Behind a normalisation the size of the weights does not matter.
         harmful = not self._normalised or outcome.verdict().kind != "good"
-        return symptom.statistic == "std" and gone and harmful
+        return symptom.statistic == "std" and gone and harmful and self._peak < _GROWN
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
@@ -107,6 +112,7 @@ class OverRegularisation(SymptomRule):
         if not shares:
             return None
         share = statistics.median(shares.values())
+        self._peak = max(self._peak, share)
         scale = statistics.median(one.scale for one in scales.values())
         if not (share < self.shrunk and scale < self.shrunk):
             return None

@@ -18,6 +18,8 @@ from vinedresser.store.records import RunRecord
 # Losses whose value at guessing does not depend on which rows are evaluated: XGBoost's and
 # scikit-learn's names.
 _CROSS_ENTROPIES = ("logloss", "mlogloss", "log_loss")
+# Losses of numbers. That of guessing is not known, but the first round is close to it.
+_OF_NUMBERS = ("rmse", "rmsle", "mae", "mape", "mphe", "quantile", "mse")
 _SURE = 2.0
 # Largest learning rate at which the first rounds learn a real relation before they memorise.
 _CAUTIOUS = 0.3
@@ -25,6 +27,8 @@ _CAUTIOUS = 0.3
 _BETTER = 0.01
 # Share of the loss of guessing by which evaluations end above it.
 _ABOVE = 0.03
+# Minimum number of evaluations of numbers, and share of the first training loss that must be gone.
+_ROUNDS, _GONE = 30, 0.1
 
 _SPLIT = (
     "evaluate on rows split off the training rows: if that loss falls below guessing, compare how "
@@ -47,6 +51,11 @@ class _Evaluated(NamedTuple):
     latest: float
     rounds: int
 
+    @property
+    def improved(self) -> bool:
+        """Whether any value was below the first one by 1 %."""
+        return self.lowest < (1 - _BETTER) * self.first
+
     def then(self, value: float) -> _Evaluated:
         """Return these evaluations and one more."""
         return _Evaluated(self.first, min(self.lowest, value), value, self.rounds + 1)
@@ -60,6 +69,10 @@ class MemorisedLabels(OnceRule):
     has never improved on its first value by 1 %. A booster that overfits late was better than
     guessing before. Applies to cross-entropies: that of guessing is the entropy of the captured
     labels (plus two standard errors), or else ln K for K classes, which is never lower.
+
+    Of losses of numbers, that of guessing is not known. With a learning rate of at most 0.3, the
+    first evaluation is close to it: fires after 30 rounds if the training loss has fallen by a
+    tenth while no evaluation has improved on its first value by 1 %, and none is below it now.
 
     With a learning rate of at most 0.3, the first trees hardly memorise: a clear relation would
     show in the first evaluations, so the labels are wrong, or the features say too little about
@@ -93,6 +106,8 @@ class MemorisedLabels(OnceRule):
         # Number of captured rows, from which the loss of guessing is estimated.
         self._rows = 1
         self._evaluated: dict[str, _Evaluated] = {}
+        # First training losses.
+        self._first: dict[str, float] = {}
 
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate of the ensemble."""
@@ -117,6 +132,9 @@ class MemorisedLabels(OnceRule):
             guessed = self._guessed(name)
             if guessed and value < (1 - self.gain) * guessed and self._never_better(name, guessed):
                 return self._finding(step, name, value, guessed)
+            first = self._first.setdefault(name, value)
+            if value < (1 - _GONE) * first and self._never_improved(name):
+                return self._finding(step, name, value, None)
         return None
 
     def _guessed(self, name: str) -> float | None:
@@ -135,21 +153,32 @@ class MemorisedLabels(OnceRule):
             equal = min(equal, known + bias + _SURE * error)
         return equal
 
+    def _same(self, name: str) -> dict[str, _Evaluated]:
+        """Return the evaluations of a loss, by data set."""
+        return {other: one for other, one in self._evaluated.items() if _kind(other) == _kind(name)}
+
+    def _never_improved(self, name: str) -> bool:
+        """Return whether all evaluations of a loss of numbers were no better than the first."""
+        if _kind(name) not in _OF_NUMBERS or self._rate > _CAUTIOUS:
+            return False
+        found = self._same(name).values()
+        return bool(found) and all(
+            one.rounds >= _ROUNDS and not one.improved and one.latest >= one.first for one in found
+        )
+
     def _never_better(self, name: str, guessed: float) -> bool:
         """Return whether all evaluations of a loss were no better than guessing."""
-        found = [one for other, one in self._evaluated.items() if _kind(other) == _kind(name)]
+        found = self._same(name).values()
         return bool(found) and all(
             one.rounds >= self.rounds
-            and one.lowest >= max(guessed, (1 - _BETTER) * one.first)
+            and one.lowest >= guessed
+            and not one.improved
             and one.latest > (1 + _ABOVE) * guessed
             for one in found
         )
 
-    def _finding(self, step: Step, name: str, value: float, guessed: float) -> Finding:
-        evaluated = {
-            other: one for other, one in self._evaluated.items() if _kind(other) == _kind(name)
-        }
-        other, one = next(iter(evaluated.items()))
+    def _finding(self, step: Step, name: str, value: float, guessed: float | None) -> Finding:
+        other, one = next(iter(self._same(name).items()))
         cautious = self._rate <= _CAUTIOUS
         return self.found(
             step,
@@ -157,10 +186,11 @@ class MemorisedLabels(OnceRule):
             tensor=other,
             statistic="loss",
             value=one.latest,
-            threshold=guessed,
+            threshold=one.first if guessed is None else guessed,
             confidence=0.7 if cautious else 0.6,
             seen=f"{name} fell to {value:.4g}, but {other} was never below {one.lowest:.4g} in "
-            f"{one.rounds} rounds and is {one.latest:.4g} (guessing: {guessed:.4g})",
+            f"{one.rounds} rounds and is {one.latest:.4g} "
+            + (f"(first: {one.first:.4g})" if guessed is None else f"(guessing: {guessed:.4g})"),
             cause="the trees memorise the training rows: the labels do not belong to the rows, or "
             "the features say too little about them for so few rows"
             if cautious

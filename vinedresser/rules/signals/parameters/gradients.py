@@ -12,12 +12,22 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["GradientGrowth", "GradientNorms", "GradientProfile", "gradient_profile", "left_out"]
+__all__ = [
+    "BiasGradient",
+    "GradientGrowth",
+    "GradientNorms",
+    "GradientProfile",
+    "gradient_profile",
+    "left_out",
+    "only_of_biases",
+]
 
 # Minimum number of layers for a profile.
 _FEWEST_LAYERS = 3
 # Minimum ratio that differs from 0.
 _LEAST = 1e-300
+# Ratio of the gradient of all weights to that of a bias below which none reaches the weights.
+_ONLY_BIASES = 1e-6
 
 
 class GradientNorms:
@@ -114,6 +124,48 @@ class GradientProfile(NamedTuple):
     def per_layer(self) -> float:
         """The factor from a layer to the previous one, as a geometric mean."""
         return math.pow(max(self.ratio, _LEAST), 1 / max(1, len(self.sizes) - 1))
+
+
+class BiasGradient(NamedTuple):
+    """Gradients that reach biases, but hardly any weights.
+
+    Attributes:
+        bias: full name of the largest gradient of a bias.
+        biases: l2 norm of that gradient.
+        weights: l2 norm of the gradients of all weights.
+        most: maximum ratio of the two.
+    """
+
+    bias: str
+    biases: float
+    weights: float
+    most: float
+
+
+def only_of_biases(step: Step) -> BiasGradient | None:
+    """Return the gradients if they reach biases, but hardly any weights; else None.
+
+    The gradient of a weight is that of the bias beside it times the inputs of the layer: a bias
+    without the weight shows inputs of zero, and for the layers before, a slope of zero. Gradients
+    of exactly zero, as of dead units, are left to other rules.
+
+    Args:
+        step: step with the statistic ``l2`` of gradients and weights.
+    """
+    paths = {name.partition("/")[2] for name in step.reduction_of("weights", "l2")}
+    weights, biases = list[float](), dict[str, float]()
+    for name, norm in step.reduction_of("gradients", "l2").items():
+        if name.partition("/")[2] in paths:
+            weights.append(norm)
+        else:
+            biases[name] = norm
+    bias = max(biases, key=biases.__getitem__, default="")
+    if not weights or not bias or not 0 < biases[bias] < math.inf:
+        return None
+    norm = _norm(weights)
+    if not 0 < norm < _ONLY_BIASES * biases[bias]:
+        return None
+    return BiasGradient(bias, biases[bias], norm, _ONLY_BIASES)
 
 
 def left_out(info: RunRecord) -> frozenset[str]:

@@ -8,7 +8,9 @@ from typing import Literal, NamedTuple
 
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.parameters.gradients import only_of_biases
 from vinedresser.rules.signals.parameters.model_names import ModelNames
+from vinedresser.rules.signals.parameters.update_ratios import LOST
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -16,8 +18,6 @@ __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 
 # Change of a mean, as a share of the standard deviation, that is rounding.
 _ROUNDING = 1e-4
-# Update, as a share of its weight, at which some entries of a weight of float32 no longer change.
-_LOST = 1e-6
 
 # No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero; no
 # gradient has reached any parameter; its gradient has been exactly zero since the start.
@@ -53,8 +53,9 @@ class ParameterStates(Signal):
     but weight decay moves it. A gradient that has become zero is not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
     Of several optimizers, one may take steps without any gradient: its model is not reached.
-    A non-zero gradient and a zero update do not count where some weights of the model are updated,
-    but none by more than rounding: then none of them is trained. Where no weight at all had a
+    A non-zero gradient and a zero update do not count where some parameters of the model are
+    updated, but none by more than rounding, or where the gradients of all weights are less than a
+    millionth of that of a bias: then the updates are lost to rounding. Where no weight at all had a
     non-zero update, weights that no optimizer has stand still, too.
     If no step so far had any gradient, although optimizers took steps, all weights with updates
     stand still because the loss depends on others.
@@ -122,7 +123,7 @@ class ParameterStates(Signal):
         unreached = self._unreached(updates, gradients) if moving else set[str]()
         instead: dict[Trouble | None, tuple[set[str], Trouble | None]] = {
             "cut_off": (unreached, "elsewhere"),
-            "unmoved": (self._lost(norms, updates), None),
+            "unmoved": (moving if only_of_biases(step) else self._lost(norms, updates), None),
         }
         self.looked = True
         self._measure(step, norms)
@@ -184,13 +185,23 @@ class ParameterStates(Signal):
         return {self._models.of(name) for name in now if f"gradients/{_path(name)}" in gradients}
 
     def _lost(self, norms: Mapping[str, float], updates: Mapping[str, float]) -> set[str]:
-        """Return the models in which some weights move, but by no more than about the rounding.
+        """Return the models in which parameters move, but none by more than about the rounding.
 
-        In the others the updates are lost to it then, but none is trained.
+        The updates of the others are lost to it then, but none is trained. Of biases, only the
+        updates are known: they are compared with the smallest weight of their model.
         """
-        pairs = [(name, updates.get(f"updates/{_path(name)}", 0.0)) for name in norms]
-        small = {self._models.of(name) for name, update in pairs if update > 0}
-        moved = {self._models.of(name) for name, update in pairs if update > _LOST * norms[name]}
+        least: dict[str, float] = {}
+        for name, norm in norms.items():
+            model = self._models.of(name)
+            least[model] = min(norm, least.get(model, math.inf))
+        small, moved = set[str](), set[str]()
+        for name, update in updates.items():
+            model = self._models.of(name)
+            norm = norms.get(f"weights/{_path(name)}", least.get(model, 0.0))
+            if update > 0:
+                small.add(model)
+            if update > LOST * norm:
+                moved.add(model)
         return small - moved
 
     def _unreached(self, updates: Mapping[str, float], gradients: Mapping[str, float]) -> set[str]:

@@ -8,9 +8,14 @@ from typing import NamedTuple
 
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.parameters.weight_decay import decay_per_step
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
-__all__ = ["USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
+__all__ = ["LOST", "USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
+
+LOST = 1e-6
+"""Update, as a share of its weight, at which some entries of a float32 weight do not change."""
 
 # Minimum and maximum in healthy trainings.
 USUAL_RATIOS = (2e-4, 2e-3)
@@ -29,25 +34,29 @@ class GreatestUpdate(NamedTuple):
         step: step of the look.
         median: median of the ratios.
         ratios: ratios by name of the weight.
+        decay: share of the weights that weight decay removes in a step.
     """
 
     step: int
     median: float
     ratios: dict[str, float]
+    decay: float = 0.0
 
     def longer_than(self, ratio: float) -> bool:
-        """Return whether the steps were longer than a ratio, the first one by a factor of two.
+        """Return whether the gradient's part of the steps was longer than a ratio.
 
-        The first step is long relative to small initial weights.
+        The first step may be twice as long: it is long relative to small initial weights.
         """
-        return self.median > (ratio if self.step else _FIRST * ratio)
+        return self.median - self.decay > (ratio if self.step else _FIRST * ratio)
 
 
 def to_usual(ratio: float) -> float:
     """Return the factor of the learning rate that leads to a usual ratio.
 
-    It is a power of ten from 0.001 to 1000.
+    It is a power of ten from 0.001 to 1000, and 1000 for a ratio of 0.
     """
+    if ratio == 0:
+        return _MOST
     change = min(max(_USUAL / ratio, 1 / _MOST), _MOST)
     return 10.0 ** round(math.log10(change))
 
@@ -65,6 +74,9 @@ class UpdateRatios(Signal):
     Attributes:
         ratios: ratios at the last step by name of the weight; {} without captures or changes.
         greatest: look with the largest median so far; None before the first.
+        decay: share of the weights that weight decay removes in a step; 0 if there is none.
+        lost: whether at the last step no weight changed, but biases did, and by so little that the
+            updates of the weights were lost to rounding.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -72,7 +84,13 @@ class UpdateRatios(Signal):
         self.needs = optional_statistics(every, updates=("l2",), weights=("l2",))
         self.ratios: dict[str, float] = {}
         self.greatest: GreatestUpdate | None = None
+        self.decay = 0.0
+        self.lost = False
         self._first: dict[str, float] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the weight decay of the optimizers."""
+        self.decay = decay_per_step(info)
 
     @property
     def were_usual(self) -> bool:
@@ -81,18 +99,21 @@ class UpdateRatios(Signal):
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
-        self.ratios = {}
+        self.ratios, self.lost = {}, False
         if step.rank != 0 or step.mode != "train":
             return
         updates = step.reduction_of("updates", "l2")
-        for name, now in step.reduction_of("weights", "l2").items():
+        norms = step.reduction_of("weights", "l2")
+        for name, now in norms.items():
             norm = max(now, self._first.setdefault(name, now))
             update = updates.get(f"updates/{name.partition('/')[2]}", 0.0)
             ratio = update / norm if norm > 0 else 0.0
             # The ratio may underflow, or the norm overflow.
             if 0 < ratio < math.inf:
                 self.ratios[name] = ratio
+        greatest = max(updates.values(), default=0.0)
+        self.lost = not self.ratios and 0 < greatest < LOST * min(norms.values(), default=0.0)
         if self.ratios:
             median = statistics.median(self.ratios.values())
             if self.greatest is None or median > self.greatest.median:
-                self.greatest = GreatestUpdate(step.step, median, self.ratios)
+                self.greatest = GreatestUpdate(step.step, median, self.ratios, self.decay)
