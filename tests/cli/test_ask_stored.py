@@ -56,6 +56,7 @@ def test_a_limit_ends_the_stream_too(runs: list[Path]) -> None:
         (["--plot", "x.svg", "--beside", "x", "--beside", "x"], "a run is given twice"),
         (["--save", "../x"], "is not a name for a stream"),
         (["--plot", "x.pdf"], "unknown format of charts; use .svg or .html"),
+        (["--plot", "missing/x.svg"], "cannot be written: No such file or directory"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vinedresser.cli.live.waiting import explained_wait
 from vinedresser.cli.options import RunArgument
-from vinedresser.errors import ConfigError, QueryError
+from vinedresser.errors import ConfigError, QueryError, VinedresserError
 from vinedresser.plain_text import visible
 
 if TYPE_CHECKING:
@@ -71,10 +72,9 @@ def ask(
 
     A training must allow it (run --live, Hook(live=True)); the query ends with this command.
     """
-    _check_beside(run, beside or (), plot)
-    from vinedresser.cli.views.answers import answer_view
-    from vinedresser.cli.views.console import console
+    _check_drawing(run, beside or (), plot)
     from vinedresser.queries.asking import ask as asked
+    from vinedresser.queries.query import Query
     from vinedresser.store.reading.reader import open_run
 
     ranks, opened = _ranks(rank), open_run(run)
@@ -82,39 +82,63 @@ def ask(
     if query is None:
         _list(opened, ranks, live=live, as_json=as_json)
         return
-    answers = asked(opened, query, every, ranks=ranks, live=live, rate=rate or None, save=save)
+    parsed = Query.parse(query, every)
+    answers = asked(opened, parsed, ranks=ranks, live=live, rate=rate or None, save=save)
+    waiting = explained_wait(opened, parsed.every, (ranks or (0,))[0]) if live else nullcontext()
     drawn: list[Answer] = []
-    with suppress(KeyboardInterrupt), closing(answers):
-        for number, answer in enumerate(answers, 1):
-            if answer.error is not None:
-                raise QueryError(f"{run}: {answer.error}")
-            if as_json:
-                typer.echo(answer.to_json())
-            else:
-                for part in answer_view(answer, ranks=ranks is None or len(ranks) > 1):
-                    console.print(part, soft_wrap=not console.is_terminal)
-            sys.stdout.flush()
-            if plot is not None:
-                drawn.append(answer)
-            if number == limit:
-                break
+    try:
+        with suppress(KeyboardInterrupt), closing(answers), waiting as answered:
+            for number, answer in enumerate(answers, 1):
+                if answered is not None:
+                    answered.set()
+                _print(run, answer, as_json=as_json, ranks=ranks is None or len(ranks) > 1)
+                if plot is not None:
+                    drawn.append(answer)
+                if number == limit:
+                    break
+    except VinedresserError:
+        # Such as that the training has died: its answers are drawn all the same.
+        if plot is not None and drawn:
+            _draw(plot, {run: drawn})
+        raise
     if plot is not None:
-        others = {
-            other: asked(other, query, every, ranks=ranks, live=False) for other in beside or ()
-        }
+        others = {other: asked(other, parsed, ranks=ranks, live=False) for other in beside or ()}
         _draw(plot, {run: drawn, **others})
 
 
-def _check_beside(run: str, beside: Sequence[str], plot: Path | None) -> None:
-    """Check the runs that are drawn, too.
+def _print(run: str, answer: Answer, *, as_json: bool, ranks: bool) -> None:
+    """Print an answer.
 
     Raises:
-        ConfigError: nothing is drawn, or a run is given twice.
+        QueryError: it is a fault of the query.
+    """
+    from vinedresser.cli.views.answers import answer_view
+    from vinedresser.cli.views.console import console
+
+    if answer.error is not None:
+        raise QueryError(f"{run}: {answer.error}")
+    if as_json:
+        typer.echo(answer.to_json())
+    else:
+        for part in answer_view(answer, ranks=ranks):
+            console.print(part, soft_wrap=not console.is_terminal)
+    sys.stdout.flush()
+
+
+def _check_drawing(run: str, beside: Sequence[str], plot: Path | None) -> None:
+    """Check what is drawn, and where to, before answers come for hours.
+
+    Raises:
+        ConfigError: nothing is drawn, a run is given twice, or the file cannot be written.
     """
     if beside and plot is None:
         raise ConfigError("--beside: give --plot FILE")
     if len({run, *beside}) <= len(beside):
         raise ConfigError("--beside: a run is given twice")
+    if plot is not None:
+        from vinedresser.explain.charts.plot import check_target
+
+        check_target(plot)
 
 
 def _list(run: Run, ranks: tuple[int, ...] | None, *, live: bool, as_json: bool) -> None:

@@ -13,7 +13,9 @@ from vinedresser.cli.options import RunArgument
 from vinedresser.errors import ConfigError
 
 if TYPE_CHECKING:
-    from vinedresser.store.records import TrainerAnswer, TrainerRequestKind
+    from collections.abc import Sequence
+
+    from vinedresser.store.records import TrainerAnswer, TrainerRequest, TrainerRequestKind
 
 __all__ = [
     "PATIENCE",
@@ -26,7 +28,9 @@ __all__ = [
     "stop",
 ]
 
-_Timeout = Annotated[float, typer.Option(help="Seconds to wait for the training to respond.")]
+_Timeout = Annotated[
+    float, typer.Option(min=0, help="Seconds to wait for the training to respond.")
+]
 PATIENCE = 30.0
 """Seconds to wait for the training to respond."""
 _EVENTS = {"next-epoch": "epoch"}
@@ -53,20 +57,26 @@ def set_parameters(
     """Change parameters of a running training.
 
     The script must have declared them with hook.tunable. The change is made once, between two
-    steps, and recorded in the run.
+    steps, and recorded in the run. Several are made between the same two steps, each on its own: if
+    one is refused, the others are made.
     """
-    values = dict(map(_assignment, changes))
+    values: dict[str, float] = {}
+    for name, value in map(_assignment, changes):
+        if name in values:
+            raise ConfigError(f"{name}: is given twice")
+        values[name] = value
     when = _when(at)
-    for name, value in values.items():
-        send_request(
-            run,
+    requests = [
+        _request(
             "adjust",
-            timeout,
             parameter=name,
             value=value,
             checkpoint_first=checkpoint_first,
             **when,
         )
+        for name, value in values.items()
+    ]
+    _send(run, requests, timeout)
 
 
 def pause(
@@ -164,25 +174,49 @@ def send_request(run: str, kind: TrainerRequestKind, timeout: float, **fields: A
     Raises:
         ConfigError: the run is over, or the training refuses.
     """
+    _send(run, [_request(kind, **fields)], timeout)
+
+
+def _request(kind: TrainerRequestKind, **fields: Any) -> TrainerRequest:
+    from vinedresser.store.records import TrainerRequest
+
+    return TrainerRequest(uuid.uuid4().hex, kind, f"vinedresser {kind}", time.time(), **fields)
+
+
+def _send(run: str, requests: Sequence[TrainerRequest], timeout: float) -> None:
+    """Send requests together, and print the answers.
+
+    Raises:
+        ConfigError: the run is over, or the training refuses one; the others are made and printed.
+    """
     from vinedresser.capture.requests.requesting import await_trainer, request_trainer
     from vinedresser.cli.views.console import say
-    from vinedresser.store.records import TrainerRequest
     from vinedresser.store.status import run_status
     from vinedresser.store.storage import open_storage
 
     storage = open_storage(run)
-    request = TrainerRequest(uuid.uuid4().hex, kind, f"vinedresser {kind}", time.time(), **fields)
-    answer = await_trainer(storage, request_trainer(storage, request), timeout)
-    if answer is not None and answer.refused:
-        raise ConfigError(f"{run}: refused: {answer.refused}")
-    if answer is None:
-        status = run_status(storage)
-        if status.over:
-            raise ConfigError(f"{run}: the run is {status.words}; it has not answered")
-        awaited = f"event {request.event!r}" if request.event else "step"
-        say(f"{run}: request sent; the training has not reached the next {awaited}")
-        return
-    say(f"{run}: {_done(request.kind, request.parameter, answer)}")
+    sent = [(one, request_trainer(storage, one)) for one in requests]
+    deadline = time.monotonic() + timeout
+    refused = []
+    for request, number in sent:
+        answer = await_trainer(storage, number, max(deadline - time.monotonic(), 0.0))
+        if answer is None:
+            status = run_status(storage)
+            if status.over:
+                raise ConfigError(f"{run}: the run is {status.words}; it has not answered")
+            say(f"{run}: request sent; the training has not reached {_awaited(request)}")
+        elif answer.refused:
+            refused.append(answer.refused)
+        else:
+            say(f"{run}: {_done(request.kind, request.parameter, answer)}")
+    if refused:
+        raise ConfigError(f"{run}: refused: {'; '.join(refused)}")
+
+
+def _awaited(request: TrainerRequest) -> str:
+    if request.event:
+        return f"the next event {request.event!r}"
+    return "the end of its step" if request.at is None else f"step {request.at}"
 
 
 def _done(kind: TrainerRequestKind, parameter: str, answer: TrainerAnswer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.explain.charts.standalone import Panel, standalone
 from vinedresser.explain.charts.svg import Svg
 
-__all__ = ["Plot", "panel_of", "save_bytes"]
+__all__ = ["Plot", "check_target", "panel_of", "save_bytes"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,15 +48,23 @@ class Plot:
             ConfigError: the suffix is another one, or the file cannot be written.
         """
         target = Path(path)
-        svg = self._repr_svg_()
-        match target.suffix.lower():
-            case ".svg":
-                text = svg
-            case ".html":
-                text = f'<!DOCTYPE html><html><meta charset="utf-8">{svg}</html>'
-            case _:
-                raise ConfigError(f"{target}: unknown format of charts; use .svg or .html")
+        check_target(target)
+        text = self._repr_svg_()
+        if target.suffix.lower() == ".html":
+            text = f'<!DOCTYPE html><html><meta charset="utf-8">{text}</html>'
         save_bytes(target, f"{text}\n".encode())
+
+
+def check_target(target: Path) -> None:
+    """Check where a chart is to be written.
+
+    Raises:
+        ConfigError: the suffix is neither .svg nor .html, or there is no such folder.
+    """
+    if target.suffix.lower() not in (".svg", ".html"):
+        raise ConfigError(f"{target}: unknown format of charts; use .svg or .html")
+    if not target.parent.is_dir():
+        raise ConfigError(f"{target}: cannot be written: {os.strerror(errno.ENOENT)}")
 
 
 def panel_of(caption: str, svg: Svg) -> Panel:

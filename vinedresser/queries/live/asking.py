@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from vinedresser.errors import AgentAway
 from vinedresser.queries.answer import Answer
-from vinedresser.queries.live.client import agent_status, ask_live
+from vinedresser.queries.live.client import AgentLost, agent_status, ask_live
 from vinedresser.queries.live.ranks import RankAnswers
 from vinedresser.queries.query import Query
 from vinedresser.queries.ranks import check_rank
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.status import Status
 
 __all__ = ["ask_running", "is_asked_live"]
+
+# Seconds from the end of an agent until the end of its run is noted.
+_NOTED_WITHIN = 5.0
+_POLL = 0.1
 
 
 def is_asked_live(run: Run) -> bool:
@@ -40,7 +46,8 @@ def ask_running(
         rate: maximum number of windows per second and rank; None: no limit.
 
     Raises:
-        AgentAway: the run is over, a rank is dead, or it does not let itself be asked.
+        AgentAway: the run is over, a rank is dead, or it does not let itself be asked; or the run
+            died before its last answers.
         ConfigError: the run does not have this rank, or the training refuses the query.
     """
     status = run.status
@@ -55,12 +62,35 @@ def ask_running(
         else:
             yield from RankAnswers(run.path, query, chosen, rate)
     except AgentAway as error:
-        status = run.status
-        if status.over:
-            # It has ended meanwhile.
+        lost = isinstance(error, AgentLost)
+        status = _after_the_end(run) if lost else run.status
+        if status.state in ("finished", "stopped"):
             return
-        hint = status.reason or (
-            "start the training with `vinedresser run --live`, Hook(live=True) or [live] enabled = "
-            "true, and ask as its user on its machine"
+        if status.over:
+            why = f": {status.reason}" if status.reason else ""
+            raise AgentAway(f"{run.path}: the run is {status.words}{why}") from error
+        hint = status.reason or ("" if lost else _how_to_be_asked(run))
+        raise AgentAway(f"{error}: {hint}" if hint else str(error)) from error
+
+
+def _after_the_end(run: Run) -> Status:
+    """Return the status of a run whose agent has gone away, once its end is noted."""
+    deadline = time.monotonic() + _NOTED_WITHIN
+    while True:
+        status = run.status
+        if status.over or status.reason or time.monotonic() > deadline:
+            return status
+        time.sleep(_POLL)
+
+
+def _how_to_be_asked(run: Run) -> str:
+    """Return why no agent listens, as far as that is known."""
+    if run.info.live.get("enabled"):
+        return (
+            "it may be asked, but has no hook yet: its training has not begun, or it is none that "
+            "`vinedresser run` captures"
         )
-        raise AgentAway(f"{error}: {hint}") from error
+    return (
+        "start the training with `vinedresser run --live`, Hook(live=True) or [live] enabled = "
+        "true, and ask as its user on its machine"
+    )

@@ -16,12 +16,16 @@ from vinedresser.queries.live.place import agent_name, opened_folder, peer_is_th
 from vinedresser.queries.query import Query
 from vinedresser.queries.standing import DEFAULT_RATE
 
-__all__ = ["agent_status", "ask_live", "ask_with_pauses", "flush_live"]
+__all__ = ["AgentLost", "agent_status", "ask_live", "ask_with_pauses", "flush_live"]
 
 # Seconds for a request, and between two signs of life of a stream; a training may compute for long
 # without releasing the interpreter.
 _PATIENCE = 60.0
 _LARGEST = 1 << 20
+
+
+class AgentLost(AgentAway):
+    """An agent that has accepted a connection does not respond any more."""
 
 
 def ask_live(
@@ -44,7 +48,8 @@ def ask_live(
         stream: name of the stream; "" for the query's text.
 
     Raises:
-        AgentAway: no agent of this user listens, or it has gone away.
+        AgentAway: no agent of this user listens.
+        AgentLost: it has gone away.
         ConfigError: the training refuses the query.
         CorruptData: an answer is damaged.
     """
@@ -137,7 +142,8 @@ class _Connection(HTTPConnection):
         """Send a request; return the response if it is not a refusal.
 
         Raises:
-            AgentAway: there is no response.
+            AgentAway: no agent of this user listens, or it has too many clients.
+            AgentLost: there is no response.
             ConfigError: it is a refusal.
         """
         try:
@@ -149,7 +155,7 @@ class _Connection(HTTPConnection):
         except (HTTPException, OSError) as error:
             if isinstance(error, AgentAway):
                 raise
-            raise AgentAway(f"{self.where}: the agent does not respond: {error}") from error
+            raise AgentLost(f"{self.where}: the agent does not respond: {error}") from error
         if response.status == 503:
             raise AgentAway(f"{self.where}: the agent has too many clients")
         raise ConfigError(f"{self.where}: {reason}")
@@ -159,7 +165,7 @@ def _events(response: HTTPResponse, where: str) -> Iterator[str]:
     """Yield the data of server-sent events until the stream ends, and "" for signs of life.
 
     Raises:
-        AgentAway: the stream breaks off.
+        AgentLost: the stream breaks off.
         CorruptData: an event is too large.
     """
     rest = b""
@@ -167,7 +173,7 @@ def _events(response: HTTPResponse, where: str) -> Iterator[str]:
         try:
             read = response.read1(1 << 16)
         except (HTTPException, OSError) as error:
-            raise AgentAway(f"{where}: the training has gone away") from error
+            raise AgentLost(f"{where}: the training has gone away") from error
         if not read:
             return
         *events, rest = (rest + read).split(b"\n\n")
