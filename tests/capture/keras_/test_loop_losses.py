@@ -114,14 +114,95 @@ def test_the_negative_of_a_loss_is_described(compiled: Compile, tmp_path: Path) 
     }
 
 
-def test_a_loss_without_a_loss_object(compiled: Compile, tmp_path: Path) -> None:
-    def loss_of(_: Any, output: Any, y: Any) -> Any:
-        chosen = tf.nn.sparse_softmax_cross_entropy_with_logits(y, output)
-        return tf.reduce_mean(chosen)
+def scores_of(_: Any, output: Any, y: Any) -> Any:
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(y, output)
 
+
+def errors_of(_: Any, output: Any, y: Any) -> Any:
+    return keras.losses.mean_squared_error(tf.one_hot(y, output.shape[-1]), output)
+
+
+@pytest.mark.parametrize(
+    ("rows_of", "reduce", "described"),
+    [
+        (
+            scores_of,
+            tf.reduce_mean,
+            {"type": "sparse_softmax_cross_entropy_with_logits", "settings": {"reduction": "mean"}},
+        ),
+        (
+            errors_of,
+            tf.reduce_sum,
+            {"type": "mean_squared_error", "settings": {"reduction": "sum"}},
+        ),
+        (
+            scores_of,
+            lambda rows: -1.0 * tf.reduce_mean(rows),
+            {
+                "function": "sparse_softmax_cross_entropy_with_logits",
+                "negated": True,
+                "activation": "",
+            },
+        ),
+    ],
+    ids=["mean", "sum", "negated"],
+)
+def test_functions_have_labels_and_predictions(
+    rows_of: Any, reduce: Any, described: dict[str, Any], compiled: Compile, tmp_path: Path
+) -> None:
+    run, losses = trained(tmp_path, compiled, lambda *given: reduce(rows_of(*given)))
+    assert recorded(run) == {"losses/loss": losses}
+    assert run.info.losses["loss"] == described
+    for step, (_, y) in enumerate(batches()):
+        labels = run.tensor("labels/batch").value(step)
+        predictions = run.tensor("predictions/batch").value(step)
+        assert np.array_equal(labels if labels.ndim == 1 else labels.argmax(1), y)
+        assert np.array_equal(predictions, run.tensor("outputs/dense").value(step))
+
+
+def weighted(model: Any, output: Any, y: Any) -> Any:
+    advantages = tf.constant(np.linspace(-1, 2, len(y)).astype("float32"))
+    return tf.reduce_mean(advantages * scores_of(model, output, y))
+
+
+def beside_another(model: Any, output: Any, y: Any) -> Any:
+    return tf.reduce_mean(scores_of(model, output, y)) + tf.reduce_sum(output**2)
+
+
+@pytest.mark.parametrize("loss_of", [weighted, beside_another])
+def test_of_other_losses_a_function_says_nothing(
+    loss_of: Any, compiled: Compile, tmp_path: Path
+) -> None:
     run, losses = trained(tmp_path, compiled, loss_of)
     assert recorded(run) == {"losses/loss": losses}
+    assert run.info.losses == {}
     assert run.tensor_names(collection="labels") == []
+
+
+def test_a_metric_of_the_same_output_is_no_comparison(compiled: Compile, tmp_path: Path) -> None:
+    metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True)
+
+    def loss_of(_: Any, output: Any, y: Any) -> Any:
+        metric.update_state(y, output)
+        return _LOSS(y, output)
+
+    run, _ = trained(tmp_path, compiled, loss_of)
+    assert run.info.losses["loss"]["type"] == "SparseCategoricalCrossentropy"
+    assert run.tensor("labels/batch").steps().tolist() == [0, 1, 2]
+
+
+def test_functions_are_left_as_they_were(tmp_path: Path) -> None:
+    before = [
+        tf.nn.sparse_softmax_cross_entropy_with_logits,
+        keras.losses.mean_squared_error,
+        tf.keras.losses.mse,
+    ]
+    trained(tmp_path, lambda step: step, lambda *given: tf.reduce_mean(errors_of(*given)))
+    assert before == [
+        tf.nn.sparse_softmax_cross_entropy_with_logits,
+        keras.losses.mean_squared_error,
+        tf.keras.losses.mse,
+    ]
 
 
 def test_the_target_of_several_numbers_is_not_captured(compiled: Compile, tmp_path: Path) -> None:
@@ -151,17 +232,22 @@ def test_a_reported_loss_is_the_only_one(tmp_path: Path) -> None:
     assert run.tensor("predictions/batch").steps().tolist() == [0, 1, 2]
 
 
-def test_an_evaluation_has_the_loss_its_labels_and_predictions(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "compare", [_LOSS, lambda y, output: tf.reduce_mean(scores_of(None, output, y))]
+)
+def test_an_evaluation_has_the_loss_its_labels_and_predictions(
+    compare: Callable[[Any, Any], Any], tmp_path: Path
+) -> None:
     model, optimizer = seeded(cnn), keras.optimizers.SGD(0.1)
     with Hook(tmp_path / "run", collections=everything()) as hook:
         hook.watch(model)
         for x, y in batches():
             with tf.GradientTape() as tape:
-                loss = _LOSS(y, model(x, training=True))
+                loss = compare(y, model(x, training=True))
             optimizer.apply(
                 tape.gradient(loss, model.trainable_variables), model.trainable_variables
             )
-        values = [float(_LOSS(y, model(x, training=False))) for x, y in batches()]
+        values = [float(compare(y, model(x, training=False))) for x, y in batches()]
     run = open_run(tmp_path / "run")
     found = run.scalars("losses", mode="eval")["losses/loss"].values
     assert found.tolist() == pytest.approx([float(np.mean(values))])

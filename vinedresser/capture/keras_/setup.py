@@ -17,7 +17,7 @@ from vinedresser.capture.adapters.training_setup import (
     typed,
 )
 from vinedresser.capture.keras_.model.layers import dropout_rates
-from vinedresser.capture.keras_.observation.loop_losses import LossSource
+from vinedresser.capture.keras_.observation.loop_losses import LossFunction, LossSource
 from vinedresser.capture.keras_.observation.optimizer_update import inner_optimizer
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 
@@ -58,7 +58,9 @@ def _compiled_losses(model: Any) -> Iterable[tuple[str, dict[str, Any]]]:
         yield f"{one.name}_loss" if len(flat) > 1 else "loss", _described_loss(one.loss)
 
 
-def _described_loss(loss: keras.losses.Loss) -> dict[str, Any]:
+def _described_loss(loss: keras.losses.Loss | LossFunction) -> dict[str, Any]:
+    if isinstance(loss, LossFunction):
+        return typed(loss.name, dict(loss.settings))
     if type(loss) is LossFunctionWrapper:
         # Made by Keras from a function or its name.
         described = described_function(loss.fn, loss._fn_kwargs)
@@ -70,10 +72,12 @@ def _described_loss(loss: keras.losses.Loss) -> dict[str, Any]:
 
 def _described_source(source: LossSource) -> dict[str, Any]:
     described = _described_loss(source.loss)
-    if not source.negated:
-        return described
-    # The values are not those of the loss function.
-    return {"function": described["type"], "negated": True, "activation": ""}
+    if source.negated or source.reduction is None:
+        # The values are not those of the loss function.
+        return {"function": described["type"], "negated": source.negated, "activation": ""}
+    if source.reduction:
+        described["settings"]["reduction"] = source.reduction
+    return described
 
 
 def _described_optimizer(optimizer: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vinedresser.capture.keras_.graphs.graph_runner import GraphRunner
+from vinedresser.capture.keras_.graphs.loss_functions import LOSS_FUNCTIONS
 from vinedresser.capture.keras_.graphs.tape import GRADIENT
 from vinedresser.capture.keras_.graphs.user_functions import UserFunctions
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
@@ -21,7 +22,7 @@ class TensorFlowExecution(Execution):
         watched: the model.
     """
 
-    patch_points = (_FUNCTIONS.patch_point, GRADIENT)
+    patch_points = (_FUNCTIONS.patch_point, GRADIENT, *LOSS_FUNCTIONS)
 
     def __init__(self, watched: WatchedModel) -> None:
         super().__init__(GraphRunner(watched))

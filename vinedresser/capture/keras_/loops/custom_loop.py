@@ -16,6 +16,7 @@ from vinedresser.capture.keras_.observation.loop_losses import (
     Differentiation,
     LoopLosses,
     LoopUpdate,
+    LossFunction,
 )
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate, updates_made
@@ -140,8 +141,11 @@ class CustomLoop:
             return
         labels, predictions = comparison.labels, comparison.predictions
         source = self._watched.source
-        if source is not None and not source.negated:
-            self.loss("loss", comparison.value, (labels, predictions))
+        value = None if source is None else source.applied(comparison.value)
+        if value is not None:
+            self.loss("loss", value, (labels, predictions))
+        elif source is None and isinstance(comparison.loss, LossFunction):
+            return
         recording = self._recorder.current()
         if recording is not None and recording.first_batch:
             prefix = self._names.prefix

@@ -10,6 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -26,7 +27,14 @@ from vinedresser.capture.keras_.observation.observers import (
     StepObserver,
 )
 
-__all__ = ["current_observer", "notify_differentiation", "observing", "unwatch", "watch"]
+__all__ = [
+    "current_observer",
+    "notify_comparison",
+    "notify_differentiation",
+    "observing",
+    "unwatch",
+    "watch",
+]
 
 
 class _Local(threading.local):
@@ -38,7 +46,7 @@ _LOCAL = _Local()
 # By the id of the model and of the loss object.
 _observers: dict[int, ModelObserver] = {}
 _losses: dict[int, ModelObserver] = {}
-_originals: list[tuple[type, str, Any]] = []
+_originals: list[tuple[type | ModuleType, str, Any]] = []
 
 
 def current_observer() -> StepObserver | None:
@@ -66,6 +74,15 @@ def notify_differentiation(target: Any, sources: Any) -> None:
         observer.on_differentiation(differentiation)
 
 
+def notify_comparison(comparison: Comparison) -> None:
+    """Notify the observers of a call of a loss object or function."""
+    if _LOCAL.step_observer is not None:
+        _LOCAL.step_observer.on_comparison(comparison)
+        return
+    for observer in list(_observers.values()):
+        observer.on_comparison(comparison)
+
+
 def watch(observer: ModelObserver) -> None:
     """Register an observer; the first one patches Keras."""
     if not _originals:
@@ -86,8 +103,8 @@ def unwatch(observer: ModelObserver) -> None:
         setattr(owner, name, original)
 
 
-def _replace(owner: type, name: str, make: Callable[[Original], Original]) -> None:
-    """Replace a method of a class."""
+def _replace(owner: type | ModuleType, name: str, make: Callable[[Original], Original]) -> None:
+    """Replace a method of a class or a function of a module."""
     original = vars(owner)[name]
     _originals.append((owner, name, original))
     setattr(owner, name, functools.wraps(original)(make(original)))
@@ -184,12 +201,7 @@ def _loss(original: Original) -> Original:
         for one in _observers.values():
             if one.guard is not None:
                 one.guard.took_loss(self.name, value, (y_true, y_pred, *args), total=False)
-        comparison = Comparison(self, value, y_true, y_pred)
-        if _LOCAL.step_observer is not None:
-            _LOCAL.step_observer.on_comparison(comparison)
-        else:
-            for one in list(_observers.values()):
-                one.on_comparison(comparison)
+        notify_comparison(Comparison(self, value, y_true, y_pred))
         return value
 
     return call

@@ -14,19 +14,35 @@ __all__ = [
     "Differentiation",
     "LoopLosses",
     "LoopUpdate",
+    "LossFunction",
     "LossSource",
     "WatchedTogether",
 ]
 
 # Gradients may be taken of several losses before the first of their updates is made.
 _MOST_KEPT = 8
+# A loss is a few operations away from the function that computes it.
+_MOST_OPERATIONS = 8
+_SAME = 1e-6
+
+
+class LossFunction(NamedTuple):
+    """A function of Keras or TensorFlow that a loop calls itself.
+
+    Attributes:
+        name: its name; its value is the loss of each row or element.
+        settings: names and values of plain settings that are given to it.
+    """
+
+    name: str
+    settings: tuple[tuple[str, Any], ...]
 
 
 class Comparison(NamedTuple):
-    """One call of a loss object of Keras.
+    """One call of a loss object of Keras, or of a loss function.
 
     Attributes:
-        loss: the object.
+        loss: the object, or a `LossFunction`.
         value: its value.
         labels: what it compares the predictions with.
         predictions: a tensor, or a nesting of tensors.
@@ -42,12 +58,22 @@ class LossSource(NamedTuple):
     """Where the loss of a training comes from.
 
     Attributes:
-        loss: the loss object of Keras.
+        loss: the loss object of Keras, or a `LossFunction`.
         negated: whether the training minimizes the negative of its value.
+        reduction: "mean" or "sum" over the value of a function; "" if it is a number; None if it
+            is multiplied by another number, too.
     """
 
     loss: Any
     negated: bool
+    reduction: str | None = ""
+
+    def applied(self, value: Any) -> Any:
+        """Return what the training would minimize, given another value; None if not known."""
+        if self.negated or self.reduction is None:
+            return None
+        reduce = {"mean": keras.ops.mean, "sum": keras.ops.sum}.get(self.reduction)
+        return value if reduce is None else reduce(value)
 
 
 class Differentiation:
@@ -120,19 +146,19 @@ class LoopUpdate(NamedTuple):
         return taken[0].target if 0 < len(taken) <= max(self.forwards, 1) else None
 
     def source(self, loss: Any) -> LossSource | None:
-        """Return where a loss comes from; None if it is not the value of a loss object of Keras.
+        """Return where a loss comes from; None if it is not what a loss object or function returns.
 
         Args:
-            loss: a scalar tensor. That it is the negative of a value is seen by its operation in a
-                graph, else by its number, for which the device is waited for.
+            loss: a scalar tensor. How it follows from a value is seen by its operations in a graph,
+                else by its number, for which the device is waited for.
         """
         if self.comparison is None:
             return None
-        value = self.comparison.value
+        compared, value, *_ = self.comparison
         if value is loss:
-            return LossSource(self.comparison.loss, negated=False)
-        negated = _is_negative(loss, value)
-        return LossSource(self.comparison.loss, negated=True) if negated else None
+            return LossSource(compared, negated=False)
+        found = _reduced(loss, value)
+        return None if found is None else LossSource(compared, *found)
 
 
 class LoopLosses:
@@ -202,15 +228,58 @@ class WatchedTogether:
         self.models = 0
 
 
-def _is_negative(loss: Any, value: Any) -> bool:
-    """Return whether a scalar tensor is the negative of another one."""
-    if getattr(getattr(value, "shape", None), "rank", None) != 0:
-        return False
-    operation = getattr(loss, "op", None)
-    if operation is not None:
-        return bool(operation.type == "Neg" and operation.inputs[0] is value)
-    number = float(value)
-    return number != 0 and float(loss) == -number
+def _reduced(loss: Any, value: Any) -> tuple[bool, str | None] | None:
+    """Return how a scalar tensor follows from a tensor; None if it is not known to do.
+
+    Returns:
+        Whether it is negated, and its reduction; see `LossSource`.
+    """
+    rank = getattr(getattr(value, "shape", None), "rank", None)
+    if rank is None:
+        return None
+    if hasattr(loss, "op"):
+        return _reduced_in_graph(loss, value)
+    number = float(loss)
+    for reduction in ("mean", "sum") if rank else ("",):
+        one = float(LossSource(None, False, reduction).applied(value))
+        # Another order of summation may change the last bits.
+        tolerance = _SAME * abs(one) if rank else 0.0
+        if one != 0 and abs(abs(number) - abs(one)) <= tolerance:
+            return (number < 0) != (one < 0), reduction
+    return None
+
+
+def _reduced_in_graph(loss: Any, value: Any) -> tuple[bool, str | None] | None:
+    """Return the same as `_reduced` for tensors of a graph of TensorFlow."""
+    negated, scaled, reduction, tensor = False, False, "", loss
+    for _ in range(_MOST_OPERATIONS):
+        if tensor is value:
+            return negated, None if scaled else reduction
+        operation = tensor.op
+        inputs = list(operation.inputs)
+        if operation.type == "Neg":
+            negated = not negated
+        elif operation.type in ("Mean", "Sum") and not reduction:
+            reduction = operation.type.lower()
+        elif operation.type in ("Mul", "RealDiv"):
+            # The number may be on either side of a product.
+            if operation.type == "Mul" and _constant(inputs[0]):
+                inputs.reverse()
+            factor = _constant(inputs[1])
+            if not factor:
+                return None
+            negated, scaled = negated != (factor < 0), scaled or abs(factor) != 1
+        elif operation.type != "Identity":
+            return None
+        tensor = inputs[0]
+    return None
+
+
+def _constant(tensor: Any) -> float:
+    """Return a constant float32 scalar of a graph; 0 for any other tensor."""
+    if tensor.op.type != "Const" or tensor.shape.rank != 0:
+        return 0.0
+    return float(next(iter(tensor.op.get_attr("value").float_val), 0.0))
 
 
 def _identities(variables: Iterable[Any]) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import Any, Protocol
 
 from vinedresser.capture.keras_.observation.loop_losses import Comparison, Differentiation
@@ -19,8 +20,8 @@ __all__ = [
 ]
 
 Original = Callable[..., Any]
-# A class, the name of one of its methods, and a function that returns the method's replacement.
-PatchPoint = tuple[type, str, Callable[[Original], Original]]
+# A class or module, the name of a method or function in it, and what returns its replacement.
+PatchPoint = tuple[type | ModuleType, str, Callable[[Original], Original]]
 
 
 class StepObserver(Protocol):
@@ -62,7 +63,7 @@ class StepObserver(Protocol):
         """
 
     def on_comparison(self, comparison: Comparison) -> None:
-        """Handle a call of any loss object of Keras."""
+        """Handle a call of any loss object of Keras, or of a loss function."""
 
     def on_differentiation(self, differentiation: Differentiation) -> None:
         """Handle a call of ``GradientTape.gradient``."""
@@ -133,7 +134,7 @@ class ModelObserver(Protocol):
         """Handle the value and the arguments of the watched loss object."""
 
     def on_comparison(self, comparison: Comparison) -> None:
-        """Handle a call of any loss object of Keras."""
+        """Handle a call of any loss object of Keras, or of a loss function."""
 
     def on_differentiation(self, differentiation: Differentiation) -> None:
         """Handle a call of ``GradientTape.gradient``."""

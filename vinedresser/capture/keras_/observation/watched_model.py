@@ -12,6 +12,7 @@ from vinedresser.capture.keras_.observation.collector import Collector
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.loop_losses import (
     LoopUpdate,
+    LossFunction,
     LossSource,
     WatchedTogether,
 )
@@ -152,7 +153,10 @@ class WatchedModel:
         comparison = update.comparison
         if comparison is not None and self._together.models == 1:
             self.comparing = self.comparing or comparison.loss
-            if comparison.loss is self.comparing:
+            # The value of a function may be weighted, as by the advantages of actions.
+            of_loss = self.source is not None and self.source.loss is comparison.loss
+            certain = of_loss or not isinstance(comparison.loss, LossFunction)
+            if comparison.loss is self.comparing and certain:
                 found[f"labels/{prefix}batch"] = comparison.labels
                 found[f"predictions/{prefix}batch"] = comparison.predictions
         return found

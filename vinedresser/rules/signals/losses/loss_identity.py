@@ -16,12 +16,16 @@ from vinedresser.store.records import RunRecord
 
 __all__ = ["LossIdentities", "LossIdentity", "agreeing", "compares_numbers"]
 
-# Names of classes and functions of torch and Keras, in lower case, without underscores and "loss".
+# Names of classes and functions of torch, Keras and TensorFlow, in lower case, without underscores
+# and "loss".
 _BY_NAME: dict[str, tuple[str, str]] = {
     "crossentropy": ("cross_entropy", "logits"),
     "nll": ("cross_entropy", "logarithms"),
     "categoricalcrossentropy": ("cross_entropy", "probabilities"),
     "sparsecategoricalcrossentropy": ("cross_entropy", "probabilities"),
+    "softmaxcrossentropywithlogits": ("cross_entropy", "logits"),
+    "sparsesoftmaxcrossentropywithlogits": ("cross_entropy", "logits"),
+    "sigmoidcrossentropywithlogits": ("binary_cross_entropy", "logits"),
     "bce": ("binary_cross_entropy", "probabilities"),
     "binarycrossentropy": ("binary_cross_entropy", "probabilities"),
     "bcewithlogits": ("binary_cross_entropy", "logits"),
