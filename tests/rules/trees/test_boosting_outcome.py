@@ -211,6 +211,26 @@ def test_numbers_that_do_not_belong_to_the_rows_are_found(
 @pytest.mark.parametrize(
     ("rows", "settings"),
     [
+        (numbers(), {"objective": "reg:squarederror", "max_depth": 4}),
+        (numbers(), {**_QUANTILES, "max_depth": 3}),
+        (weak(1200), {"max_depth": 3}),
+    ],
+    ids=["squares", "quantiles", "classes"],
+)
+def test_a_feature_made_from_the_labels_of_training_rows_is_leakage(
+    rows: Rows, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    x, y = rows[0].copy(), rows[1]
+    seen = len(x) * 2 // 3
+    x[:seen, 0] = y[:seen] + 1e-3 * np.random.default_rng(2).normal(size=seen)
+    (finding,) = found_in(tmp_path / "run", (x, y), rounds=60, eta=0.2, **settings)
+    assert (finding.rule, finding.fault) == ("memorised_labels", "data_leakage")
+    assert finding.cause.startswith("f0 contributes")
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings"),
+    [
         (numbers(), {"objective": "reg:squarederror", "eta": 0.1, "max_depth": 4}),
         (numbers(), {"eta": 0.2, "max_depth": 4, **_QUANTILES}),
         # Overfits from early on, and explains a tenth of the variance at its best.

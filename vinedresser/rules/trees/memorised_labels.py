@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
+from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import finite_scalars
 from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.trees.ensemble import Ensemble, groups_of, tree_sizes
+from vinedresser.rules.trees.importances import Importances
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -29,10 +32,20 @@ _BETTER = 0.01
 _ABOVE = 0.03
 # Minimum number of evaluations of numbers, and share of the first training loss that must be gone.
 _ROUNDS, _GONE = 30, 0.1
+# Share of the gain of one feature, of this many or more, that labels which no feature tells about
+# do not give to any.
+_ALONE, _FEATURES = 0.8, 3
 
 _SPLIT = (
     "evaluate on rows split off the training rows: if that loss falls below guessing, compare how "
     "the labels of both sets are made"
+)
+
+
+_WRONG = Advice(
+    "the trees memorise the training rows: the labels do not belong to the rows, or the features "
+    "say too little about them for so few rows",
+    "inspect some rows and their labels, and the code that joins or shuffles them; " + _SPLIT,
 )
 
 
@@ -77,7 +90,8 @@ class MemorisedLabels(OnceRule):
     With a learning rate of at most 0.3, the first trees hardly memorise: a clear relation would
     show in the first evaluations, so the labels are wrong, or the features say too little about
     them for this number of rows. Larger rates may hide a relation: the finding is then about
-    overfitting.
+    overfitting. It is about leakage if a single feature of three or more has 80 % of the gain: it
+    tells the labels of the training rows only.
 
     Sources: Zhang et al., "Understanding deep learning requires rethinking generalization" (2017);
     Friedman, "Greedy function approximation" (Ann. Stat. 29, 2001, section 5) for the rate.
@@ -101,6 +115,7 @@ class MemorisedLabels(OnceRule):
             tree_sizes(10),
         )
         self.guessing = Guessing()
+        self.importances = Importances()
         self._rate = math.inf
         self._classes = 0
         # Number of captured rows, from which the loss of guessing is estimated.
@@ -179,7 +194,7 @@ class MemorisedLabels(OnceRule):
 
     def _finding(self, step: Step, name: str, value: float, guessed: float | None) -> Finding:
         other, one = next(iter(self._same(name).items()))
-        cautious = self._rate <= _CAUTIOUS
+        advice, fault = self._blamed()
         return self.found(
             step,
             since=0,
@@ -187,23 +202,36 @@ class MemorisedLabels(OnceRule):
             statistic="loss",
             value=one.latest,
             threshold=one.first if guessed is None else guessed,
-            confidence=0.7 if cautious else 0.6,
+            confidence=0.6 if fault == "overfitting" else 0.7,
             seen=f"{name} fell to {value:.4g}, but {other} was never below {one.lowest:.4g} in "
             f"{one.rounds} rounds and is {one.latest:.4g} "
             + (f"(first: {one.first:.4g})" if guessed is None else f"(guessing: {guessed:.4g})"),
-            cause="the trees memorise the training rows: the labels do not belong to the rows, or "
-            "the features say too little about them for so few rows"
-            if cautious
-            else f"a learning rate of {self._rate:g} memorises the training rows at once; or the "
-            "labels do not belong to the rows",
-            remedy="inspect some rows and their labels, and the code that joins or shuffles them; "
-            f"{_SPLIT}"
-            if cautious
-            else "train again with a learning rate of 0.1 and max_depth 3: if no evaluation is "
-            f"below guessing then, the labels are wrong; {_SPLIT}",
+            cause=advice.cause,
+            remedy=advice.remedy,
             evidence={"guessing": guessed, "train_loss": value, "learning_rate": self._rate},
-            fault="corrupt_labels" if cautious else "overfitting",
+            fault=fault,
         )
+
+    def _blamed(self) -> tuple[Advice, Fault]:
+        """Return the likely cause of the memorising."""
+        shares = self.importances.shares
+        if len(shares) >= _FEATURES and float(shares.max()) > _ALONE:
+            feature = self.importances.feature(int(shares.argmax()))
+            return Advice(
+                f"{feature} contributes {float(shares.max()):.0%} of the gain, and tells the "
+                "labels of the training rows only: it is made from them, or means something else "
+                "in the evaluated rows",
+                f"check where {feature} comes from and whether it is known at prediction time; "
+                "train without it",
+            ), "data_leakage"
+        if self._rate <= _CAUTIOUS:
+            return _WRONG, "corrupt_labels"
+        return Advice(
+            f"a learning rate of {self._rate:g} memorises the training rows at once; or the "
+            "labels do not belong to the rows",
+            "train again with a learning rate of 0.1 and max_depth 3: if no evaluation is below "
+            f"guessing then, the labels are wrong; {_SPLIT}",
+        ), "overfitting"
 
 
 def _kind(name: str) -> str:
