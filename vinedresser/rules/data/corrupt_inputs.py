@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
+from vinedresser.rules.data.repeated_rows import RepeatedRows, Repetition
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.rows import RowPositions, row_digests
@@ -32,10 +33,13 @@ _SHARE = 0.4
 _LEARNED = 0.5
 # Share of the changing features that occur in one row only, above which features are sparse.
 _SPARSE = 0.25
+# Gain on training rows known by heart, and on others of which nothing is known.
+_BY_HEART, _NOTHING = 0.8, 0.3
+_SURE = 2.0
 
 
 class CorruptInputs(OnceRule):
-    """The inputs are all zero, all equal, mostly constant, or have their axes in the wrong order.
+    """The inputs are all equal, repeated, mostly constant, or have their axes in the wrong order.
 
     Fires when, over at least eight batches and 128 rows, all rows of each batch are equal while
     their labels differ. Also fires in a training that has removed less than half of the
@@ -51,6 +55,10 @@ class CorruptInputs(OnceRule):
       shuffled rows this is 0. A view in place of a permutation of the axes puts one feature of all
       rows into each row.
 
+    Also fires when 20 batches have at most 32 different rows, while twice as many others are
+    evaluated (`RepeatedRows`), if each batch has copies of its rows, or if the predictions for
+    training rows are perfect and those for the others hardly better than guessing.
+
     Args:
         constant: share of features.
         order: share of variance.
@@ -58,6 +66,7 @@ class CorruptInputs(OnceRule):
 
     severity = "warning"
     fault = "corrupt_inputs"
+    modes = ("train", "eval")
 
     def __init__(self, constant: float = 0.9, order: float = 0.5) -> None:
         require_between(0, 1, constant=constant, order=order)
@@ -65,6 +74,7 @@ class CorruptInputs(OnceRule):
         self.order = order
         self.batches = Batches()
         self.outcome = Outcome()
+        self._repeated = RepeatedRows()
         self._positions = RowPositions()
         self._seen: set[bytes] = set()
         self._lows = self._highs = np.zeros(0)
@@ -76,9 +86,13 @@ class CorruptInputs(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        if step.mode == "eval":
+            self._repeated.evaluate(self.batches.inputs)
+            return self._of_repetition()
         values = _flat(self.batches.inputs)
         if values is None:
             return None
+        self._repeated.train(self.batches.inputs, self.batches.compared)
         self._last = (step, next(iter(self.batches.inputs)))
         self._take(values)
         if found := self._equal_rows():
@@ -151,6 +165,26 @@ class CorruptInputs(OnceRule):
         told = wrong.told("", looks=self._batch_count, rows=self._rows)
         return self.found(step, since=0, **told)
 
+    def _of_repetition(self) -> Finding | None:
+        """Return the finding of a few rows that are repeated."""
+        found = self._repeated.found()
+        if found is None or self._last is None or not (found.copied or self._only_by_heart()):
+            return None
+        step, name = self._last
+        told = _repeats(name, found).told("")
+        return self.found(step, since=0, **told)
+
+    def _only_by_heart(self) -> bool:
+        """Return whether training rows are predicted perfectly, and evaluated ones are not."""
+        series = [self.outcome.fit.of(mode) for mode in ("train", "eval")]
+        gains = [[one.gain() for one in tasks.values()] for tasks in series]
+        train, others = ([gain for gain in some if gain is not None] for some in gains)
+        return (
+            bool(train and others)
+            and all(gain.value > _BY_HEART for gain in train)
+            and all(gain.value + _SURE * gain.error < _NOTHING for gain in others)
+        )
+
     def _learns(self) -> bool:
         """Return whether the training succeeds anyway."""
         gains = [series.gain() for series in self.outcome.fit.of("train").values()]
@@ -215,6 +249,23 @@ class CorruptInputs(OnceRule):
             "use transpose or permute instead of view or reshape; check that the output for a row "
             "does not depend on the other rows of its batch",
         )
+
+
+def _repeats(name: str, found: Repetition) -> Symptom:
+    copied = ", several times in each," if found.copied else ""
+    return Symptom(
+        name,
+        "rows",
+        found.rows,
+        found.others,
+        0.9,
+        f"{found.batches} batches{copied} had the same {found.rows} rows, while {found.others} "
+        "other rows or more are evaluated",
+        "the training repeats a few rows and learns them by heart: the loader returns the same "
+        "batch again and again, or rows were copied instead of drawn from all",
+        "iterate over the loader instead of asking for its first batch; compare the number of "
+        "different rows before and after they are resampled",
+    )
 
 
 def _flat(inputs: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:

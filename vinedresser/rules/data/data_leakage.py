@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
-from vinedresser.rules.signals.rows import row_digests
+from vinedresser.rules.signals.rows import whole_rows
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
@@ -92,7 +89,7 @@ class DataLeakage(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        digests = _whole_rows(self.batches.inputs)
+        digests = whole_rows(self.batches.inputs)
         if len(digests) < 2:
             return None
         different = set(digests)
@@ -170,13 +167,3 @@ class DataLeakage(OnceRule):
             remedy=advice.remedy,
             evidence={"found": found, "rows": rows, "by_chance": chance},
         )
-
-
-def _whole_rows(inputs: Mapping[str, NDArray[Any]]) -> list[bytes]:
-    """Return a digest of each row over all inputs; [] if the inputs have no common rows."""
-    if not inputs or len({len(values) if values.ndim else -1 for values in inputs.values()}) > 1:
-        return []
-    if any(not values.ndim or not values[:1].size for values in inputs.values()):
-        return []
-    parts = [row_digests(values) for values in inputs.values()]
-    return [b"".join(row) for row in zip(*parts, strict=True)]

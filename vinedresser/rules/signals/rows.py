@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowPositions", "are_tokens", "row_digests"]
+__all__ = ["RowPositions", "are_tokens", "row_digests", "whole_rows"]
 
 # Minimum length of a row of tokens.
 _PLACES = 4
@@ -24,6 +25,20 @@ def row_digests(values: NDArray[Any]) -> list[bytes]:
     """
     rows = np.ascontiguousarray(values).reshape(len(values), -1)
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+
+
+def whole_rows(inputs: Mapping[str, NDArray[Any]]) -> list[bytes]:
+    """Return a digest of each row over all inputs; [] if the inputs have no common rows.
+
+    Args:
+        inputs: inputs by name, [rows, ...], any dtype.
+    """
+    if not inputs or len({len(values) if values.ndim else -1 for values in inputs.values()}) > 1:
+        return []
+    if any(not values.ndim or not values[:1].size for values in inputs.values()):
+        return []
+    parts = [row_digests(values) for values in inputs.values()]
+    return [b"".join(row) for row in zip(*parts, strict=True)]
 
 
 def are_tokens(values: NDArray[Any]) -> bool:

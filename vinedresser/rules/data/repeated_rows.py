@@ -1,0 +1,110 @@
+"""Whether a training repeats a few rows, while many others are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.signals.losses.compared import Compared
+from vinedresser.rules.signals.rows import whole_rows
+
+__all__ = ["RepeatedRows", "Repetition"]
+
+# Minimum number of training batches, and maximum number of different rows in all of them.
+_BATCHES, _FEW = 20, 32
+# Minimum number of different evaluated rows that are no training rows, also as a multiple of the
+# training rows: there are more rows to train on.
+_OTHERS, _TIMES = 32, 2
+# Copies of each row within a batch that a sampler of rows does not make.
+_COPIES = 2
+# Relative difference of equal labels: some are captured by what the loss saves, with rounding.
+_ROUNDING = 1e-4
+# Minimum number of features: measurements are repeated for the same few numbers.
+_FEATURES = 3
+
+
+class Repetition(NamedTuple):
+    """Rows that a training repeats.
+
+    Attributes:
+        rows: number of different training rows.
+        batches: number of batches.
+        others: number of different evaluated rows that are not among them.
+        copied: whether each batch has two or more copies of its rows.
+    """
+
+    rows: int
+    batches: int
+    others: int
+    copied: bool
+
+
+class RepeatedRows:
+    """Counts different rows of training batches and of evaluations; bounded memory.
+
+    At most 64 rows of a batch are captured, so only far fewer rows show that a batch has no more.
+    Repeated measurements, which have equal inputs and different labels, do not count.
+    """
+
+    def __init__(self) -> None:
+        # Training rows with their label, if it is known, and evaluated rows.
+        self._train: dict[bytes, NDArray[Any] | None] = {}
+        self._evaluated: set[bytes] = set()
+        self._names: tuple[str, ...] = ()
+        self._batches = 0
+        self._copied = True
+        self._over = False
+
+    def train(self, inputs: Mapping[str, NDArray[Any]], compared: Sequence[Compared]) -> None:
+        """Process a training batch.
+
+        Args:
+            inputs: inputs of the model by name, [rows, ...].
+            compared: labels and predictions of each loss.
+        """
+        if self._over:
+            return
+        rows = whole_rows(inputs)
+        names = tuple(sorted(inputs))
+        size = sum(int(np.prod(values.shape[1:])) for values in inputs.values() if values.ndim)
+        labels = next((one.labels for one in compared if len(one.labels) == len(rows)), None)
+        if len(rows) < 2 or size < _FEATURES or (self._names and names != self._names):
+            self._over = True
+            return
+        self._names = names
+        self._batches += 1
+        self._copied &= len(rows) >= _COPIES * len(set(rows))
+        for place, row in enumerate(rows):
+            label = None if labels is None else labels[place]
+            self._over |= not _alike(self._train.setdefault(row, label), label)
+        self._over |= len(self._train) > _FEW
+
+    def evaluate(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        """Process a batch of an evaluation; see `train`."""
+        if not self._over and tuple(sorted(inputs)) == self._names:
+            self._evaluated |= set(whole_rows(inputs)) - self._train.keys()
+            # More are not needed.
+            self._evaluated = set(sorted(self._evaluated)[: _TIMES * _FEW])
+
+    def found(self) -> Repetition | None:
+        """Return the repetition; None if there are many rows, or no other rows to train on."""
+        others = len(self._evaluated - self._train.keys())
+        if self._over or self._batches < _BATCHES:
+            return None
+        if others < max(_OTHERS, _TIMES * len(self._train)):
+            return None
+        return Repetition(len(self._train), self._batches, others, self._copied)
+
+
+def _alike(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    """Return whether two labels are equal, as far as both are known."""
+    if one is None or other is None:
+        return True
+    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    if one.shape != other.shape:
+        return False
+    close = _ROUNDING * max(1e-30, float(np.abs(one).max(initial=0.0)))
+    return bool(np.allclose(one, other, rtol=_ROUNDING, atol=close, equal_nan=True))
