@@ -1,10 +1,12 @@
 """Cost of the default rules with and without a budget: ``python -m benchmarks.budget``.
 
-Trainings without a hook, with a hook without a limit (1), and with the default budget run in turn,
+Trainings without a hook, with a hook that records losses and times at each step, with one that
+captures what the default rules need without a limit (1), and with the default budget run in turn,
 each in a process of its own, since a hook measures its share of the time that passes. The ratios
 compare the CPU time of the process per step, of all its threads: medians over the rounds, by
-section of the training. Beside the captures, which the budget limits, a hook records losses and
-times at each step.
+section of the training. "added" is the CPU time of the whole training, of its start and its end
+beyond that with losses only, in seconds; "allowed" is the share of its time and the initial
+allowance.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,13 +29,20 @@ from torch import nn
 from benchmarks.measure import table
 from benchmarks.models import mlp
 from vinedresser.capture import Hook, open_run
+from vinedresser.capture.recording.budget import CREDIT, DEFAULT_SHARE
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import RULES
 
 # Width and batch of eight linear layers, by name.
-_MODELS = {"6 ms": (256, 128), "2 ms": (128, 64)}
-_ARMS = {"plain": None, "no limit": 1.0, "budget": 0.02}
-_MARKS = (20, 400, 1000, 2000, 3000)
+_MODELS = {"20 ms": (384, 192), "6 ms": (256, 128), "2 ms": (128, 64)}
+# Shares of the time for the captures that rules need; 0: none of them.
+_ARMS = {"plain": None, "losses": 0.0, "no limit": 1.0, "budget": DEFAULT_SHARE}
+# Steps at which sections begin; the last one is the end.
+_MARKS = {
+    "20 ms": (20, 200, 500, 1000, 1500),
+    "6 ms": (20, 400, 1000, 2000, 3000),
+    "2 ms": (20, 400, 1000, 2000, 3000),
+}
 
 
 def trained(model: str, share: float | None) -> dict[str, float | list[float]]:
@@ -40,8 +50,10 @@ def trained(model: str, share: float | None) -> dict[str, float | list[float]]:
 
     Args:
         model: key of the models.
-        share: budget of the hook; None: no hook.
+        share: budget of the hook; 0: no captures for rules; None: no hook.
     """
+    began = time.perf_counter()
+    marks = _MARKS[model]
     torch.set_num_threads(1)
     torch.manual_seed(0)
     width, batch = _MODELS[model]
@@ -54,59 +66,74 @@ def trained(model: str, share: float | None) -> dict[str, float | list[float]]:
         hook = None
         if share is not None:
             needs = capture_for([kind() for kind in RULES.values()]).elastic()
-            hook = Hook(run, collections=needs.collections, budget=share)
+            collections = {
+                name: one
+                for name, one in needs.collections.items()
+                if share or not any(save.elastic for save in one.saves)
+            }
+            hook = Hook(run, collections=collections, budget=share or DEFAULT_SHARE)
             hook.watch(network, loss, optimizer)
-        for step in range(_MARKS[-1]):
-            if step in _MARKS:
+        for step in range(marks[-1]):
+            if step in marks:
                 seconds.append(time.process_time())
             optimizer.zero_grad()
             loss(network(inputs), labels).backward()
             optimizer.step()
-        if hook is None:
-            return {"seconds": [*seconds, time.process_time()], "captured": 0, "factor": 0}
-        hook.close()
         seconds.append(time.process_time())
+        if hook is not None:
+            hook.close()
+        result: dict[str, float | list[float]] = {
+            "seconds": seconds,
+            "cpu": time.process_time(),
+            "wall": time.perf_counter() - began,
+        }
+        if hook is None:
+            return {**result, "captured": 0, "factor": 0}
         found = open_run(run)
         captured = sum(bool(step.reductions) for step in found.follow())
-        return {
-            "seconds": seconds,
-            "captured": captured,
-            "factor": found.info.thinned.get("most", 1),
-        }
+        return {**result, "captured": captured, "factor": found.info.thinned.get("most", 1)}
 
 
-def _elsewhere(model: str, arm: str) -> dict[str, list[float]]:
+def _elsewhere(model: str, arm: str) -> dict[str, Any]:
     """Return the result of `trained` in a new process."""
     command = [sys.executable, "-m", "benchmarks.budget", "--model", model, "--arm", arm]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, list[float]] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def measure(model: str, rounds: int) -> list[list[str]]:
     """Return the rows of the table about one model."""
-    results: dict[str, list[dict[str, list[float]]]] = {arm: [] for arm in _ARMS}
+    results: dict[str, list[dict[str, Any]]] = {arm: [] for arm in _ARMS}
     for _ in range(rounds):
         for arm in _ARMS:
             results[arm].append(_elsewhere(model, arm))
-    plain = _per_step(results["plain"])
+    plain = _per_step(results["plain"], model)
     rows = []
     for arm, found in results.items():
-        sections = _per_step(found)
+        sections = _per_step(found, model)
         ratios = [
             f"{median(mine / base for mine, base in zip(section, others, strict=True)):.3f}"
             for section, others in zip(sections, plain, strict=True)
         ]
         about = [str(found[0]["captured"]), str(found[0]["factor"])]
-        rows.append([model, arm, f"{median(plain[-1]) * 1e3:.2f}", *ratios, *about])
+        cost = ["", ""] if arm in ("plain", "losses") else _cost(found, results["losses"])
+        rows.append([model, arm, f"{median(plain[-1]) * 1e3:.2f}", *ratios, *cost, *about])
     return rows
 
 
-def _per_step(results: Sequence[dict[str, list[float]]]) -> list[list[float]]:
+def _cost(found: Sequence[dict[str, Any]], losses: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the CPU seconds that captures for rules added, and those that the budget allows."""
+    added = median(mine["cpu"] - base["cpu"] for mine, base in zip(found, losses, strict=True))
+    allowed = CREDIT + DEFAULT_SHARE * median(one["wall"] for one in found)
+    return [f"{added:.2f}", f"{allowed:.2f}"]
+
+
+def _per_step(results: Sequence[dict[str, Any]], model: str) -> list[list[float]]:
     """Return the CPU seconds per step of each result, by section."""
     return [
         [(one["seconds"][place + 1] - one["seconds"][place]) / (end - begin) for one in results]
-        for place, (begin, end) in enumerate(pairwise(_MARKS))
+        for place, (begin, end) in enumerate(pairwise(_MARKS[model]))
     ]
 
 
@@ -121,9 +148,11 @@ def main() -> None:
         print(json.dumps(trained(options.model, _ARMS[options.arm])))
         return
     models = [options.model] if options.model else [*_MODELS]
-    rows = [row for model in models for row in measure(model, options.rounds)]
-    sections = [f"{begin} to {end}" for begin, end in pairwise(_MARKS)]
-    print(table(rows, ["step", "hook", "ms", *sections, "statistics", "factor"]))
+    for model in models:
+        sections = [f"{begin} to {end}" for begin, end in pairwise(_MARKS[model])]
+        cost = ["added, s", "allowed, s", "statistics", "factor"]
+        print(table(measure(model, options.rounds), ["step", "hook", "ms", *sections, *cost]))
+        print(flush=True)
 
 
 if __name__ == "__main__":

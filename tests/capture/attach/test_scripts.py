@@ -254,6 +254,23 @@ def test_a_training_of_a_library_that_looks_packages_up_is_captured(tmp_path: Pa
     assert list(run.info.modules) == ["Linear"]
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("setting", ["enable", "disable"])
+def test_garbage_is_collected_as_the_script_sets_it(tmp_path: Path, setting: str) -> None:
+    script(
+        tmp_path,
+        """
+        import gc, sys
+        getattr(gc, sys.argv[1])()
+        import torch
+        print(gc.isenabled(), gc.get_threshold(), gc.get_freeze_count())
+        """,
+    )
+    pair = both("train.py", setting, cwd=tmp_path)
+    assert pair.attached.stdout == pair.alone.stdout
+    assert pair.alone.stdout.startswith(str(setting == "enable"))
+
+
 def test_no_additional_modules_are_imported_at_the_start(tmp_path: Path) -> None:
     script(
         tmp_path,

@@ -11,14 +11,14 @@ from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.meter import Meter
 from vinedresser.errors import ConfigError
 
-__all__ = ["DEFAULT_SHARE", "CaptureBudget", "Thinning", "check_share"]
+__all__ = ["CREDIT", "DEFAULT_SHARE", "CaptureBudget", "Thinning", "check_share"]
 
 DEFAULT_SHARE = 0.02
 """Default share of a training's time for the captures that rules need."""
 
-# Seconds that may be spent in advance: short trainings are captured completely, and the early steps
-# of others, in which most faults show.
-_CREDIT = 0.25
+CREDIT = 0.25
+"""Seconds that may be spent in advance: short trainings are captured completely, and the early
+steps of others, in which most faults show."""
 # First step that may be left out.
 _FIRST = 50
 # Captures between two changes of the pace, so that rare and expensive ones are among them.
@@ -73,7 +73,7 @@ class CaptureBudget:
         self._meter = meter
         self._settled = settled
         self._clock = clock
-        self._allowance = _CREDIT
+        self._allowance = CREDIT
         # Time of a capture without elastic parts, which the user asked for.
         self._usual = 0.0
         # At the last capture: the time, and that of the statistics; None before the first.
@@ -108,7 +108,7 @@ class CaptureBudget:
         elapsed = now - last[0]
         allowance = self._allowance + self.share * elapsed - cost
         # A single capture that takes long is not paid back for hours.
-        self._allowance = min(max(allowance, -_CREDIT), _CREDIT)
+        self._allowance = min(max(allowance, -CREDIT), CREDIT)
         self._cost += cost
         self._elapsed += elapsed
         self._captures += 1
@@ -121,7 +121,7 @@ class CaptureBudget:
         needed = self.pace * self._cost / max(self.share * self._elapsed, 1e-9)
         pace = min(2 ** max(math.ceil(math.log2(max(needed, 1.0))), 0), _SLOWEST)
         slower = self._allowance < 0 and pace > self.pace
-        faster = self._allowance > _CREDIT / 2 and pace < self.pace
+        faster = self._allowance > CREDIT / 2 and pace < self.pace
         if slower or faster:
             self.pace = pace
             self._cost = self._elapsed = 0.0

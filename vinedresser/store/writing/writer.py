@@ -27,8 +27,8 @@ from vinedresser.store.writing.record_queue import Queued, QueuePolicy, RecordQu
 _BEAT = 1.0
 _GLANCE = 0.05
 # Seconds from a segment until one may be cut for a reader, as a multiple of the CPU time that the
-# segment took: a live reader of short steps costs the training 2 % of a core at most.
-_REST = 50
+# segment took: a live reader of short steps costs the training 1 % of a core at most.
+_REST = 100
 # A writer that falls behind makes segments up to this factor larger, because fewer files cost less,
 # but not with more tensors than this, because each tensor has a cost of its own.
 _BEHIND = 4
@@ -40,7 +40,7 @@ class RunWriter:
 
     A segment is cut when it reaches `cut_bytes`, when its first record is `cut_seconds` old, and
     when a reader waits; the latter at most every 50 ms, and less often if segments cost more than
-    1 ms of CPU time. If the writer falls behind, a segment includes all
+    0.5 ms of CPU time. If the writer falls behind, a segment includes all
     queued records, up to four times `cut_bytes`. A record that cannot be stored is counted as
     dropped and reported; nothing is raised into the training.
 

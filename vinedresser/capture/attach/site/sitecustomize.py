@@ -78,7 +78,14 @@ class _Imports:
 
 def _attach(framework: str) -> None:
     """Start looking for trainings of a framework."""
+    # Built in; a process without a framework does not need it.
+    import gc
+
     _waiting.discard(framework)
+    collects = gc.isenabled()
+    # A collection in the middle would take longer than the import, since it visits all objects of
+    # the framework.
+    gc.disable()
     try:
         _import_package()
         name = _FINDERS[framework]
@@ -90,6 +97,9 @@ def _attach(framework: str) -> None:
             f"vinedresser: {sys.executable}: {framework} trainings are not captured: {error}; "
             "install vinedresser for this Python\n"
         )
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _import_package() -> None:

@@ -82,6 +82,7 @@ class EvaluatedLosses:
         self._trains = trains
         self._record = record
         self._take = shield.guard("the loss of an evaluation", take)
+        self._ended = shield.guard("the end of a forward", self._forward_ended)
         # The kernels of the loss of the last step; () if its evaluations would not be comparable.
         self._kernels: tuple[Kernel, ...] = ()
         # The output of a model that was this loss; None if it was none or is no mean.
@@ -176,8 +177,7 @@ class EvaluatedLosses:
 
     def _wait(self, model: nn.Module) -> None:
         """Wait for the end of the current forward of a model."""
-        ended = self._shield.guard("the end of a forward", self._forward_ended)
-        self._ends[id(model)] = model.register_forward_hook(ModuleHook(ended, model))
+        self._ends[id(model)] = model.register_forward_hook(ModuleHook(self._ended, model))
 
     def _stop_waiting(self, model: nn.Module) -> None:
         """Remove the hook of a model's last forward, also if that has raised an error."""
