@@ -13,11 +13,12 @@ from torch import nn
 
 from tests.waiting import until
 from vinedresser.capture import Hook, SaveConfig
+from vinedresser.errors import AgentAway
 from vinedresser.queries.answer import Answer
-from vinedresser.queries.live.client import ask_live
+from vinedresser.queries.live.client import agent_status, ask_live
 from vinedresser.queries.query import Query
 
-__all__ = ["Client", "LiveTraining"]
+__all__ = ["Client", "LiveTraining", "listens"]
 
 
 class LiveTraining:
@@ -104,3 +105,12 @@ class Client:
 
     def done(self) -> bool:
         return not self._thread.is_alive()
+
+
+def listens(path: Path) -> bool:
+    """Return whether a training in another process can be asked already."""
+    try:
+        agent_status(str(path))
+    except AgentAway:
+        return False
+    return True

@@ -277,8 +277,12 @@ def test_a_stalled_client_is_told_over_the_socket_what_it_lost(tmp_path: Path) -
 def connected(path: Path) -> socket.socket:
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     found.settimeout(5)
-    with opened_folder() as folder:
-        found.connect(f"{folder}/{agent_name(str(path), 0)}")
+    try:
+        with opened_folder() as folder:
+            found.connect(f"{folder}/{agent_name(str(path), 0)}")
+    except OSError:
+        found.close()
+        raise
     return found
 
 

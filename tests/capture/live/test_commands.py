@@ -11,6 +11,7 @@ from subprocess import PIPE, Popen
 
 import pytest
 
+from tests.capture.live.live_training import listens
 from tests.cli.command_line import vinedresser
 from tests.waiting import until
 from vinedresser.store.reading.reader import open_run
@@ -67,7 +68,7 @@ def training(tmp_path: Path) -> Iterator[Training]:
     script.write_text(TRAINING)
     process = Popen([sys.executable, str(script), str(tmp_path / "run")])
     try:
-        until((tmp_path / "run/heartbeat/0.json").exists, "the training begins")
+        until(lambda: listens(tmp_path / "run"), "the training begins")
         yield Training(tmp_path / "run", process)
     finally:
         process.kill()

@@ -93,6 +93,9 @@ class AgentServer:
             date_header=False,
             proxy_headers=False,
             limit_concurrency=2 * MOST_CLIENTS,
+            # So many connections are accepted at once, also of those that are then refused: the
+            # training needs its file descriptors.
+            backlog=MOST_CLIENTS,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=_LARGEST_HEAD,

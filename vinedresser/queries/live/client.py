@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -21,6 +22,9 @@ __all__ = ["AgentLost", "agent_status", "ask_live", "ask_with_pauses", "flush_li
 # Seconds for a request, and between two signs of life of a stream; a training may compute for long
 # without releasing the interpreter.
 _PATIENCE = 60.0
+# Seconds to wait for a place in the queue of connections, and between two attempts.
+_QUEUE_PATIENCE = 10.0
+_QUEUE_PAUSE = 0.05
 _LARGEST = 1 << 20
 
 
@@ -128,15 +132,30 @@ class _Connection(HTTPConnection):
         """
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
+        deadline = time.monotonic() + _QUEUE_PATIENCE
         try:
-            with opened_folder() as folder:
-                self.sock.connect(f"{folder}/{self._name}")
+            while not self._accepted():
+                if time.monotonic() > deadline:
+                    self.close()
+                    raise AgentLost(f"{self.where}: the agent has too many clients")
+                time.sleep(_QUEUE_PAUSE)
+        except AgentLost:
+            raise
         except (OSError, AgentAway) as error:
             self.close()
             raise AgentAway(f"{self.where}: no agent listens") from error
         if not peer_is_this_user(self.sock):
             self.close()
             raise AgentAway(f"{self.where}: the agent belongs to another user")
+
+    def _accepted(self) -> bool:
+        """Connect; return False if too many others wait for that."""
+        try:
+            with opened_folder() as folder:
+                self.sock.connect(f"{folder}/{self._name}")
+        except BlockingIOError:
+            return False
+        return True
 
     def requested(self, method: str, path: str, fields: Mapping[str, str]) -> HTTPResponse:
         """Send a request; return the response if it is not a refusal.
