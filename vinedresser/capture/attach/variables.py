@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from torch import Tensor
-
 __all__ = ["names_of_tensors", "variable"]
 
 
@@ -21,8 +19,8 @@ def variable(wanted: Any) -> str:
     return ""
 
 
-def names_of_tensors(tensors: Iterable[Tensor]) -> dict[str, Tensor]:
-    """Return tensors by the names of their variables in the calling code.
+def names_of_tensors(tensors: Iterable[Any]) -> dict[str, Any]:
+    """Return tensors, or variables of TensorFlow, by their names in the calling code.
 
     Those of a list or mapping are named after it: "params_0", "params_scale". Others are "tensor_0"
     and so on.
@@ -32,7 +30,7 @@ def names_of_tensors(tensors: Iterable[Tensor]) -> dict[str, Tensor]:
         for name, value in names.items():
             for key, one in _inside(value):
                 places.setdefault(id(one), name if key is None else f"{name}_{key}")
-    found: dict[str, Tensor] = {}
+    found: dict[str, Any] = {}
     for number, one in enumerate(tensors):
         name = places.get(id(one), "")
         usable = name.isidentifier() and name not in found
@@ -56,6 +54,6 @@ def _calling() -> Iterator[Mapping[str, Any]]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("vinedresser", "torch"):
+        if package not in ("vinedresser", "torch", "tensorflow", "keras"):
             yield dict(frame.f_locals)
         frame = frame.f_back

@@ -223,9 +223,10 @@ class _UserFunction:
 
     def _trace_only(self, function: Any, args: Any, kwargs: Any) -> None:
         """Trace a new function, without running it, to find its model calls and updates."""
-        models = [one.model for one in self.watched]
+        # Variables without a model are updated by an optimizer that is known.
+        known = [one for each in self.watched for one in (each.model, each.counter.optimizer)]
         recording = self._recorder.recording(self._recorder.explicit_mode or "train")
-        if recording is not None and _references(function.python_function, models):
+        if recording is not None and _references(function.python_function, known):
             traced = self._choose(function, recording)
             traced.prepare_for(args, kwargs)
             for watched in self.watched:
@@ -324,9 +325,9 @@ def _references(function: Any, objects: Iterable[Any]) -> bool:
 
     Args:
         function: a Python function or bound method.
-        objects: the objects.
+        objects: the objects; None is ignored.
     """
-    wanted = {id(thing) for thing in objects}
+    wanted = {id(thing) for thing in objects if thing is not None}
     return any(id(one) in wanted for one in _referenced(function))
 
 

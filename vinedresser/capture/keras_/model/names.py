@@ -11,6 +11,7 @@ import keras
 from keras.src.models.functional import Functional
 from keras.src.utils.naming import to_snake_case
 
+from vinedresser.capture.keras_.model.bare_variables import BareVariables
 from vinedresser.capture.keras_.model.layers import activation_name
 from vinedresser.store.collections.modules import ModuleInfo
 
@@ -91,7 +92,7 @@ class Names:
                 seen.add(id(variable))
                 kind = "buffers"
                 if trained:
-                    kind = "biases" if any(word in name for word in _BIASES) else "weights"
+                    kind = "biases" if _is_bias(layer, variable, name) else "weights"
                 found.append(NamedVariable(variable, kind, f"{before}{name}"))
         return found
 
@@ -120,8 +121,17 @@ def _own_variables(layer: Any) -> Iterator[tuple[Any, bool]]:
         yield variable, False
 
 
+def _is_bias(layer: Any, variable: Any, name: str) -> bool:
+    """Return whether a parameter of a layer is a bias."""
+    if isinstance(layer, BareVariables):
+        return layer.is_bias(variable)
+    return any(word in name for word in _BIASES)
+
+
 def _variable_name(layer: Any, variable: Any, taken: set[str]) -> str:
     """Return a unique name for a variable in its layer and add it to `taken`."""
+    if isinstance(layer, BareVariables):
+        return str(layer.named[id(variable)])
     name = str(variable.name)
     if _ANONYMOUS.fullmatch(name) or name in taken:
         name = _own_name(layer, variable) or name

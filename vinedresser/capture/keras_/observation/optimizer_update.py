@@ -150,7 +150,7 @@ class _Paths:
 
     def __init__(self, named: list[NamedVariable]) -> None:
         self._paths = {id(one.value): one.path for one in named}
-        self._paths |= {id(one.value._value): one.path for one in named}
+        self._paths |= {id(getattr(one.value, "_value", one.value)): one.path for one in named}
 
     def find(self, variable: Any) -> str | None:
         found = self._paths.get(id(variable))
