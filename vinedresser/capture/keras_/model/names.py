@@ -59,16 +59,17 @@ class Names:
     Attributes:
         model: the model.
         prefix: the prefix with its dot, or "".
+        root: path of the model: its prefix or its class name.
     """
 
     def __init__(self, model: Any, prefix: str | None = None) -> None:
         self.model = model
         self.prefix = f"{prefix}." if prefix else ""
-        self._root = prefix or type(model).__name__
+        self.root = prefix or type(model).__name__
 
     def layers(self) -> list[tuple[str, Any]]:
         """Return the layers with their paths; the root's path is the prefix or its class name."""
-        return [(self._root, self.model), *_layer_paths(self.model, self.prefix)[1:]]
+        return [(self.root, self.model), *_layer_paths(self.model, self.prefix)[1:]]
 
     def modules(self) -> dict[str, ModuleInfo]:
         """Return a description of each layer by path."""

@@ -145,12 +145,16 @@ class Collector:
     def _on_data(self, data: Any) -> None:
         """Emit labels and predictions from the data and the root's output if no loss was computed.
 
+        Of a root that was not called, since its step calls its parts, the inputs are the data.
+
         Args:
             data: the batch: (inputs, labels, sample weights), the latter optional, or inputs alone.
         """
+        inputs, labels = [*data, None][:2] if isinstance(data, (tuple, list)) else (data, None)
         if not self._loss_inputs_seen:
-            labels = data[1] if isinstance(data, (tuple, list)) and len(data) > 1 else None
             self._emit_batch(labels, self._returned)
+        if self._names.root not in self._calls:
+            self._emit_inputs(self._names.root, (inputs,), {})
 
     def _emit_batch(self, labels: Any, predictions: Any) -> None:
         for kind, value in (("labels", labels), ("predictions", predictions)):
