@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from vinedresser.store.reading.reader import open_run
 
 # The images and labels of a step, and a model with batch normalization and dropout.
 HEAD = """
@@ -186,6 +188,15 @@ def test_the_operation_and_the_sample_are_found(tmp_path: Path) -> None:
     assert re.search(r"sample 5 of 16, counted from 0, breaks the step \(\d runs\)", told)
     assert "aten.mul in the backward (PowBackward0): float32 [16, 3] is -inf at [5, 0]" in told
     assert "return (found - wanted).square().sum(1).sqrt().mean()" in told
+
+
+def test_the_command_of_the_finding_works_as_it_stands(tmp_path: Path) -> None:
+    folder = trained(tmp_path, PLAIN.replace("nn.BatchNorm1d(8), ", ""))
+    remedy = next(iter(open_run(folder / "runs/run").findings())).remedy
+    command = remedy.partition("vinedresser ")[2].partition("; it names")[0]
+    assert command.endswith("step-4 --script train.py --locate --bisect -- 0")
+    told = call(folder, "-m", "vinedresser", *shlex.split(command))
+    assert "operation: aten.mul in the backward (PowBackward0)" in told
 
 
 @pytest.mark.thorough

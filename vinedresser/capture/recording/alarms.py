@@ -17,14 +17,14 @@ class Alarm:
             the last is that of the finding.
         seen: what was seen, with the step.
         cause: the likely cause.
-        options: options of the command that runs the step again.
+        factory: what builds the step again, `module:function`, if it is known; else "".
         names: what that command names.
     """
 
     tensors: Sequence[tuple[str, int]]
     seen: str
     cause: str
-    options: str
+    factory: str
     names: str
 
 
@@ -52,6 +52,6 @@ def gradient_alarm(
         "zero, or 0 * inf after torch.where"
         if finite and losses
         else "the forward pass or the loss is not finite",
-        "--factory MODULE:FUNCTION --locate",
-        "the operation, its line, and with --bisect the sample",
+        "",
+        "the operation, its line and the sample",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ from vinedresser.capture.recording.alarms import Alarm
 from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.errors import KeyTaken, StoreError
 from vinedresser.snapshots.record import Reason, SnapshotRecord
+from vinedresser.snapshots.replay_options import replay_options
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.snapshots.trees import Codec, Packer
 from vinedresser.snapshots.writing import SnapshotFolder
@@ -196,11 +198,15 @@ class SnapshotTaker:
     def _finding(self, alarm: Alarm, record: SnapshotRecord | None) -> Finding:
         name, number = alarm.tensors[-1]
         where = f"{self._location}/{SnapshotRecord.KEY}/{record.name}" if record else ""
-        again = (
-            f"run the step again: vinedresser replay {where} {alarm.options}"
-            if record
-            else "look at an earlier snapshot: vinedresser snapshots"
-        )
+        again = "look at an earlier snapshot: vinedresser snapshots"
+        if record:
+            options = replay_options(
+                record.framework,
+                self._info().command,
+                factory=alarm.factory,
+                world_size=record.world_size,
+            )
+            again = f"run the step again: vinedresser replay {shlex.join([where, *options])}"
         return Finding(
             rule="nonfinite_gradient",
             severity="stop" if self._settings.stop else "warning",

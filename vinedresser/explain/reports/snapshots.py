@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from vinedresser.snapshots.reading import list_snapshots
 from vinedresser.snapshots.record import REASONS, SnapshotRecord
+from vinedresser.snapshots.replay_options import replay_options
 from vinedresser.snapshots.replay_record import ReplayRecord, TriedChange, read_replay
 from vinedresser.store.reading.reader import Run
 
 __all__ = ["ShownSnapshot", "shown_snapshots"]
 
-_USUAL = ("--factory", "MODULE:FUNCTION", "--locate", "--bisect", "--save")
-_OPTIONS = {"xgboost": ("--factory", "MODULE:OBJECTIVE", "--bisect", "--save")}
+_FURTHER = ("--save",)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ def shown_snapshots(run: Run, faults: list[str]) -> list[ShownSnapshot]:
             shlex.join(
                 [
                     *("vinedresser", "replay", f"{run.path}/{SnapshotRecord.KEY}/{one.name}"),
-                    *_OPTIONS.get(one.framework, _USUAL),
+                    *replay_options(
+                        one.framework, run.info.command, _FURTHER, world_size=one.world_size
+                    ),
                 ]
             ),
         )

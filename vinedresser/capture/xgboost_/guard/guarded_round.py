@@ -81,7 +81,7 @@ class GuardedRound:
             f"the objective {objective.name} returned values that are not finite in round "
             f"{self.call.number}{inside}: {', '.join(told)}",
             self._cause(),
-            f"--factory {objective.reference} --bisect",
+            objective.reference,
             "the rows, with labels and predictions",
         )
 
