@@ -45,12 +45,19 @@ class RecordedStep:
         batches: the inputs of each call of the trained model.
         losses: values of the losses of each call.
         random: states of the random generators.
+        trained: name of the model whose update was next.
     """
 
     models: dict[str, RecordedModel]
     batches: list[Batch]
     losses: list[list[Tensor]]
     random: dict[str, Any]
+    trained: str
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a learning rate follows a schedule."""
+        return any(one["schedulers"] for each in self.models.values() for one in each.optimizers)
 
 
 def recorded_step(snapshot: Snapshot) -> RecordedStep:
@@ -64,14 +71,12 @@ def recorded_step(snapshot: Snapshot) -> RecordedStep:
     record, codec = snapshot.record, TorchCodec()
     if record.framework != "torch":
         raise ConfigError(f"{snapshot.location}: only steps of torch can be run again")
-    for path, why in record.left_out.items():
-        if ".calls." in path:
-            raise ConfigError(f"{snapshot.location}: it cannot be run again: {path}: {why}")
     contents = snapshot.value(record.contents.get("models"), codec)
     shared = snapshot.value(record.contents.get("shared"), codec)
     try:
         models = {name: _model(one) for name, one in contents.items()}
-        calls = contents[trained_model(contents)]["calls"]
+        trained = trained_model(contents)
+        calls = contents[trained]["calls"]
         batches = [
             Batch(
                 one["args"],
@@ -85,10 +90,13 @@ def recorded_step(snapshot: Snapshot) -> RecordedStep:
         random = dict(shared["random"])
     except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error
+    for path, why in record.left_out.items():
+        if path.startswith(f"models.{trained}.calls."):
+            raise ConfigError(f"{snapshot.location}: it cannot be run again: {path}: {why}")
     if not batches:
         why = "; ".join(record.inexact) or "none were seen"
         raise ConfigError(f"{snapshot.location}: it has no inputs: {why}")
-    return RecordedStep(models, batches, losses, random)
+    return RecordedStep(models, batches, losses, random, trained)
 
 
 def _model(one: dict[str, Any]) -> RecordedModel:

@@ -16,7 +16,7 @@ from vinedresser.replay.factory import Parts
 from vinedresser.replay.recorded import RecordedModel, RecordedStep
 from vinedresser.snapshots.trees import LeftOut
 
-__all__ = ["restore"]
+__all__ = ["restore", "restore_model"]
 
 
 def restore(parts: Parts, step: RecordedStep, whose: str) -> None:
@@ -37,14 +37,24 @@ def restore(parts: Parts, step: RecordedStep, whose: str) -> None:
             f"{sorted(step.models)}; return a dictionary of them by name"
         )
     for name, model in parts.models.items():
-        _restore_model(model, step.models[name], whose)
+        restore_model(model, step.models[name], whose)
     recorded = [one for each in step.models.values() for one in each.optimizers]
     for optimizer, one in zip(parts.optimizers, recorded, strict=False):
         _restore_optimizer(optimizer, one, whose)
     _restore_random(step.random)
 
 
-def _restore_model(model: nn.Module, recorded: RecordedModel, whose: str) -> None:
+def restore_model(model: nn.Module, recorded: RecordedModel, whose: str) -> None:
+    """Put one model into its recorded state, without gradients.
+
+    Args:
+        model: the model.
+        recorded: its state.
+        whose: name of the factory, for messages.
+
+    Raises:
+        ConfigError: the factory builds another model.
+    """
     names = Names(unwrapped(model))
     parameters: dict[str, Tensor] = {one.path: one.value for one in names.parameters()}
     buffers = {name.partition("/")[2]: value for name, value in names.buffers()}
@@ -86,7 +96,8 @@ def _copy(kind: str, name: str, ours: Tensor, value: Tensor | LeftOut, whose: st
             f"{whose}: builds another model: {name} is {ours.dtype} {list(ours.shape)}; in the "
             f"snapshot it is {value.dtype} {list(value.shape)}"
         )
-    ours.copy_(value)
+    # A script may have a graph that uses it, whose gradients nobody will use: no error there.
+    ours.data.copy_(value)
 
 
 def _restore_optimizer(optimizer: Optimizer, recorded: dict[str, Any], whose: str) -> None:

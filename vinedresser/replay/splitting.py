@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,11 +11,16 @@ from torch import Tensor
 
 from vinedresser.errors import ConfigError
 from vinedresser.replay.batch import batch_size, selected
+from vinedresser.replay.recorded import RecordedStep
 from vinedresser.replay.restoring import restore
 from vinedresser.replay.running import Replay
+from vinedresser.replay.samples import with_samples
 from vinedresser.replay.stepping import inexact
 
-__all__ = ["Part", "Split", "run_split"]
+__all__ = ["Part", "PartOutcome", "Split", "parts_of", "recorded_losses", "run_split"]
+
+PartOutcome = tuple[float, list[str]]
+"""Loss of a part, NaN if unknown, and paths of its gradients that are not finite."""
 
 # Relative difference of a loss that is computed in parts, in float32.
 _ROUNDING = 1e-5
@@ -93,20 +99,45 @@ def run_split(again: Replay, number: int) -> Split:
     Raises:
         ConfigError: the samples cannot be told apart, or the factory builds something else.
     """
-    sizes = [batch_size(one) for one in again.step.batches]
+
+    def run(samples: list[tuple[int, int]]) -> PartOutcome:
+        restore(again.parts, again.step, again.whose)
+        losses = again.take(with_samples(again.step.batches, samples, selected))
+        loss = float(losses[0]) if losses and losses[0].numel() == 1 else math.nan
+        found = again.outcome(losses).nonfinite
+        return loss, [f"{name}.{path}".lstrip(".") for name, path in found]
+
+    return Split(parts_of(again.step, number, run), recorded_losses(again.step), inexact(again))
+
+
+def parts_of(
+    step: RecordedStep, number: int, run: Callable[[list[tuple[int, int]]], PartOutcome]
+) -> list[Part]:
+    """Run the parts of each batch.
+
+    Args:
+        step: the recorded step.
+        number: number of parts of a batch; less if it has fewer samples.
+        run: runs the step with some samples of one batch, given as number of the batch and row.
+
+    Raises:
+        ConfigError: the samples cannot be told apart.
+    """
+    sizes = [batch_size(one) for one in step.batches]
     if not all(sizes):
         raise ConfigError("--split: the samples of the recorded batch cannot be told apart")
     parts = []
     for place, size in enumerate(sizes):
-        for rows in torch.arange(size).tensor_split(min(number, size)):
-            restore(again.parts, again.step, again.whose)
-            losses = again.take([selected(again.step.batches[place], rows.tolist())])
-            loss = float(losses[0]) if losses and losses[0].numel() == 1 else math.nan
-            nonfinite = [
-                f"{name}.{path}".lstrip(".") for name, path in again.outcome(losses).nonfinite
-            ]
-            parts.append(Part(place, int(rows[0]), int(rows[-1]), loss, nonfinite))
-    return Split(parts, [_recorded(one) for one in again.step.losses], inexact(again))
+        for part in torch.arange(size).tensor_split(min(number, size)):
+            rows = part.tolist()
+            loss, nonfinite = run([(place, row) for row in rows])
+            parts.append(Part(place, rows[0], rows[-1], loss, nonfinite))
+    return parts
+
+
+def recorded_losses(step: RecordedStep) -> list[float | None]:
+    """Return the recorded loss of each batch; None where none is known."""
+    return [_recorded(one) for one in step.losses]
 
 
 def _close(loss: float, recorded: float) -> bool:

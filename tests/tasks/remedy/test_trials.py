@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from tests.paths import ROOT
+from tests.replay.test_script import HEAD, call
 from tests.replay.what_if.trainings import fast, train
 from tests.tasks.remedy.findings import finding
 from tests.tasks.remedy.test_remedy import experiment
@@ -26,6 +28,32 @@ from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.tasks.remedy.trials import corrections, snapshot_before
 
+# A script whose learning rate is too high.
+SCRIPT = (
+    HEAD.replace("int(sys.argv[1])", "0")
+    + """
+rows = torch.randn(256, 6)
+labels = (rows[:, 0] > 0).long() + (rows[:, 1] > 0).long()
+model, loss_fn = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)), nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[2]), momentum=0.9)
+hook = Hook("runs/run", guard="nonfinite", snapshots=SnapshotSettings(every=100))
+hook.watch(model, loss=loss_fn, optimizer=optimizer)
+for inputs, wanted in DataLoader(TensorDataset(rows, labels), batch_size=16, shuffle=True):
+    optimizer.zero_grad()
+    loss_fn(model(inputs), wanted).backward()
+    optimizer.step()
+hook.close()
+"""
+)
+
+
+def stop(run: Path, proposed: dict[str, Any]) -> None:
+    """Stop a run by a rule of step 0 that proposes new values of parameters."""
+    storage, found = LocalStorage(run), finding(proposed, since=0)
+    FindingsFile(storage, "default").add(found)
+    record = StopRecord("rule", "", 1.0, "own", 0, found.to_json())
+    write_record(storage, ExitRecord("stopped", "", 2.0, stop=record))
+
 
 def stopped(run: Path, proposed: dict[str, Any], factory: str, *, steps: int = 1) -> RemedyAttempts:
     """Train with a learning rate of 2 until a rule stops it; return its attempts.
@@ -38,10 +66,7 @@ def stopped(run: Path, proposed: dict[str, Any], factory: str, *, steps: int = 1
     """
     torch.manual_seed(0)
     train(run, fast(), steps)
-    storage, found = LocalStorage(run), finding(proposed, since=0)
-    FindingsFile(storage, "default").add(found)
-    stop = StopRecord("rule", "", 1.0, "own", 0, found.to_json())
-    write_record(storage, ExitRecord("stopped", "", 2.0, stop=stop))
+    stop(run, proposed)
     settings = RemedySettings(factory=f"tests.replay.what_if.trainings:{factory}", seconds=300.0)
     spec = RunSpec("run", ["train"], {"lr": 2.0, "clip": 0}, {}, 100)
     return RemedyAttempts(RunPlace(run), spec, settings, TrackingRecord("", "0", ""), ROOT)
@@ -62,6 +87,23 @@ def test_what_the_trials_prove_replaces_what_the_rule_proposes(tmp_path: Path) -
     assert (name, attempt.spec.parameters[name]) == expected
     assert attempt.remedy.tried == f"on step 0: {saved.tried}"
     assert "cures it (loss " in attempt.remedy.tried
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("shared_prefect")
+def test_a_script_needs_no_factory(tmp_path: Path) -> None:
+    tmp_path.joinpath("train.py").write_text(SCRIPT, encoding="utf-8")
+    call(tmp_path, "train.py", "--lr", "8.0")
+    run, settings = tmp_path / "runs" / "run", RemedySettings(seconds=300.0)
+    stop(run, {"lr": 4.0})
+    spec = RunSpec("run", [sys.executable, "train.py"], {"lr": 8.0}, {}, 100)
+    tracking = TrackingRecord("", "0", "")
+    attempt = RemedyAttempts(RunPlace(run), spec, settings, tracking, tmp_path).next()
+    assert attempt is not None
+    assert attempt.remedy.tried.startswith("on step 0: ")
+    assert "cures it (loss " in attempt.remedy.tried
+    assert attempt.remedy.changed["lr"][1] in (0.8, 0.08)
 
 
 @pytest.mark.thorough

@@ -12,7 +12,6 @@ from vinedresser.errors import ConfigError, UntrustedTracking
 from vinedresser.store.storage.location import is_remote
 
 if TYPE_CHECKING:
-    from vinedresser.replay.stepping import Replayed
     from vinedresser.replay.what_if.results import WhatIf
     from vinedresser.snapshots.reading import Snapshot
     from vinedresser.snapshots.replay_record import ReplayRecord
@@ -108,10 +107,10 @@ def replay(
         locate=locate,
         eager=eager,
     )
-    source = _source(opened, factory, script, arguments or [], needing_torch)
+    source = _source(opened, factory, script, arguments or [])
     stepping = _stepping(opened.record.framework, snapshot, factory, script)
     if split is not None:
-        _replay_split(opened, factory or "", split, eager=eager)
+        _replay_split(opened, source, split, eager=eager)
         return
     from vinedresser.cli.views.replay import (
         print_bisection,
@@ -128,7 +127,7 @@ def replay(
         print_notes(replayed.result.notes, exact=replayed.comparison.exact)
     operation = samples = tried = None
     if dtype is not None:
-        _run_wider(replayed, dtype)
+        _run_wider(replayed, dtype, in_script=script is not None)
     if locate:
         operation, inputs = stepping.locate(replayed)
         print_located(operation, inputs, broken=outcome.broken)
@@ -136,7 +135,7 @@ def replay(
         samples = stepping.bisect(replayed)
         print_bisection(samples, partial(stepping.sample, replayed))
     if what_if:
-        tried = _try_changes(replayed, steps, seconds)
+        tried = _try_changes(replayed, steps, seconds, in_script=script is not None)
     if save:
         _save(opened, replay_record(replayed.comparison, operation, samples, tried))
     if not replayed.comparison.exact:
@@ -212,7 +211,6 @@ def _source(
     factory: str | None,
     script: str | None,
     arguments: list[str],
-    for_factory: dict[str, Any],
 ) -> str | list[str] | None:
     """Return what builds the step again: a factory, or a script with its arguments.
 
@@ -221,7 +219,6 @@ def _source(
         factory: value of --factory.
         script: value of --script.
         arguments: arguments of the script.
-        for_factory: values of the options that need a factory, by name.
 
     Raises:
         ConfigError: the options do not fit each other or the snapshot.
@@ -237,34 +234,34 @@ def _source(
             f"{opened.location}: --script needs a snapshot of torch, not of "
             f"{opened.record.framework}; use --factory"
         )
-    for option, value in for_factory.items():
-        if value:
-            raise ConfigError(
-                f"{option}: not with --script, which runs up to the first update only; use "
-                "--factory"
-            )
     return [script, *arguments]
 
 
-def _run_wider(replayed: Replayed, dtype: str) -> None:
+def _run_wider(replayed: Any, dtype: str, *, in_script: bool) -> None:
     """Run the step in a wider precision, and print what follows."""
     from vinedresser.cli.views.replay import print_wider
+    from vinedresser.replay.script import stepping
     from vinedresser.replay.wider import run_wider
 
-    print_wider(run_wider(replayed, dtype))
+    run = stepping.run_wider if in_script else run_wider
+    print_wider(run(replayed, dtype))
 
 
-def _try_changes(replayed: Replayed, steps: int, seconds: float) -> WhatIf:
+def _try_changes(replayed: Any, steps: int, seconds: float, *, in_script: bool) -> WhatIf:
     """Try changes, print them, and return the result."""
     from vinedresser.cli.views.what_if import print_what_if
+    from vinedresser.replay.script import trials
     from vinedresser.replay.what_if.trying import what_if
 
-    tried = what_if(replayed, steps=steps, seconds=seconds)
+    run = trials.what_if if in_script else what_if
+    tried = run(replayed, steps=steps, seconds=seconds)
     print_what_if(tried)
     return tried
 
 
-def _replay_split(opened: Snapshot, factory: str, number: int, *, eager: bool) -> None:
+def _replay_split(
+    opened: Snapshot, source: str | list[str] | None, number: int, *, eager: bool
+) -> None:
     """Run a step in parts, and print what they compute.
 
     Raises:
@@ -272,10 +269,14 @@ def _replay_split(opened: Snapshot, factory: str, number: int, *, eager: bool) -
         typer.Exit: the loss is not that of the training.
     """
     from vinedresser.cli.views.replay import print_split
+    from vinedresser.replay.script import stepping
     from vinedresser.replay.splitting import run_split
     from vinedresser.replay.stepping import prepared
 
-    found = run_split(prepared(opened, factory, eager=eager), number)
+    if isinstance(source, list):
+        found = stepping.run_split(opened, source, number, eager=eager)
+    else:
+        found = run_split(prepared(opened, source or "", eager=eager), number)
     print_split(opened.record, found)
     if found.same is False:
         raise typer.Exit(_DIFFERS)

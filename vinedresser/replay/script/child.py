@@ -6,21 +6,29 @@ import atexit
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
+from torch.optim import Optimizer
 
 from vinedresser.errors import VinedresserError
-from vinedresser.replay.batch import selected
+from vinedresser.replay.batch import Batch, selected
 from vinedresser.replay.comparing import adopt_environment, compare
-from vinedresser.replay.locating import nonfinite_inputs, origin_of_gradients
-from vinedresser.replay.recorded import recorded_step
+from vinedresser.replay.factory import Parts
+from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_gradients
+from vinedresser.replay.recorded import RecordedStep, recorded_step
 from vinedresser.replay.running import Replay
 from vinedresser.replay.samples import with_samples
 from vinedresser.replay.script.settings import RESULT, ScriptResult, ScriptSettings
+from vinedresser.replay.script.trial import ScriptTrial
 from vinedresser.replay.script.watching import WHOSE, ScriptStep
 from vinedresser.replay.stepping import inexact
+from vinedresser.replay.what_if.precision import cast_batch, in_precision
+from vinedresser.replay.wider import WIDER
 from vinedresser.snapshots.reading import Snapshot, open_snapshot
 from vinedresser.store.records import REPLAY_VARIABLE
 
@@ -33,65 +41,128 @@ def attach() -> None:
     if settings.parent != os.getppid():
         # A process that the script has started.
         return
+    answer = _Answer(settings)
     try:
         snapshot = open_snapshot(settings.snapshot)
         step = recorded_step(snapshot)
         adopt_environment(snapshot.record)
+        batches = step.batches
+        if settings.samples is not None:
+            batches = with_samples(batches, settings.samples, selected)
+        user = (
+            _OneStep(settings, answer, snapshot, step)
+            if settings.trial is None
+            else ScriptTrial(settings.trial, step, answer.end)
+        )
+        watched = ScriptStep(step, batches, user)
     except VinedresserError as error:
-        _end(settings, ScriptResult(failure=str(error)))
-    batches = step.batches
-    if settings.samples is not None:
-        batches = with_samples(batches, settings.samples, selected)
-    if settings.eager:
+        answer.end(ScriptResult(failure=str(error)))
+    if settings.eager or settings.trial is not None:
         torch.compiler.set_stance("force_eager")
     own = os.getpid()
 
-    def done(watched: ScriptStep) -> None:
-        _end(settings, _result(snapshot, watched, Replay(watched.parts, step, WHOSE)))
-
-    watched = ScriptStep(
-        step,
-        batches,
-        done,
-        lambda failure: _end(settings, ScriptResult(failure=failure)),
-        locate=settings.locate,
-    )
-
     def ended() -> None:
         # Not in a fork of the script.
-        if os.getpid() == own:
-            _write(settings, ScriptResult(failure=f"{WHOSE} has ended: {watched.seen}"))
+        if os.getpid() != own:
+            return
+        if isinstance(user, ScriptTrial) and watched.steps:
+            answer.write(user.ended())
+        else:
+            answer.write(ScriptResult(failure=f"{WHOSE} has ended: {watched.seen}"))
 
     atexit.register(ended)
     watched.start()
 
 
-def _result(snapshot: Snapshot, watched: ScriptStep, replay: Replay) -> ScriptResult:
-    losses = watched.losses.losses(replay.step.losses)
-    outcome = replay.outcome(losses)
-    located = None if watched.scan is None else origin_of_gradients(watched.scan, watched.parts)
-    inputs = [] if watched.scan is None else nonfinite_inputs(watched.parts, replay.step.batches)
-    return ScriptResult(
-        losses=[float(one) for one in losses],
-        comparison=compare(snapshot.record, replay.step, outcome),
-        nonfinite=[(model, path, number) for (model, path), number in outcome.nonfinite.items()],
-        inexact=inexact(replay),
-        notes=watched.notes,
-        located=located,
-        inputs=inputs,
-    )
+class _Answer:
+    """What the process answers: the first answer counts.
+
+    Args:
+        settings: what the process was told.
+    """
+
+    def __init__(self, settings: ScriptSettings) -> None:
+        self._directory = settings.directory
+
+    def end(self, result: ScriptResult) -> NoReturn:
+        """Write the result, and end the process at once: nothing else of the script runs."""
+        self.write(result)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def write(self, result: ScriptResult) -> None:
+        """Write the result."""
+        place = Path(self._directory, RESULT)
+        beside = place.with_suffix(".part")
+        beside.write_text(json.dumps(result.to_json()), encoding="utf-8")
+        beside.rename(place)
 
 
-def _end(settings: ScriptSettings, result: ScriptResult) -> NoReturn:
-    """Write the result, and end the process at once: nothing else of the script runs."""
-    _write(settings, result)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+class _OneStep:
+    """Runs the recorded step and ends the process; see `StepUser`.
 
+    Args:
+        settings: what the process was told.
+        answer: its answer.
+        snapshot: the snapshot.
+        step: its step.
+    """
 
-def _write(settings: ScriptSettings, result: ScriptResult) -> None:
-    place = Path(settings.directory, RESULT)
-    beside = place.with_suffix(".part")
-    beside.write_text(json.dumps(result.to_json()), encoding="utf-8")
-    beside.rename(place)
+    def __init__(
+        self, settings: ScriptSettings, answer: _Answer, snapshot: Snapshot, step: RecordedStep
+    ) -> None:
+        self._settings, self._answer = settings, answer
+        self._snapshot, self._step = snapshot, step
+        self._wider = WIDER[settings.dtype] if settings.dtype else None
+        self._scan: Any = None
+
+    @contextmanager
+    def within(self, watched: ScriptStep) -> Iterator[None]:
+        """See `StepUser.within`."""
+        if self._wider is not None:
+            models = watched.parts.models.values()
+            with in_precision(self._wider, models, watched.optimizers):
+                yield
+        elif self._settings.locate:
+            with locate_in(watched.parts, watched.model) as self._scan:
+                yield
+        else:
+            yield
+
+    def done(self, watched: ScriptStep, _: Optimizer | None) -> None:
+        """See `StepUser.done`."""
+        if self._scan is not None:
+            watched.close()
+        self._answer.end(self._result(watched))
+
+    def failed(self, why: str) -> NoReturn:
+        """See `StepUser.failed`."""
+        self._answer.end(ScriptResult(failure=why))
+
+    def prepared(self, batch: Batch) -> Batch:
+        """See `StepUser.prepared`."""
+        return batch if self._wider is None else cast_batch(batch, self._wider)
+
+    def begins(self, _: ScriptStep) -> None:
+        """See `StepUser.begins`; there is only one step."""
+
+    def _result(self, watched: ScriptStep) -> ScriptResult:
+        # The gradients of other models are not those of this update.
+        name, step = self._step.trained, self._step
+        alone = replace(step, models={name: step.models[name]})
+        replay = Replay(Parts({name: watched.parts.models[name]}), alone, WHOSE)
+        losses = watched.losses.losses(step.losses)
+        outcome = replay.outcome(losses)
+        scan = self._scan
+        return ScriptResult(
+            losses=[float(one) for one in losses],
+            comparison=compare(self._snapshot.record, alone, outcome),
+            nonfinite=[
+                (model, path, number) for (model, path), number in outcome.nonfinite.items()
+            ],
+            inexact=inexact(replay),
+            notes=watched.notes,
+            located=None if scan is None else origin_of_gradients(scan, watched.parts),
+            inputs=[] if scan is None else nonfinite_inputs(watched.parts, step.batches),
+        )

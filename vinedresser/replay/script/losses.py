@@ -34,10 +34,18 @@ class LossFunctions(TorchFunctionMode):
         self.on = self.placed = False
         self.targets: Sequence[Any] | None = None
         self._scalars: list[list[Tensor]] = []
+        # Which of the scalars of each call is its loss.
+        self._places: list[int] = []
 
     def clear(self) -> None:
         """Forget everything: the step begins again."""
         self.on = self.placed = False
+        self.targets = None
+        self._scalars = []
+
+    def restart(self) -> None:
+        """Begin with a step that follows the recorded one, with targets of its own."""
+        self.on = False
         self.targets = None
         self._scalars = []
 
@@ -60,11 +68,18 @@ class LossFunctions(TorchFunctionMode):
         Args:
             recorded: values of the losses of each call.
         """
-        found = []
+        self._places = []
         for scalars, values in zip(self._scalars, recorded, strict=False):
             known = {digest(one) for one in values}
-            same = [one for one in scalars if digest(one) in known]
-            found += (same or scalars)[-1:]
+            same = [place for place, one in enumerate(scalars) if digest(one) in known]
+            self._places.append(same[-1] if same else -1)
+        return self.following()
+
+    def following(self) -> list[Tensor]:
+        """Return the loss of each call: the scalar in the place of the recorded one."""
+        found = []
+        for scalars, place in zip(self._scalars, self._places, strict=False):
+            found += [scalars[place]] if place < len(scalars) and scalars else scalars[-1:]
         return found
 
     def replaced(self, given: Sequence[Any], *, whole: bool) -> list[Any] | None:

@@ -6,12 +6,44 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from vinedresser.replay.results import Comparison, Located, Place
+import torch
 
-__all__ = ["RESULT", "ScriptResult", "ScriptSettings"]
+from vinedresser.replay.results import Comparison, Located, Place
+from vinedresser.replay.running import Outcome
+from vinedresser.replay.what_if.results import Course
+
+__all__ = [
+    "RESULT",
+    "ScriptChange",
+    "ScriptResult",
+    "ScriptSettings",
+    "TrialResult",
+    "TrialSettings",
+]
 
 # Name of the file with the result.
 RESULT = "replay.json"
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """The steps of a trial.
+
+    Attributes:
+        steps: number of steps.
+        seconds: time for them, from the first one.
+        updates: whether weights are updated.
+        shuffled: whether labels are shuffled.
+        facts: what is known about the unchanged steps, see `Facts`; None: nothing is changed.
+        change: which of the changes that apply is made, from 0.
+    """
+
+    steps: int
+    seconds: float
+    updates: bool = True
+    shuffled: bool = False
+    facts: dict[str, Any] | None = None
+    change: int = 0
 
 
 @dataclass(frozen=True)
@@ -25,6 +57,8 @@ class ScriptSettings:
         samples: number of the batch and row of the samples to run the step with; None: all.
         locate: whether the operation is looked for that makes a gradient non-finite.
         eager: whether what `torch.compile` has compiled is run as it is written.
+        dtype: precision in which the step is run, such as "float64"; "": its own.
+        trial: the steps of a trial, if the step is the first of one.
     """
 
     directory: str
@@ -33,6 +67,8 @@ class ScriptSettings:
     samples: list[tuple[int, int]] | None = None
     locate: bool = False
     eager: bool = False
+    dtype: str = ""
+    trial: TrialSettings | None = None
 
     def to_text(self) -> str:
         """Return the settings as the value of an environment variable."""
@@ -44,7 +80,44 @@ class ScriptSettings:
         given = json.loads(text)
         if given["samples"] is not None:
             given["samples"] = [(batch, row) for batch, row in given["samples"]]
+        if given["trial"] is not None:
+            given["trial"] = TrialSettings(**given["trial"])
         return cls(**given)
+
+
+@dataclass(frozen=True)
+class ScriptChange:
+    """A change that applies; see `vinedresser.replay.what_if.changes.Change`."""
+
+    kind: str
+    words: str
+    control: bool
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """The steps of a trial, and what was seen in them.
+
+    Attributes:
+        course: the steps.
+        ended: why there are no more, in words; "" if there are as many as were asked for.
+        batches: digest of the inputs of each step.
+        pace: share of their norm by which the weights moved in a step.
+        half: name of the half precision that the step uses, or "".
+        accumulates: gradients of a step are added to those of the step before.
+        random: the step draws random numbers.
+        changes: the changes that apply, if facts were given.
+    """
+
+    course: Course
+    ended: str = ""
+    batches: list[str] = field(default_factory=list)
+    pace: float = 0.0
+    half: str = ""
+    accumulates: bool = False
+    random: bool = False
+    changes: list[ScriptChange] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -60,6 +133,7 @@ class ScriptResult:
         notes: what may make the step differ from the recorded one, in words.
         located: the operation, if it was looked for and found.
         inputs: names of the inputs and parameters that are not finite before the step.
+        trial: the steps of a trial, if it was asked for.
     """
 
     failure: str = ""
@@ -70,6 +144,13 @@ class ScriptResult:
     notes: list[str] = field(default_factory=list)
     located: Located | None = None
     inputs: list[str] = field(default_factory=list)
+    trial: TrialResult | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the step computed, without the digests of the gradients."""
+        losses = [torch.tensor(one, dtype=torch.float64) for one in self.losses]
+        return Outcome(losses, {}, {(model, path): one for model, path, one in self.nonfinite})
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON types."""
@@ -88,11 +169,19 @@ class ScriptResult:
         }
         if located is not None:
             located = Located(**{**located, "place": Place(**located["place"])})
+        trial = table["trial"]
+        if trial is not None:
+            changes = [
+                ScriptChange(**{**one, "values": tuple(one["values"])}) for one in trial["changes"]
+            ]
+            course = Course(**trial["course"])
+            trial = TrialResult(**{**trial, "course": course, "changes": changes})
         return cls(
             **{
                 **table,
                 "comparison": Comparison(**compared),
                 "nonfinite": [(model, path, number) for model, path, number in table["nonfinite"]],
                 "located": located,
+                "trial": trial,
             }
         )

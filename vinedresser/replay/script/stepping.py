@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import torch
-
-from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import ConfigError
-from vinedresser.infra.bounded_command import run_bounded
-from vinedresser.infra.launcher import check_command
-from vinedresser.plain_text import visible
 from vinedresser.replay.batch import batch_size
 from vinedresser.replay.recorded import RecordedStep, recorded_step
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.running import Outcome
 from vinedresser.replay.samples import breaking, numbered
-from vinedresser.replay.script.settings import RESULT, ScriptResult, ScriptSettings
+from vinedresser.replay.script.running import run_script
+from vinedresser.replay.script.settings import ScriptResult
+from vinedresser.replay.splitting import PartOutcome, Split, parts_of, recorded_losses
 from vinedresser.replay.stepping import sample_of
+from vinedresser.replay.wider import Wider
 from vinedresser.snapshots.reading import Snapshot
-from vinedresser.store.records import REPLAY_VARIABLE, environment_without_run
 
-__all__ = ["ScriptReplayed", "bisect", "locate", "replay", "sample"]
-
-# Bytes of the script's output in which its last line is looked for if it fails.
-_MOST_OUTPUT = 1 << 14
+__all__ = ["ScriptReplayed", "bisect", "locate", "replay", "run_split", "run_wider", "sample"]
 
 
 @dataclass(frozen=True)
@@ -60,9 +48,7 @@ class ScriptReplayed:
     @property
     def outcome(self) -> Outcome:
         """What the step computed, without the digests of the gradients."""
-        losses = [torch.tensor(one, dtype=torch.float64) for one in self.result.losses]
-        nonfinite = {(model, path): number for model, path, number in self.result.nonfinite}
-        return Outcome(losses, {}, nonfinite)
+        return self.result.outcome
 
 
 def replay(snapshot: Snapshot, command: Sequence[str], *, eager: bool = False) -> ScriptReplayed:
@@ -83,12 +69,7 @@ def replay(snapshot: Snapshot, command: Sequence[str], *, eager: bool = False) -
         StoreError: the storage refused.
     """
     step = recorded_step(snapshot)
-    if len(step.models) > 1:
-        raise ConfigError(
-            f"{snapshot.location}: it has several models ({', '.join(sorted(step.models))}), whose "
-            "calls a script does not tell apart; use --factory"
-        )
-    result = _run(snapshot, command, eager=eager)
+    result = run_script(snapshot, command, eager=eager)
     return ScriptReplayed(snapshot, list(command), step, eager, result)
 
 
@@ -106,7 +87,9 @@ def bisect(replayed: ScriptReplayed) -> Bisection | None:
         return None
 
     def breaks(some: Sequence[tuple[int, int]]) -> bool:
-        found = _run(replayed.snapshot, replayed.command, samples=list(some), eager=replayed.eager)
+        found = run_script(
+            replayed.snapshot, replayed.command, samples=list(some), eager=replayed.eager
+        )
         return bool(found.nonfinite)
 
     return breaking(samples, breaks, batches=1, inexact=replayed.result.inexact)
@@ -118,65 +101,54 @@ def locate(replayed: ScriptReplayed) -> tuple[Located | None, list[str]]:
     Raises:
         ConfigError: the script does not come to such a step.
     """
-    found = _run(replayed.snapshot, replayed.command, locate=True, eager=replayed.eager)
+    found = run_script(replayed.snapshot, replayed.command, locate=True, eager=replayed.eager)
     return found.located, found.inputs
+
+
+def run_wider(replayed: ScriptReplayed, dtype: str) -> Wider:
+    """Run a step in a wider precision; see `vinedresser.replay.wider.run_wider`.
+
+    Raises:
+        ConfigError: the snapshot has several models, or the script does not come to such a step.
+    """
+    if len(replayed.step.models) > 1:
+        raise ConfigError(
+            "--dtype: not with --script if the snapshot has several models; use --factory"
+        )
+    command, eager = replayed.command, replayed.eager
+    found = run_script(replayed.snapshot, command, dtype=dtype, eager=eager)
+    return Wider(dtype, found.outcome, replayed.outcome.broken)
+
+
+def run_split(
+    snapshot: Snapshot, command: Sequence[str], number: int, *, eager: bool = False
+) -> Split:
+    """Run the batch of a step in parts; see `vinedresser.replay.splitting.run_split`.
+
+    Each part starts the script.
+
+    Raises:
+        ConfigError: the step has several batches, of which the script always takes all, or samples
+            that cannot be told apart; the script does not come to such a step.
+    """
+    step = recorded_step(snapshot)
+    if len(step.batches) > 1:
+        raise ConfigError(
+            "--split: not with --script if a step has several batches, of which the script always "
+            "takes all; use --factory"
+        )
+    reasons: list[str] = []
+
+    def run(samples: list[tuple[int, int]]) -> PartOutcome:
+        found = run_script(snapshot, command, samples=samples, eager=eager)
+        reasons[:] = found.inexact
+        names = [f"{name}.{path}".lstrip(".") for name, path, _ in found.nonfinite]
+        return (found.losses or [math.nan])[0], names
+
+    parts = parts_of(step, number, run)
+    return Split(parts, recorded_losses(step), reasons)
 
 
 def sample(replayed: ScriptReplayed, number: int, row: int) -> list[SampleTensor]:
     """Return the tensors of one sample; see `vinedresser.replay.stepping.sample`."""
     return sample_of(replayed.step.batches[number], row)
-
-
-def _run(
-    snapshot: Snapshot,
-    command: Sequence[str],
-    *,
-    samples: list[tuple[int, int]] | None = None,
-    locate: bool = False,
-    eager: bool = False,
-) -> ScriptResult:
-    """Run the script up to the end of the step.
-
-    Raises:
-        ConfigError: it does not come to such a step.
-        LaunchError: it does not exist.
-    """
-    argv = [sys.executable, *command]
-    check_command(argv, ".", None)
-    place = f"{snapshot.storage.location}/{snapshot.record.KEY}/{snapshot.record.name}"
-    with tempfile.TemporaryDirectory(prefix="vinedresser-") as directory:
-        settings = ScriptSettings(directory, os.getpid(), place, samples, locate, eager)
-        variables = environment_without_run()
-        variables |= attach_environment(variables)
-        variables[REPLAY_VARIABLE] = settings.to_text()
-        log, result = Path(directory, "output"), Path(directory, RESULT)
-        with log.open("wb") as output:
-            run_bounded(
-                argv,
-                cwd=".",
-                environment=variables,
-                output=output,
-                timeout=math.inf,
-                given_up=lambda: False,
-                finished=result.exists,
-            )
-        found = _read(result, command[0])
-        if found.failure:
-            text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
-            last = "".join(f"; it says: {visible(one)}" for one in text.strip().splitlines()[-1:])
-            raise ConfigError(f"--script {command[0]}: {found.failure}{last}")
-        return found
-
-
-def _read(place: Path, script: str) -> ScriptResult:
-    """Return the result that the process has written, or that it has written none.
-
-    Raises:
-        ConfigError: the result cannot be read.
-    """
-    if not place.exists():
-        return ScriptResult(failure="it was killed, or has not imported torch")
-    try:
-        return ScriptResult.from_json(json.loads(place.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"--script {script}: its result cannot be read: {error}") from error

@@ -4,34 +4,61 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Any, NoReturn
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from vinedresser.capture.fetching import listen
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
-from vinedresser.capture.torch_.names import Names, unwrapped
+from vinedresser.capture.torch_.names import unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.errors import VinedresserError
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
-from vinedresser.replay.locating import locate_in
 from vinedresser.replay.recorded import RecordedStep
-from vinedresser.replay.restoring import restore
+from vinedresser.replay.restoring import restore, restore_model
 from vinedresser.replay.script.fitting import NotAlike, fitted
 from vinedresser.replay.script.losses import LossFunctions
+from vinedresser.replay.script.matching import Matching, trains
 
-__all__ = ["WHOSE", "ScriptStep"]
+__all__ = ["WHOSE", "ScriptStep", "StepUser"]
 
 WHOSE = "the script"
 """Name of the script in messages."""
+
+# Updates with other calls of the model than those of the recorded one, before one is taken for it.
+_MOST_TRIES = 3
+
+
+class StepUser(Protocol):
+    """What is done with a step of a script."""
+
+    def within(self, watched: ScriptStep) -> AbstractContextManager[object]:
+        """Return the context of a step, entered in its recorded state."""
+
+    def done(self, watched: ScriptStep, optimizer: Optimizer | None) -> None:
+        """Use complete gradients before an update, and end the process, or let the script go on.
+
+        Args:
+            watched: the step.
+            optimizer: the optimizer that is about to use them; None if none did.
+        """
+
+    def failed(self, why: str) -> NoReturn:
+        """End the process: the step cannot be run."""
+
+    def prepared(self, batch: Batch) -> Batch:
+        """Return inputs as the step needs them."""
+
+    def begins(self, watched: ScriptStep) -> None:
+        """Note the first call of the model in a step that follows the recorded one."""
 
 
 class ScriptStep:
@@ -39,43 +66,40 @@ class ScriptStep:
 
     The script runs as it is until it calls the model for its first update. Then the model, its
     buffers and the random states get their recorded values, and so do the batch, where a
-    `DataLoader` returns it, and the arguments of the model. `done` is called when the gradients
-    are complete, before the optimizer uses them.
+    `DataLoader` returns it, and the arguments of the model. The user gets the step when its
+    gradients are complete, before the optimizer uses them. If that does not end the process, the
+    script goes on with steps of its own.
+
+    Other recorded models get their recorded values, too, at the beginning of the step or at their
+    first call in it, and are not updated before the step is complete.
 
     Args:
         step: the recorded step.
         batches: its inputs, or some of their samples.
-        locate: whether non-finite values are followed.
-        done: called once, with this object; ends the process.
-        failed: called with the reason if the step cannot be run; ends the process.
+        user: uses the step.
 
     Attributes:
-        parts: the script's model, once it was seen.
+        parts: the script's models, once they were seen.
         losses: what the script computes from its outputs.
-        scan: follows non-finite values, if it was asked for.
+        optimizers: the optimizers that the script has made, in their order.
         seen: what was seen so far, for messages.
+        steps: number of steps that are complete.
+        stale: there were gradients before the first backward pass of the latest step.
     """
 
-    def __init__(
-        self,
-        step: RecordedStep,
-        batches: Sequence[Batch],
-        done: Callable[[ScriptStep], None],
-        failed: Callable[[str], NoReturn],
-        *,
-        locate: bool,
-    ) -> None:
+    def __init__(self, step: RecordedStep, batches: Sequence[Batch], user: StepUser) -> None:
         self.parts = Parts({})
         self.losses = LossFunctions()
-        self.scan: Any = None
+        self.optimizers: list[Optimizer] = []
         self.seen = "no model with the parameters of the snapshot was called for an update"
-        self._name, self._recorded = next(iter(step.models.items()))
-        self._step, self._batches, self._locate = step, batches, locate
-        self._done, self._failed = done, failed
-        self._scanning = ExitStack()
-        self._optimizers = False
+        self.steps = 0
+        self.stale = False
+        self._name, self._recorded = step.trained, step.models[step.trained]
+        self._step, self._batches, self._user = step, batches, user
+        self._matching = Matching(step)
+        self._context = ExitStack()
         # Number of calls in the step so far, and of backward passes; whether a batch was replaced.
-        self._calls = self._backwards = 0
+        self._calls = self._backwards = self._tries = 0
         self._loaded = False
 
     def start(self) -> None:
@@ -105,18 +129,37 @@ class ScriptStep:
         return ["the targets of the loss were not recorded, or not found again in the script"]
 
     @property
-    def _model(self) -> nn.Module | None:
+    def model(self) -> nn.Module | None:
+        """The model whose update was next, once it was seen."""
         return self.parts.models.get(self._name)
 
-    def _made(self, _: Optimizer) -> None:
-        self._optimizers = True
+    def close(self) -> None:
+        """Leave the context of the step."""
+        self._context.close()
+
+    def _made(self, optimizer: Optimizer) -> None:
+        if not any(one is optimizer for one in self.optimizers):
+            self.optimizers.append(optimizer)
 
     def _called(self, module: nn.Module) -> None:
         """Look at a module that is about to be called."""
-        if self._model is not None or not self._trains(module) or not self._fits(module):
+        if len(self.parts.models) == len(self._step.models):
             return
+        name = self._matching.name_of(module)
+        if name is None or name in self.parts.models:
+            return
+        self.parts.models[name] = module
+        if name == self._name:
+            self._watch(module)
+        elif self._calls:
+            try:
+                restore_model(module, self._step.models[name], WHOSE)
+            except VinedresserError as error:
+                self._user.failed(str(error))
+
+    def _watch(self, module: nn.Module) -> None:
+        """Take over the calls of the model whose update was next."""
         self.seen = f"the model, a {type(unwrapped(module)).__name__}, was called, but not updated"
-        self.parts.models[self._name] = module
         compiled = module._compiled_call_impl
         if compiled is None:
             module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
@@ -132,25 +175,12 @@ class ScriptStep:
 
         module._compiled_call_impl = call
 
-    def _trains(self, module: nn.Module) -> bool:
-        """Return whether a call may be one for an update."""
-        if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
-            return False
-        return module.training == ("" not in self._recorded.in_eval)
-
-    def _fits(self, module: nn.Module) -> bool:
-        """Return whether a module has the parameters of the snapshot."""
-        if any(map(is_lazy, module.parameters())):
-            return False
-        shapes = {name: one.shape for name, one in self._recorded.parameters.items()}
-        names = Names(unwrapped(module)).parameters()
-        return bool(names) and {one.path: one.value.shape for one in names} == shapes
-
     def _following(self, batch: Any) -> Any:
         """Return what a data loader returns: the recorded batch, if the step is the next."""
-        place = self._calls % len(self._batches)
-        recorded = self._batches[place].loaded
-        if not self._optimizers or recorded is None or not torch.is_grad_enabled():
+        if self.steps:
+            return self._user.prepared(Batch((), {}, (), batch)).loaded
+        recorded = self._batches[self._calls % len(self._batches)].loaded
+        if not self.optimizers or recorded is None or not torch.is_grad_enabled():
             return batch
         try:
             found = fitted(batch, recorded)
@@ -158,80 +188,128 @@ class ScriptStep:
             # Such as that of another loader.
             return batch
         self._loaded = True
-        return found
+        return self._user.prepared(Batch((), {}, (), found)).loaded
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        """Return the recorded arguments for a call of the model."""
+        """Return the arguments for a call of the model: in the recorded step, those recorded."""
         self.losses.on = False
-        if not self._trains(module):
+        if not trains(module, self._recorded):
             return None
-        if self._calls == len(self._batches) and self._backwards:
+        trained = any(one.grad is not None for one in module.parameters())
+        if self._calls == len(self._batches) and self._backwards and trained:
             # The gradients of the step were not used, such as by a scaler.
-            self._finish()
+            self._finish(None)
         try:
-            if self._calls in (0, len(self._batches)):
-                self._begin(module)
-            batch = self._batches[self._calls]
-            self._calls += 1
-            if not self._loaded:
-                self.losses.targets = batch.loss_args
-            return fitted(tuple(args), batch.args), fitted(dict(kwargs), batch.kwargs)
+            args, kwargs = self._arguments(tuple(args), dict(kwargs))
         except NotAlike as error:
-            self._failed(f"it calls the model with other arguments: {error}")
+            self._user.failed(f"it calls the model with other arguments: {error}")
         except VinedresserError as error:
-            self._failed(str(error))
+            self._user.failed(str(error))
+        ready = self._user.prepared(Batch(args, kwargs, (), None))
+        return ready.args, ready.kwargs
 
-    def _begin(self, module: nn.Module) -> None:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Begin a call of the model, and a step if it is the first one.
+
+        Raises:
+            NotAlike: the arguments are not like those recorded.
+            VinedresserError: the state cannot be restored.
+        """
+        if self.steps:
+            if not self._calls:
+                self._user.begins(self)
+            self._calls += 1
+            return args, kwargs
+        if self._calls in (0, len(self._batches)):
+            self._begin()
+        batch = self._batches[self._calls]
+        self._calls += 1
+        if not self._loaded:
+            self.losses.targets = batch.loss_args
+        return fitted(args, batch.args), fitted(kwargs, batch.kwargs)
+
+    def _begin(self) -> None:
         """Put everything into the state at the beginning of the step."""
-        self._scanning.close()
+        self._context.close()
         self._calls = self._backwards = 0
         self.losses.clear()
-        restore(self.parts, self._step, WHOSE)
-        if self._locate:
-            self.scan = self._scanning.enter_context(locate_in(self.parts, module))
+        seen = {name: self._step.models[name] for name in self.parts.models}
+        restore(self.parts, replace(self._step, models=seen), WHOSE)
+        self._context.enter_context(self._user.within(self))
 
     def _after(self, module: nn.Module, _: Any, output: Any) -> None:
-        if self._calls and self._trains(module):
+        if self._calls and trains(module, self._recorded):
             self.losses.called(output)
 
     def _before_loss(self, module: nn.Module, args: Any) -> Any:
         """Return the recorded arguments for a loss module; None for other modules."""
-        if not self.losses.on or module is self._model:
+        if not self.losses.on or any(module is one for one in self.parts.models.values()):
             return None
         made = self.losses.replaced(args, whole=True)
         return None if made is None else tuple(made)
 
     def _backward(self, tensors: Sequence[Any]) -> None:
         if self._calls and torch._C._current_graph_task_id() == -1:
+            if not self._backwards and self.model is not None:
+                gradients = (one.grad for one in self.model.parameters())
+                self.stale = any(one is not None and bool(one.any()) for one in gradients)
             self._backwards += 1
             self.losses.take(list(tensors))
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """Finish before the update; with a closure, after it has computed the gradients."""
-        model = self._model
-        ours = set(map(id, model.parameters())) if model is not None else set()
-        if not any(id(one) in ours for group in optimizer.param_groups for one in group["params"]):
-            return None
         if not has_closure(args, kwargs):
-            if self._calls:
-                self._finish()
+            if self._updates(optimizer, self._name):
+                self._updated(optimizer)
+            elif self._calls and any(self._updates(optimizer, one) for one in self.parts.models):
+                # Its model has the values after this update already, in which it takes no part.
+                optimizer.zero_grad()
             return None
+        # The closure may be the first to call the model.
         if kwargs.get("closure") is not None:
-            return args, kwargs | {"closure": self._finishing(kwargs["closure"])}
-        return (args[0], self._finishing(args[1]), *args[2:]), kwargs
+            return args, kwargs | {"closure": self._finishing(kwargs["closure"], optimizer)}
+        return (args[0], self._finishing(args[1], optimizer), *args[2:]), kwargs
 
-    def _finishing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+    def _updates(self, optimizer: Optimizer, name: str) -> bool:
+        """Return whether an optimizer has parameters of a model."""
+        model = self.parts.models.get(name)
+        ours = set() if model is None else set(map(id, model.parameters()))
+        return any(id(one) in ours for group in optimizer.param_groups for one in group["params"])
+
+    def _finishing(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
         """Return a closure that finishes once it has computed gradients."""
 
+        @functools.wraps(closure)
         def computed() -> Any:
             loss = closure()
-            if self._calls:
-                self._finish()
+            if self._updates(optimizer, self._name):
+                self._updated(optimizer)
             return loss
 
         return computed
 
-    def _finish(self) -> None:
+    def _updated(self, optimizer: Optimizer) -> None:
+        """Finish the step, unless another update of the model is the one that was recorded.
+
+        A script with several models may call one of them for the updates of others. Its calls
+        before the first update are then fewer than those before the following ones.
+        """
+        several = len(self._step.models) > 1 and not self.steps
+        if several and 0 < self._calls != len(self._batches) and self._tries < _MOST_TRIES:
+            self._tries += 1
+            self._calls = self._backwards = 0
+            self._context.close()
+            self.losses.clear()
+        elif self._calls:
+            self._finish(optimizer)
+
+    def _finish(self, optimizer: Optimizer | None) -> None:
+        """Let the step be used; then the script goes on with steps of its own."""
         self.losses.on = False
-        self._scanning.close()
-        self._done(self)
+        try:
+            self._user.done(self, optimizer)
+        except VinedresserError as error:
+            self._user.failed(str(error))
+        self.steps += 1
+        self._calls = self._backwards = 0
+        self.losses.restart()

@@ -17,9 +17,9 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, batch_size, mapped
+from vinedresser.replay.what_if.changeable import Changeable
 from vinedresser.replay.what_if.input_scales import Scales
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
-from vinedresser.replay.what_if.training import Training
 
 __all__ = ["Change", "SHUFFLED", "Facts", "changes_for", "shuffle_of"]
 
@@ -78,7 +78,7 @@ class Facts:
 
 
 def changes_for(
-    training: Training, models: list[nn.Module], first: Batch, facts: Facts
+    training: Changeable, models: list[nn.Module], first: Batch, facts: Facts
 ) -> list[Change]:
     """Return the changes that apply, those first that should be tried if there is little time.
 
@@ -95,7 +95,7 @@ def changes_for(
     return [*likely[:2], *controls, *likely[2:], *_networks(training, models, first)]
 
 
-def _precisions(training: Training, models: list[nn.Module], facts: Facts) -> Iterator[Change]:
+def _precisions(training: Changeable, models: list[nn.Module], facts: Facts) -> Iterator[Change]:
     def change(wide: torch.dtype, instead: torch.dtype) -> Change:
         words = f"{_word(wide)} instead of {_word(instead)}"
         return Change("precision", words, partial(_in_precision, training, models, wide))
@@ -106,7 +106,7 @@ def _precisions(training: Training, models: list[nn.Module], facts: Facts) -> It
         yield change(torch.float64, torch.float32)
 
 
-def _updates(training: Training, facts: Facts) -> Iterator[Change]:
+def _updates(training: Changeable, facts: Facts) -> Iterator[Change]:
     if facts.accumulates:
         yield Change("zero_grad", "zero_grad() before each step", partial(_cleared, training))
     groups = training.groups
@@ -145,7 +145,7 @@ def _factors(facts: Facts) -> list[float]:
     return [0.1, 0.01]
 
 
-def _networks(training: Training, models: list[nn.Module], first: Batch) -> Iterator[Change]:
+def _networks(training: Changeable, models: list[nn.Module], first: Batch) -> Iterator[Change]:
     dropouts = [
         one
         for each in models
@@ -164,7 +164,7 @@ def _networks(training: Training, models: list[nn.Module], first: Batch) -> Iter
         )
 
 
-def shuffle_of(training: Training, first: Batch) -> Change | None:
+def shuffle_of(training: Changeable, first: Batch) -> Change | None:
     """Return the control whose labels are shuffled; None if a batch has one sample only.
 
     Args:
@@ -186,7 +186,9 @@ def _random(facts: Facts) -> Iterator[Change]:
 
 
 @contextmanager
-def _in_precision(training: Training, models: list[nn.Module], wide: torch.dtype) -> Iterator[None]:
+def _in_precision(
+    training: Changeable, models: list[nn.Module], wide: torch.dtype
+) -> Iterator[None]:
     before = training.prepare
     training.prepare = partial(cast_batch, wide=wide)
     try:
@@ -198,14 +200,14 @@ def _in_precision(training: Training, models: list[nn.Module], wide: torch.dtype
 
 # Restoring the recorded state sets the options of the optimizers back.
 @contextmanager
-def _scaled(training: Training, factor: float) -> Iterator[None]:
+def _scaled(training: Changeable, factor: float) -> Iterator[None]:
     for one in training.groups:
         one["lr"] = one["lr"] * factor
     yield
 
 
 @contextmanager
-def _with_eps(training: Training) -> Iterator[None]:
+def _with_eps(training: Changeable) -> Iterator[None]:
     for one in training.groups:
         if type(one.get("eps")) is float:
             one["eps"] = _EPS
@@ -213,7 +215,7 @@ def _with_eps(training: Training) -> Iterator[None]:
 
 
 @contextmanager
-def _without_decay(training: Training) -> Iterator[None]:
+def _without_decay(training: Changeable) -> Iterator[None]:
     for one in training.groups:
         if "weight_decay" in one:
             one["weight_decay"] = 0.0
@@ -221,7 +223,7 @@ def _without_decay(training: Training) -> Iterator[None]:
 
 
 @contextmanager
-def _clipped(training: Training) -> Iterator[None]:
+def _clipped(training: Changeable) -> Iterator[None]:
     def clip(gradients: list[Tensor]) -> None:
         norm = torch.nn.utils.get_total_norm(gradients)
         for one in gradients:
@@ -235,7 +237,7 @@ def _clipped(training: Training) -> Iterator[None]:
 
 
 @contextmanager
-def _cleared(training: Training) -> Iterator[None]:
+def _cleared(training: Changeable) -> Iterator[None]:
     training.clears = True
     try:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -26,16 +26,17 @@ from vinedresser.replay.factory import Parts
 from vinedresser.replay.recorded import RecordedStep
 from vinedresser.replay.restoring import restore
 from vinedresser.replay.running import Replay, UpdateReached
+from vinedresser.replay.what_if.changeable import Changeable
 from vinedresser.replay.what_if.results import Course
 
-__all__ = ["Training", "optimizers_for"]
+__all__ = ["Training", "distance", "finite_norm", "optimizers_for"]
 
 
 class _Broken(BaseException):
     """The gradients of an update are not finite."""
 
 
-class Training:
+class Training(Changeable):
     """Takes steps from the recorded state, each time from its beginning.
 
     A step function that updates the weights is a whole step: it clears the gradients, or it does
@@ -45,16 +46,10 @@ class Training:
     Args:
         again: runs the recorded step.
         batches: the batches of each step; the first are the recorded ones.
-
-    Attributes:
-        model: the model that is trained.
-        optimizers: its optimizers.
-        clears: whether gradients are cleared before each step, whatever the step does.
-        prepare: changes a batch before it is used.
-        before_update: called with the gradients of each update.
     """
 
     def __init__(self, again: Replay, batches: list[list[Batch]]) -> None:
+        super().__init__(next(iter(again.parts.models.values())), again.parts.optimizers)
         self._again = again
         self._batches = batches
         self._updates = True
@@ -64,16 +59,6 @@ class Training:
         # The gradients of the latest update that was not made.
         self._held: list[Tensor] = []
         self._course = Course()
-        self.model: nn.Module = next(iter(again.parts.models.values()))
-        self.optimizers = again.parts.optimizers
-        self.clears = False
-        self.prepare: Callable[[Batch], Batch] = _same
-        self.before_update: list[Callable[[list[Tensor]], object]] = []
-
-    @property
-    def groups(self) -> list[dict[str, Any]]:
-        """The parameter groups of all optimizers; restoring the state makes new ones."""
-        return [one for each in self.optimizers for one in each.param_groups]
 
     def learn(self, within: AbstractContextManager[object]) -> bool:
         """Take one step, to learn what the step function does by itself.
@@ -138,19 +123,8 @@ class Training:
         return self._course
 
     def moved(self) -> float:
-        """Return how far the weights are from their recorded values, as a share of their norm.
-
-        Infinite if that is 0.
-        """
-        distance = size = 0.0
-        for name, model in self._again.parts.models.items():
-            recorded = self._again.step.models[name].parameters
-            for one in Names(unwrapped(model)).parameters():
-                if one.value.requires_grad:
-                    before = recorded[one.path].to(one.value.device)
-                    size += float(before.norm()) ** 2
-                    distance += float((one.value.detach() - before).norm()) ** 2
-        return math.sqrt(distance / size) if size else math.inf
+        """Return how far the weights are from their recorded values; see `distance`."""
+        return distance(self._again.parts, self._again.step)
 
     def _restore(self) -> None:
         self._course = Course()
@@ -216,11 +190,8 @@ class Training:
         if scaler_decides(optimizer):
             return
         gradients = gradients_of(optimizer)
-        dense = [one for one in gradients if not one.is_sparse]
-        norm = float(torch.nn.utils.get_total_norm(dense)) if dense else 0.0
-        # Large gradients whose norm overflows are finite.
-        sure = norm < math.inf and len(dense) == len(gradients)
-        if not sure and any(map(nonfinite_entries, gradients)):
+        norm = finite_norm(gradients)
+        if norm is None:
             raise _Broken
         self._course.norm = max(self._course.norm, norm)
         for one in self.before_update:
@@ -257,6 +228,40 @@ class Training:
         return not all(torch.allclose(one, other, rtol=1e-3) for one, other in pairs)
 
 
+def finite_norm(gradients: Sequence[Tensor]) -> float | None:
+    """Return the norm of the dense gradients; None if an entry is not finite.
+
+    Infinite if they are so large that their norm overflows.
+
+    Args:
+        gradients: the gradients of an update.
+    """
+    dense = [one for one in gradients if not one.is_sparse]
+    norm = float(torch.nn.utils.get_total_norm(dense)) if dense else 0.0
+    sure = norm < math.inf and len(dense) == len(gradients)
+    return None if not sure and any(map(nonfinite_entries, gradients)) else norm
+
+
+def distance(parts: Parts, step: RecordedStep) -> float:
+    """Return how far weights are from their recorded values, as a share of the norm of these.
+
+    Infinite if that is 0.
+
+    Args:
+        parts: the models.
+        step: the recorded step.
+    """
+    moved = size = 0.0
+    for name, model in parts.models.items():
+        recorded = step.models[name].parameters
+        for one in Names(unwrapped(model)).parameters():
+            if one.value.requires_grad:
+                before = recorded[one.path].to(one.value.device)
+                size += float(before.norm()) ** 2
+                moved += float((one.value.detach() - before).norm()) ** 2
+    return math.sqrt(moved / size) if size else math.inf
+
+
 def optimizers_for(parts: Parts, step: RecordedStep) -> list[Optimizer]:
     """Build the recorded optimizer, of a model whose parameters it has in their order.
 
@@ -280,7 +285,3 @@ def optimizers_for(parts: Parts, step: RecordedStep) -> list[Optimizer]:
     if len(groups) != 1 or len(groups[0]["params"]) != len(parameters):
         raise ConfigError(f"{advice}: it does not have all parameters of the model in one group")
     return [made(parameters, lr=groups[0]["lr"])]  # type: ignore[call-arg]
-
-
-def _same(batch: Batch) -> Batch:
-    return batch

@@ -25,7 +25,8 @@ class RemedySettings:
         resume: the script's parameter for the path of a checkpoint; None: attempts begin from the
             start.
         factory: ``module:function`` that builds the model and the step of a replay: changes are
-            tried on a snapshot of the stopped run before one is chosen; None: no trials.
+            tried on a snapshot of the stopped run before one is chosen; None: in the script of the
+            run, if it is one.
         seconds: time for the trials of one run.
     """
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vinedresser.rules.root_cause import onset
+from vinedresser.snapshots.replay_options import script_of
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
@@ -19,7 +20,7 @@ from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, saved_checkpoints
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.fatal_finding import is_same, runs_of, stopping_finding
-from vinedresser.tasks.remedy.trials import Trials, run_trials
+from vinedresser.tasks.remedy.trials import Trials, TrialSource, run_trials
 
 __all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
 
@@ -116,17 +117,20 @@ class RemedyAttempts:
         return self._attempt(run, found, trials.words)
 
     def _trials(self, runs: list[Run], finding: Finding) -> Trials:
-        """Try changes on a snapshot, if they are asked for."""
-        if self._settings.factory is None:
+        """Try changes on a snapshot, with the factory, or else in the script that trained."""
+        spec = self._specs[-1]
+        # A script that several processes ran trains in one only with another batch.
+        script = script_of(spec.argv) if runs[0].info.world_size == 1 else []
+        source = TrialSource(self._settings.factory or "", script)
+        if not source:
             return Trials()
         # That of the model that failed, if the script trained several.
         own = [run for run in runs if any(is_same(finding, one) for one in run.findings())]
-        spec = self._specs[-1]
         return run_trials(
             (own or runs)[0],
             finding.since,
             spec.parameters,
-            self._settings.factory,
+            source,
             seconds=self._settings.seconds,
             cwd=self._cwd,
             environment=spec.environment,

@@ -22,7 +22,7 @@ from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import environment_without_run
 from vinedresser.tasks.interruption import INTERRUPTED
 
-__all__ = ["Trials", "corrections", "run_trials", "snapshot_before"]
+__all__ = ["TrialSource", "Trials", "corrections", "run_trials", "snapshot_before"]
 
 # Seconds beside the trials: to start, to build the model, and to renew the report.
 _BESIDE = 120.0
@@ -53,11 +53,35 @@ class Trials:
     corrections: list[dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class TrialSource:
+    """What builds the step of a snapshot again for trials.
+
+    Attributes:
+        factory: ``module:function`` that builds the model and the step; "" if there is none.
+        script: the script that trained and its arguments, used without a factory; [] if the
+            training was no script.
+    """
+
+    factory: str
+    script: list[str]
+
+    def options(self, further: list[str]) -> list[str]:
+        """Return the options of `vinedresser replay`, with further ones."""
+        if self.factory:
+            return ["--factory", self.factory, *further]
+        return ["--script", self.script[0], *further, "--", *self.script[1:]]
+
+    def __bool__(self) -> bool:
+        """Whether a step can be built again."""
+        return bool(self.factory or self.script)
+
+
 def run_trials(
     run: Run,
     since: int,
     parameters: Mapping[str, Any],
-    factory: str,
+    source: TrialSource,
     *,
     seconds: float,
     cwd: Path,
@@ -71,7 +95,7 @@ def run_trials(
         run: the run.
         since: first step with the symptom.
         parameters: its hyperparameters.
-        factory: builds the model and the step, ``module:function``.
+        source: what builds the step again.
         seconds: time for the trials.
         cwd: directory in which the training started.
         environment: variables that the training had in addition.
@@ -81,15 +105,19 @@ def run_trials(
     """
     faults: list[str] = []
     snapshot = snapshot_before(list_snapshots(run.storage, faults), since)
+    if snapshot is None and not source.factory:
+        # Nobody asked for trials.
+        return Trials()
     if snapshot is None:
         why = "; ".join(["no snapshot of a torch training", *faults])
         return Trials(f"not possible: {why}")
     begun = time.time()
     place = f"{run.path}/{SnapshotRecord.KEY}/{snapshot.name}"
-    command = [sys.executable, "-m", "vinedresser", "replay", place, "--factory", factory]
+    command = [sys.executable, "-m", "vinedresser", "replay", place]
+    options = ["--what-if", "--seconds", str(seconds), "--save"]
     with tempfile.TemporaryFile() as output:
         code = run_bounded(
-            [*command, "--what-if", "--seconds", str(seconds), "--save"],
+            [*command, *source.options(options)],
             cwd=cwd,
             environment={**environment_without_run(), **environment},
             output=output,

@@ -161,6 +161,46 @@ def test_all_micro_batches_of_a_step_are_kept(tmp_path: Path) -> None:
     assert [float(call["args"][0][0, 0]) for call in calls] == [20, 21, 22, 23]
 
 
+def test_all_calls_before_one_backward_are_kept(tmp_path: Path) -> None:
+    # As of the discriminator of a GAN. Gradients that were not used are those of an earlier step.
+    hook, model = _linear(tmp_path / "run")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    hook.watch(model, optimizer=optimizer)
+    for step in range(4):
+        optimizer.zero_grad()
+        left, right = torch.full((2, 4), 10.0 * step), torch.full((2, 4), 10.0 * step + 1)
+        scale = float("inf") if step == 3 else 1.0
+        ((model(left) - model(right)) * scale).sum().backward()
+        if step != 2:
+            optimizer.step()
+    hook.close()
+    [(number, _)] = taken(tmp_path / "run")
+    calls = model_of(open_snapshot(tmp_path / "run" / "snapshots" / f"step-{number}"))["calls"]
+    assert isinstance(calls, list)
+    assert [float(call["args"][0][0, 0]) for call in calls] == [30, 31]
+
+
+def test_the_optimizer_that_is_next_is_named(tmp_path: Path) -> None:
+    hook, first = _linear(tmp_path / "run")
+    second = nn.Linear(4, 2)
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (first, second)]
+    hook.watch(first, optimizer=optimizers[0], name="first")
+    hook.watch(second, optimizer=optimizers[1], name="second")
+    for step in range(2):
+        for model, optimizer in zip((first, second), optimizers, strict=True):
+            optimizer.zero_grad()
+            bad = step == 1 and model is second
+            (model(torch.ones(3, 4)) * (float("nan") if bad else 1.0)).sum().backward()
+            optimizer.step()
+    hook.close()
+    [(number, _)] = taken(tmp_path / "run")
+    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{number}")
+    for name, steps_now in (("first", False), ("second", True)):
+        kept = model_of(snapshot, name)["optimizers"]
+        assert isinstance(kept, list)
+        assert [one["steps_now"] for one in kept] == [steps_now]
+
+
 def test_two_models_with_two_optimizers(tmp_path: Path) -> None:
     hook, first = _linear(tmp_path / "run")
     second = nn.Linear(2, 1)

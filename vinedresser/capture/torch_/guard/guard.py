@@ -30,6 +30,7 @@ from vinedresser.capture.torch_.guard.nonfinite import (
 )
 from vinedresser.capture.torch_.guard.random_states import RandomStates
 from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, without_computed
+from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
@@ -68,6 +69,8 @@ class TorchGuard:
         self._stepping: weakref.ref[Optimizer] | None = None
         # A parameter that has a gradient in every step: if it has none, a new step begins.
         self._trained: weakref.ref[Tensor] | None = None
+        # A backward pass has begun since the first call of the step.
+        self._backward = False
         # A closure has computed gradients with the latest calls.
         self._evaluated = False
         # The model was in eval mode at its latest update.
@@ -82,6 +85,7 @@ class TorchGuard:
         self._look_shielded = guard("the guard, before an update", self._look, metered=False)
         self._take_loss = guard("the guard, at a loss", self._calls.add_loss, skip=skip)
         self._handles: list[Removable] = [before_calls(root, called, lambda: None)]
+        self._stop_listening = self._listening()
         self._source = names.prefix.rstrip(".")
         taker.sources[self._source] = self
 
@@ -105,6 +109,7 @@ class TorchGuard:
         """Remove all hooks, and release the training's tensors."""
         while self._handles:
             self._handles.pop().remove()
+        self._stop_listening()
         self._calls.clear()
         self._loaded.end()
         self._taker.sources.pop(self._source, None)
@@ -198,6 +203,7 @@ class TorchGuard:
             self._calls.clear()
         self._evaluated = False
         if not self._calls.calls:
+            self._backward = False
             self._buffers.take()
             self._random.take()
         self._calls.add(args, kwargs, self._loaded.latest)
@@ -205,8 +211,25 @@ class TorchGuard:
 
     def _is_new_step(self) -> bool:
         """Return whether gradients were cleared since, such as after a step that a scaler skips."""
-        trained = None if self._trained is None else self._trained()
+        # Without a backward pass, the step calls its model several times before one.
+        trained = None if self._trained is None or not self._backward else self._trained()
         return trained is not None and trained.grad is None
+
+    def _listening(self) -> Callable[[], None]:
+        """Listen to backward passes; return a function that ends it, as the end of this guard does.
+
+        The listeners are global: a model without references must not stay because of one.
+        """
+        reference = weakref.ref(self)
+
+        def begins(_: object) -> None:
+            guard = reference()
+            if guard is not None:
+                guard._backward = True
+
+        stop = listen_to_backwards(begins)
+        weakref.finalize(self, stop)
+        return stop
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """Look at the gradients; return arguments of the step with a closure that does so."""
@@ -271,6 +294,8 @@ class TorchGuard:
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
         self._calls.clear()
+        # The next update may be that of another model.
+        self._stepping = None
         if self._trained is None or self._trained() is None:
             used = (one for group in optimizer.param_groups for one in group["params"])
             first = next((one for one in used if one.grad is not None), None)

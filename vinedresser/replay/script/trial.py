@@ -1,0 +1,233 @@
+"""The steps of a trial in the process of the script."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
+from typing import Any, NoReturn
+
+import torch
+from torch.optim import Optimizer
+
+from vinedresser.capture.torch_.guard.guard import digest
+from vinedresser.capture.torch_.guard.nonfinite import gradients_of, scaler_decides
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.errors import ConfigError
+from vinedresser.replay.batch import Batch
+from vinedresser.replay.factory import Parts
+from vinedresser.replay.recorded import RecordedStep
+from vinedresser.replay.restoring import restore
+from vinedresser.replay.script.settings import (
+    ScriptChange,
+    ScriptResult,
+    TrialResult,
+    TrialSettings,
+)
+from vinedresser.replay.script.watching import WHOSE, ScriptStep
+from vinedresser.replay.script.writes import before_writes
+from vinedresser.replay.what_if.changeable import Changeable
+from vinedresser.replay.what_if.changes import Change, Facts, changes_for, shuffle_of
+from vinedresser.replay.what_if.precision import HalfSeen
+from vinedresser.replay.what_if.results import Course
+from vinedresser.replay.what_if.training import distance, finite_norm
+
+__all__ = ["ScriptTrial"]
+
+_SEED = 0
+
+
+class ScriptTrial:
+    """Takes steps in the script's own loop, from the recorded one on; see `StepUser`.
+
+    The learning rates stay those of the recorded state, or what a change makes of them. The trial
+    ends before the script writes a file: its results are those of a whole training.
+
+    Args:
+        settings: the steps.
+        step: the recorded step.
+        end: ends the process with a result.
+    """
+
+    def __init__(
+        self, settings: TrialSettings, step: RecordedStep, end: Callable[[ScriptResult], NoReturn]
+    ) -> None:
+        self._settings, self._step, self._end = settings, step, end
+        self._course = Course()
+        self._training: Changeable | None = None
+        self._changes: list[Change] = []
+        self._parts = Parts({})
+        self._rates: list[Any] = []
+        self._batches: list[str] = []
+        self._inputs = hashlib.sha256()
+        self._half = HalfSeen()
+        self._accumulates = self._random = self._answering = False
+        self._deadline = math.inf
+        # The same batches in each trial, also of a script without a seed.
+        torch.manual_seed(_SEED)
+
+    @contextmanager
+    def within(self, watched: ScriptStep) -> Iterator[None]:
+        """See `StepUser.within`."""
+        self._begin(watched)
+        with self._half if self._settings.facts is None else nullcontext(), self._change():
+            training = self._training
+            self._rates = [deepcopy(one["lr"]) for one in training.groups] if training else []
+            yield
+
+    def done(self, watched: ScriptStep, optimizer: Optimizer | None) -> None:
+        """See `StepUser.done`."""
+        first, course = not watched.steps, self._course
+        losses = watched.losses.losses(self._step.losses) if first else watched.losses.following()
+        if not losses:
+            self.failed("its loss was not found: no scalar with a gradient follows its model")
+        if first:
+            self._random = not torch.equal(torch.get_rng_state(), self._step.random["torch"])
+        elif watched.stale:
+            self._accumulates = True
+        self._batches.append(self._inputs.hexdigest())
+        self._inputs = hashlib.sha256()
+        loss = sum(float(one) for one in losses) / len(losses)
+        if not (self._is_finite(optimizer) and math.isfinite(loss)):
+            course.broke = len(course.losses)
+            self._finish()
+        course.losses.append(loss)
+        if len(course.losses) == self._settings.steps:
+            self._finish()
+        if time.monotonic() > self._deadline:
+            course.out_of_time = True
+            self._finish()
+        self._prepare_update(optimizer)
+
+    def failed(self, why: str) -> NoReturn:
+        """See `StepUser.failed`."""
+        self._end(ScriptResult(failure=why))
+
+    def prepared(self, batch: Batch) -> Batch:
+        """See `StepUser.prepared`."""
+        if self._training is None:
+            return batch
+        for _, one in leaves((batch.args, batch.kwargs)):
+            narrow = one.detach().float() if one.is_floating_point() else one
+            self._inputs.update(digest(narrow).encode())
+        return self._training.prepare(batch)
+
+    def begins(self, watched: ScriptStep) -> None:
+        """See `StepUser.begins`."""
+        if self._training is not None and self._training.clears and watched.model is not None:
+            for one in watched.model.parameters():
+                one.grad = None
+
+    def ended(self) -> ScriptResult:
+        """Return the result of a script that ends by itself, or with an error."""
+        error = getattr(sys, "last_value", None)
+        if error is not None:
+            words = f"{error}".strip().split("\n")[0]
+            self._course.failed = words or type(error).__name__
+            return self._result()
+        return self._result("the script ends")
+
+    def _begin(self, watched: ScriptStep) -> None:
+        """Restore the optimizers, and find the changes that apply.
+
+        Raises:
+            ConfigError: the optimizers are not those of the snapshot.
+        """
+        model = watched.model
+        assert model is not None
+        ours = set(map(id, model.parameters()))
+        optimizers = [
+            one
+            for one in watched.optimizers
+            if any(id(each) in ours for group in one.param_groups for each in group["params"])
+        ]
+        wanted = len(self._step.models[self._step.trained].optimizers)
+        if len(optimizers) != wanted:
+            raise ConfigError(
+                f"it has made {len(optimizers)} optimizers of its model when the model is first "
+                f"called, and the snapshot has {wanted}; use --factory"
+            )
+        if any(isinstance(one, torch.optim.LBFGS) for one in optimizers):
+            raise ConfigError(
+                "its optimizer, LBFGS, computes gradients several times in a step; use --factory"
+            )
+        self._parts = Parts(watched.parts.models, optimizers)
+        restore(self._parts, self._step, WHOSE)
+        self._training = training = Changeable(model, optimizers)
+        self._course, self._batches, self._inputs = Course(), [], hashlib.sha256()
+        first = self._step.batches[0]
+        if self._settings.shuffled:
+            self._changes = [one for one in [shuffle_of(training, first)] if one is not None]
+        elif self._settings.facts is not None:
+            self._changes = changes_for(training, [model], first, _facts(self._settings.facts))
+        if self._deadline == math.inf:
+            self._deadline = time.monotonic() + self._settings.seconds
+            before_writes(self._writes)
+
+    def _change(self) -> AbstractContextManager[None]:
+        """Return the context of the change that is tried."""
+        if not self._settings.shuffled and self._settings.facts is None:
+            return nullcontext()
+        if self._settings.change >= len(self._changes):
+            self._finish()
+        return self._changes[self._settings.change].within()
+
+    def _is_finite(self, optimizer: Optimizer | None) -> bool:
+        """Note the norm of the gradients of an update; return whether they are finite."""
+        if optimizer is None or scaler_decides(optimizer):
+            return True
+        norm = finite_norm(gradients_of(optimizer))
+        self._course.norm = max(self._course.norm, norm or 0.0)
+        return norm is not None
+
+    def _prepare_update(self, optimizer: Optimizer | None) -> None:
+        """Make the update that follows one of the trial."""
+        training = self._training
+        if optimizer is None or training is None:
+            return
+        for group, rate in zip(training.groups, self._rates, strict=True):
+            group["lr"] = deepcopy(rate)
+        if not self._settings.updates:
+            # Without a gradient, there is no update, and the step can end as usual.
+            optimizer.zero_grad()
+        for one in training.before_update:
+            one(gradients_of(optimizer))
+
+    def _writes(self, path: str) -> None:
+        # Not what happens while the process answers.
+        if not self._answering:
+            self._finish(f"the script writes {path}")
+
+    def _finish(self, ended: str = "") -> NoReturn:
+        self._end(self._result(ended))
+
+    def _result(self, ended: str = "") -> ScriptResult:
+        self._answering = True
+        course = self._course
+        if ended:
+            course.out_of_time = True
+        updates = max(len(course.losses), 1)
+        return ScriptResult(
+            trial=TrialResult(
+                course,
+                ended,
+                self._batches,
+                distance(self._parts, self._step) / updates,
+                "" if self._half.dtype is None else str(self._half.dtype).removeprefix("torch."),
+                self._accumulates,
+                self._random,
+                [
+                    ScriptChange(one.kind, one.words, one.control, one.values)
+                    for one in self._changes
+                ],
+            )
+        )
+
+
+def _facts(table: dict[str, Any]) -> Facts:
+    half = table["half"]
+    return Facts(**{**table, "half": getattr(torch, half) if half else None})

@@ -1,0 +1,45 @@
+"""A training that can be changed for a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from vinedresser.replay.batch import Batch
+
+__all__ = ["Changeable"]
+
+
+class Changeable:
+    """What the changes of trials act on.
+
+    Args:
+        model: the model that is trained.
+        optimizers: its optimizers.
+
+    Attributes:
+        model: see above.
+        optimizers: see above.
+        clears: whether gradients are cleared before each step, whatever the step does.
+        prepare: changes a batch before it is used.
+        before_update: called with the gradients of each update.
+    """
+
+    def __init__(self, model: nn.Module, optimizers: list[Optimizer]) -> None:
+        self.model = model
+        self.optimizers = optimizers
+        self.clears = False
+        self.prepare: Callable[[Batch], Batch] = _same
+        self.before_update: list[Callable[[list[Tensor]], object]] = []
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameter groups of all optimizers; restoring the state makes new ones."""
+        return [one for each in self.optimizers for one in each.param_groups]
+
+
+def _same(batch: Batch) -> Batch:
+    return batch
