@@ -48,7 +48,7 @@ def test_a_batch_that_is_learned_by_heart_is_reported(tmp_path: Path) -> None:
     (finding,) = found_in(
         tmp_path, [CorruptInputs()], digits(), network(), every=20, order=always(3)
     )
-    assert (finding.severity, finding.fault, finding.value) == ("warning", "corrupt_inputs", 3)
+    assert (finding.severity, finding.fault, finding.value) == ("warning", "overfitting", 3)
 
 
 def without_labels(path: Path, order: Iterator[Tensor]) -> list[Finding]:

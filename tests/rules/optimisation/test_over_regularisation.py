@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.rules.trainings import digits
+from tests.rules.trainings import Data, digits
 from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
@@ -198,3 +198,63 @@ def test_the_share_of_a_penalty(penalty: float, weight: bool, tmp_path: Path) ->
         name, share = signal.greatest() or ("", -1.0)
         assert name == "losses/CrossEntropyLoss"
         assert share == pytest.approx(penalty / (loss + penalty), abs=1e-6)
+
+
+class Ratings(nn.Module):
+    """Products of embeddings, which count as no weight matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.user, self.item = nn.Embedding(60, 6), nn.Embedding(60, 6)
+
+    def forward(self, pairs: torch.Tensor) -> torch.Tensor:
+        """Return ratings [N, 1] of pairs int64 [N, 2]."""
+        product: torch.Tensor = self.user(pairs[:, 0]) * self.item(pairs[:, 1])
+        return product.sum(1, keepdim=True)
+
+
+def ratings() -> Data:
+    """Return 2,000 ratings of rank 2."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randint(60, (2000, 2), generator=generator)
+    user, item = torch.randn(2, 60, 2, generator=generator)
+    known = (user[pairs[:, 0]] * item[pairs[:, 1]]).sum(1, keepdim=True)
+    return Data(pairs, known, pairs[:1], known[:1])
+
+
+@pytest.mark.parametrize(
+    ("rate", "decay", "fires"),
+    [
+        (0.02, 12.0, True),
+        (0.02, 0.01, False),
+        # Created with a factor, which a schedule then makes small.
+        (1.0, 0.2, False),
+    ],
+)
+def test_a_decay_that_removes_much_at_each_step_is_warned_of(
+    rate: float, decay: float, tmp_path: Path, *, fires: bool
+) -> None:
+    rule, made = OverRegularisation(), list[torch.optim.Optimizer]()
+
+    def optimizer(model: nn.Module) -> torch.optim.Optimizer:
+        made.append(torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay))
+        return made[0]
+
+    def schedule(_: nn.Module, step: int) -> None:
+        made[0].param_groups[0]["lr"] = min(rate, 0.02)
+
+    run = captured(
+        tmp_path / "run",
+        [rule],
+        Ratings,
+        optimizer,
+        data=ratings(),
+        loss=nn.MSELoss(),
+        before_step=schedule,
+    )
+    findings = found(run, rule)
+    assert bool(findings) is fires
+    for one in findings:
+        assert (one.severity, one.fault, one.step) == ("warning", "over_regularisation", 40)
+        assert one.seen.startswith("each step removes 24% of the weights")
+        assert one.correction == {"weight_decay": 0.12}

@@ -265,6 +265,8 @@ def _repeats(name: str, found: Repetition) -> Symptom:
         "batch again and again, or rows were copied instead of drawn from all",
         "iterate over the loader instead of asking for its first batch; compare the number of "
         "different rows before and after they are resampled",
+        # Without copies, they may be all rows that there are.
+        fault=None if found.copied else "overfitting",
     )
 
 

@@ -12,7 +12,8 @@ from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.hyperparameters import named
-from vinedresser.rules.signals.parameters.weight_decay import greatest_decay
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
+from vinedresser.rules.signals.parameters.weight_decay import direct_decay, greatest_decay
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -30,6 +31,9 @@ _NO_UNITS = 0.9
 _NO_WEIGHTS = 0.05
 # Growth of the weights that only too long steps explain, whatever made them small afterwards.
 _GROWN = 2.0
+# Share of the weights that the decay removes in a step, above which seven steps halve them, and the
+# share of their first norm below which it shows.
+_EACH_STEP, _HALVED = 0.1, 0.5
 
 
 class OverRegularisation(SymptomRule):
@@ -39,7 +43,9 @@ class OverRegularisation(SymptomRule):
     its scale (`WeightScale`: root mean square times square root of the width). Fires when the
     medians of both are below ``shrunk`` (the weights vanish), when more than ``penalty`` of the
     reported loss is not the loss of the rows (`Penalty`), or when a layer drops ``dropout`` or
-    more, at ``patience`` consecutive checks, in a training that learns less than it should. Weights
+    more, at ``patience`` consecutive checks, in a training that learns less than it should. Warns
+    before the outcome is known if hardly any weights or units are left, or if decay removes a tenth
+    of the weights at each step and has halved them. Weights
     of a healthy training grow or keep their size: with AdamW's default decay of 0.01 at a learning
     rate of 0.001, 1,000 steps without any gradient leave 0.99 of them.
 
@@ -71,13 +77,15 @@ class OverRegularisation(SymptomRule):
         self.dropout = dropout
         self.every = every
         self.penalties = Penalty()
+        self.rate = LearningRateSignal()
         self.needs = optional_statistics(every, weights=("l2", "std", "mean"))
         self._modules: Mapping[str, list[str]] = {}
         self._parameters: dict[str, Any] = {}
-        self._decay = 0.0
+        self._decay = self._direct = 0.0
         self._normalised = False
         self._drops: dict[str, float] = {}
         self._first: dict[str, float] = {}
+        self._norms: dict[str, float] = {}
         # The largest median of the weights' sizes relative to the first.
         self._peak = 0.0
 
@@ -87,12 +95,14 @@ class OverRegularisation(SymptomRule):
         self._normalised = any("norm" in kind.lower() for kind, *_ in info.modules.values())
         self._parameters = info.parameters
         self._drops = info.dropout
-        self._decay = greatest_decay(info)
+        self._decay, self._direct = greatest_decay(info), direct_decay(info)
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.certain`: hardly any units or weights are left."""
         if symptom.statistic == "zero_share":
             return symptom.value >= _NO_UNITS
+        if symptom.statistic == "decay":
+            return outcome.verdict().kind != "good"
         gone = symptom.value < _NO_WEIGHTS and symptom.evidence.get("scale", 1.0) < _NO_WEIGHTS
         # Behind a normalisation the size of the weights does not matter.
         harmful = not self._normalised or outcome.verdict().kind != "good"
@@ -100,7 +110,34 @@ class OverRegularisation(SymptomRule):
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
-        return self._shrinks(step) or self._penalised() or self._drops_out()
+        decays = self._decays(step)
+        return self._shrinks(step) or decays or self._penalised() or self._drops_out()
+
+    def _decays(self, step: Step) -> Symptom | None:
+        """Return the symptom of a decay that halves the weights within a few steps."""
+        shares = [
+            norm / first
+            for name, norm in step.reduction_of("weights", "l2").items()
+            if (first := self._norms.setdefault(name, norm)) > 0
+        ]
+        share = self._direct * min(self.rate.captured.values(), default=0.0)
+        left = statistics.median(shares) if shares else 1.0
+        if share < _EACH_STEP or left > _HALVED:
+            return None
+        return Symptom(
+            tensor=next(iter(self._norms)),
+            statistic="decay",
+            value=share,
+            threshold=_EACH_STEP,
+            confidence=0.95,
+            seen=f"each step removes {share:.0%} of the weights (rate times weight decay), "
+            f"of whose norms {left:.2g} are left (median of {len(shares)} tensors)",
+            cause=f"a weight decay of {self._decay:g} pulls the weights to zero faster than the "
+            "data can counteract",
+            remedy=self._less_decay(),
+            evidence={"left": left},
+            correction=self._corrected_decay(),
+        )
 
     def _shrinks(self, step: Step) -> Symptom | None:
         scales = weight_scales(step, self._modules)

@@ -6,7 +6,7 @@ from typing import Any
 
 from vinedresser.store.records import RunRecord
 
-__all__ = ["decay_per_step", "greatest_decay"]
+__all__ = ["decay_per_step", "direct_decay", "greatest_decay"]
 
 
 def greatest_decay(info: RunRecord) -> float:
@@ -17,24 +17,27 @@ def greatest_decay(info: RunRecord) -> float:
 def decay_per_step(info: RunRecord) -> float:
     """Return the share of the weights that weight decay removes in a step; 0.0 without any.
 
-    It is the learning rate times the decay, at the rate with which an optimizer was created: for
-    decoupled decay (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019), as
-    of AdamW and all optimizers of Keras, and for SGD, where both kinds are the same. Other
-    optimizers normalise the decay along with the gradient.
+    It is the learning rate with which an optimizer was created times its decay (`direct_decay`).
     """
-    shares = (
-        _number(one, "lr") * _number(one, "weight_decay")
-        for one in info.optimizers
-        if info.framework == "keras" or _direct(one)
-    )
-    return max(shares, default=0.0)
+    return max((_number(one, "lr") * _direct(one, info) for one in info.optimizers), default=0.0)
 
 
-def _direct(optimizer: dict[str, Any]) -> bool:
-    """Return whether an optimizer of PyTorch multiplies the weights by a factor."""
-    if optimizer.get("type") in ("AdamW", "SGD"):
-        return True
-    return optimizer.get("settings", {}).get("decoupled_weight_decay") is True
+def direct_decay(info: RunRecord) -> float:
+    """Return the weight decay that times the learning rate is the share removed in a step.
+
+    That is decoupled decay (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR
+    2019), as of AdamW and all optimizers of Keras, and the decay of SGD, where both kinds are the
+    same; other optimizers normalise it along with the gradient. 0.0 without any, and with several
+    optimizers, whose rates differ.
+    """
+    return _direct(info.optimizers[0], info) if len(info.optimizers) == 1 else 0.0
+
+
+def _direct(optimizer: dict[str, Any], info: RunRecord) -> float:
+    """Return the weight decay of an optimizer that multiplies the weights by a factor, or 0.0."""
+    decoupled = optimizer.get("settings", {}).get("decoupled_weight_decay") is True
+    known = info.framework == "keras" or optimizer.get("type") in ("AdamW", "SGD") or decoupled
+    return _number(optimizer, "weight_decay") if known else 0.0
 
 
 def _number(optimizer: dict[str, Any], setting: str) -> float:
