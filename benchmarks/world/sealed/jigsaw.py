@@ -59,8 +59,6 @@ def _train(draw: Draw) -> Ending:
         shuffled, _ = _shuffled(wanted)
         if draw.has("constant_inputs"):
             shuffled = torch.zeros_like(shuffled)
-        if draw.has("misaligned_targets"):
-            wanted = wanted.roll(1, 0)
         if draw.has("swapped_coordinates"):
             # Counted by columns, and not by rows.
             wanted = wanted[:, [0, 2, 1, 3]]
@@ -100,7 +98,7 @@ def _quarters() -> Tensor:
 FAMILY = Family(
     _train,
     (
-        *("swapped_coordinates", "misaligned_targets", "constant_inputs"),
+        *("swapped_coordinates", "constant_inputs"),
         *("unnormalised_inputs", "lr_too_low", "lr_too_high"),
         *("wrong_sign", "zero_init", "same_batch"),
     ),

@@ -45,9 +45,6 @@ def _train(draw: Draw) -> Ending:
     seen = runs[:_SEEN]
     if draw.has("constant_inputs"):
         seen = torch.zeros_like(seen)
-    if draw.has("unnormalised_inputs"):
-        # In micrometres, for noises of about one.
-        seen = 1e4 * seen
     if draw.has("time_shuffled"):
         seen = seen[:, torch.randperm(_TIME)]
     model = Filter()
@@ -112,7 +109,7 @@ def _runs(draw: Draw, count: int) -> Tensor:
 FAMILY = Family(
     _train,
     (
-        *("state_reset", "log_det_sign", "time_shuffled", "unnormalised_inputs"),
+        *("state_reset", "log_det_sign", "time_shuffled"),
         *("constant_inputs", "lr_too_low", "lr_too_high", "not_in_optimizer"),
         *("zero_init", "large_init"),
     ),
