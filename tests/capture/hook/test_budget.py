@@ -37,16 +37,24 @@ class Simulation:
         config: the capture configuration.
         share: the budget.
         step: time of a step.
-        costs: time of a capture by collection.
+        costs: time of a capture by collection; the writer's thread takes ``writing`` times as long.
+        writing: see above.
     """
 
     def __init__(
-        self, config: CaptureConfig, share: float, step: float, costs: dict[str, float]
+        self,
+        config: CaptureConfig,
+        share: float,
+        step: float,
+        costs: dict[str, float],
+        *,
+        writing: float = 0.0,
     ) -> None:
         self.now = self.spent = 0.0
         self.captured: dict[str, list[int]] = {name: [] for name in config.collections}
         self.meter = Meter(lambda: self.spent)
-        self.budget = CaptureBudget(share, self.meter, lambda: 0.0, lambda: self.now)
+        written = lambda: writing * self.spent  # noqa: E731
+        self.budget = CaptureBudget(share, self.meter, written, lambda: self.now)
         self.recorder = Recorder(config, lambda _: None, lambda *_: None, self.budget)
         self.step, self.costs = step, costs
 
@@ -133,6 +141,18 @@ def test_what_the_user_asks_for_is_always_captured_and_does_not_use_the_budget_u
     training.run(3000)
     assert training.captured["weights"] == list(range(6000))
     assert len(training.captured[LABELS]) < 1000
+
+
+def test_rules_answer_for_their_part_of_the_writers_time() -> None:
+    own = CaptureConfig.of({"weights": SaveConfig(every=1)})
+    costs = {"weights": 0.05, STATISTICS: 0.004, LABELS: 0.004}
+    # Of 0.75 s between two captures for rules they take 5 ms, and as much of the writer's time.
+    training = Simulation(own.merged(NEEDS), 0.02, 0.1, costs, writing=1.0)
+    training.run(3000)
+    assert training.budget.thinning is None
+    training = Simulation(own.merged(NEEDS), 0.02, 0.1, costs, writing=4.0)
+    training.run(3000)
+    assert training.budget.thinning is not None
 
 
 def test_evaluations_are_never_left_out() -> None:

@@ -133,6 +133,17 @@ def test_an_empty_record_is_a_step(storage: LocalStorage) -> None:
     assert open_run(storage).steps().tolist() == [3]
 
 
+def test_only_steps_with_more_than_scalars_keep_the_writer_busy(storage: LocalStorage) -> None:
+    writer = RunWriter(storage)
+    writer.add_scalars(ScalarStep(0, 0.0, {"losses/loss": 1.0}))
+    writer.flush()
+    assert writer.busy == 0
+    writer.add(record_of(1))
+    writer.flush()
+    writer.close()
+    assert 0 < writer.busy < 1
+
+
 def test_train_records_raise_the_last_step(storage: LocalStorage) -> None:
     writer = RunWriter(storage)
     found = []

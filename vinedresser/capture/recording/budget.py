@@ -51,7 +51,7 @@ class CaptureBudget:
     Args:
         share: share of the training's time for captures, above 0; 1: no limit.
         meter: CPU time of the callbacks in the training's thread.
-        settled: returns the CPU time of statistics on the writer's thread so far, in seconds.
+        written: returns the CPU time of captures on the writer's thread so far, in seconds.
         clock: returns the time of the training, in seconds.
 
     Attributes:
@@ -64,19 +64,21 @@ class CaptureBudget:
         self,
         share: float,
         meter: Meter,
-        settled: Callable[[], float],
+        written: Callable[[], float],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.share = share
         self.pace = 1
         self.thinning: Thinning | None = None
         self._meter = meter
-        self._settled = settled
+        self._written = written
         self._clock = clock
         self._allowance = CREDIT
         # Time of a capture without elastic parts, which the user asked for.
         self._usual = 0.0
-        # At the last capture: the time, and that of the statistics; None before the first.
+        # Time of such captures since the last one with elastic parts.
+        self._others = 0.0
+        # At the last capture: the time, and that of the writer's thread; None before the first.
         self._last: tuple[float, float] | None = None
         self._cost = self._elapsed = 0.0
         self._captures = 0
@@ -97,14 +99,16 @@ class CaptureBudget:
         spent = self._meter.take()
         if not due.elastic:
             self._usual += _LATEST * (spent - self._usual)
+            self._others += spent
             return
-        now, settled = self._clock(), self._settled()
-        last, self._last = self._last, (now, settled)
+        whole, self._others = spent + self._others, 0.0
+        now, written = self._clock(), self._written()
+        last, self._last = self._last, (now, written)
         if last is None:
             # It includes the time to load libraries.
             return
         cost = max(spent - self._usual, 0.0)
-        cost += (settled - last[1]) * (cost / spent if spent else 1.0)
+        cost += (written - last[1]) * (cost / whole if whole else 1.0)
         elapsed = now - last[0]
         allowance = self._allowance + self.share * elapsed - cost
         # A single capture that takes long is not paid back for hours.

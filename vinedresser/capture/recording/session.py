@@ -85,7 +85,7 @@ class Session:
         self.batch_takers: list[Callable[[str], str]] = []
         config = self.guarded(config)
         guard = self.shield.guard
-        self.budget = CaptureBudget(budget, self.shield.meter, lambda: self._writer.settling)
+        self.budget = CaptureBudget(budget, self.shield.meter, lambda: self._writer.busy)
         self.recorder = Recorder(
             config,
             guard("delivering a step", self._deliver),

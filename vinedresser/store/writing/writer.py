@@ -62,7 +62,8 @@ class RunWriter:
         last_step: last completed optimizer step, for the heartbeat; -1 before the first. Train
             records raise it; set it for steps without captured data.
         problems: one sentence per kind of problem, in the order of occurrence.
-        settling: CPU time spent on the statistics of records so far, in seconds.
+        busy: CPU time spent so far on statistics, and on segments with more than train steps of
+            scalars, in seconds.
 
     Raises:
         SecondWriter: the run has, or had, a writer of this rank: its heartbeat exists.
@@ -84,7 +85,7 @@ class RunWriter:
     ) -> None:
         self.last_step = -1
         self.problems: list[str] = []
-        self.settling = 0.0
+        self.busy = 0.0
         self._storage = storage
         self._rank = rank
         self._cut_bytes = cut_bytes
@@ -236,9 +237,10 @@ class RunWriter:
         taken = [item.record for item in batch if isinstance(item.record, StepRecord)]
         for record in taken:
             self._settle(record)
-        self.settling += time.thread_time() - began
         self._commit([_whole(item.record) for item in batch])
         spent = time.thread_time() - began
+        if taken:
+            self.busy += spent
         self._glance_at = time.monotonic() + max(_GLANCE, _REST * spent)
         if self._on_release is not None:
             for record in taken:
