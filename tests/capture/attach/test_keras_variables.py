@@ -25,7 +25,7 @@ TRAININGS = """
 
         def step(x, y):
             with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((x @ w + b - y) ** 2)
+                loss = tf.reduce_mean(tf.keras.losses.mse(y, x @ w + b))
             optimizer.apply_gradients(zip(tape.gradient(loss, [w, b]), [w, b]))
             return loss
 
@@ -56,7 +56,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
     """Run the script alone and attached."""
     directory = tmp_path_factory.mktemp("variables")
     script(directory, TRAININGS)
-    collections = ("weights", "biases", "gradients", "updates")
+    collections = ("weights", "biases", "gradients", "updates", "labels", "predictions")
     options = tuple(f"--collection={name}:every=1" for name in collections)
     variables = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
     return both("train.py", cwd=directory, options=options, **variables)
@@ -76,7 +76,13 @@ def test_variables_are_captured_from_the_second_update_on(trained: Both, number:
     assert run.scalars("losses")["losses/loss"].values.tolist() == pytest.approx(losses[1:])
     assert set(run.tensor_names()) == {
         *("weights/w", "biases/b", "gradients/w", "gradients/b", "updates/w", "updates/b"),
+        *("labels/batch", "predictions/batch"),
     }
+    labels, predictions = (
+        run.tensor(f"{kind}/batch").value(5) for kind in ("labels", "predictions")
+    )
+    assert np.mean((labels - predictions) ** 2) == pytest.approx(losses[6])
+    assert run.info.losses["loss"]["settings"] == {"reduction": "mean"}
     step = int(run.steps()[-1])
     after = run.tensor("weights/w").value(step) + run.tensor("updates/w").value(step)
     np.testing.assert_allclose(after.ravel(), last, rtol=1e-6)
@@ -91,6 +97,7 @@ def test_adversaries_have_losses_of_their_own(trained: Both) -> None:
     assert set(losses) == {"losses/first.loss", "losses/second.loss"}
     assert losses["losses/first.loss"].values.min() > 0 > losses["losses/second.loss"].values.max()
     assert {"weights/first.seen", "weights/second.made"} <= set(run.tensor_names())
+    assert run.tensor_names(collection="labels") == []
 
 
 def test_beside_a_model_variables_are_no_training(tmp_path: Path) -> None:

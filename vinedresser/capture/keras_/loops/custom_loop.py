@@ -14,7 +14,6 @@ from vinedresser.capture.keras_.observation.interception import observing
 from vinedresser.capture.keras_.observation.loop_losses import (
     Comparison,
     Differentiation,
-    LoopLosses,
     LoopUpdate,
     LossFunction,
 )
@@ -43,7 +42,7 @@ class CustomLoop:
         self._leads = watched.leads
         self._is_updated_by = watched.is_updated_by
         self._watched = watched
-        self._losses = LoopLosses()
+        self._losses = watched.loop_losses()
         # Steps made by the leading optimizer before the call, if the call may make none.
         self._made: int | None = None
         # Whether the latest call of the model had ``training=False`` while gradients were taken,

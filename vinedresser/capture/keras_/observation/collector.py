@@ -36,6 +36,7 @@ class Collector:
         on_layers: called with the ids of the model's layers.
         shield: guards the training against errors of the capture.
         losses_of: see `WatchedModel.losses_of`; None if Keras itself computes the loss.
+        loop_losses: relates the forward passes of the step to its losses.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Collector:
         on_layers: Callable[[Iterable[int]], None],
         shield: Shield,
         losses_of: Callable[[LoopUpdate, Any, Any], dict[str, Any]] | None,
+        loop_losses: LoopLosses,
     ) -> None:
         self._names = names
         self._backend = backend
@@ -64,7 +66,7 @@ class Collector:
         # The latest output of the root.
         self._returned: Any = None
         self._losses_of = losses_of
-        self._loop_losses = LoopLosses()
+        self._loop_losses = loop_losses
         guard = shield.guard
         self._emit_inputs = guard("the inputs of", self._inputs, names=0)
         self._emit_outputs = guard("the outputs of", self._outputs, names=0)

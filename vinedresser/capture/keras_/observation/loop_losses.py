@@ -165,9 +165,15 @@ class LoopLosses:
     """Relates the forward passes of one model to the losses that are computed from its output.
 
     Only the output itself is recognised, not what the loop computes from it.
+
+    Args:
+        differentiating: for variables without a model, which are never called, returns whether
+            gradients of the running code may be taken: then it compares predictions; None for a
+            model.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, differentiating: Callable[[], bool] | None = None) -> None:
+        self._differentiating = differentiating
         self._forwards = self._comparisons = 0
         # The only comparison; the tensors of several are not kept.
         self._comparison: Comparison | None = None
@@ -195,12 +201,18 @@ class LoopLosses:
 
     def compared(self, comparison: Comparison) -> bool:
         """Note a comparison; return whether it is one of an evaluation with the model's output."""
-        if comparison.predictions is None or comparison.predictions is not self._output():
+        if comparison.predictions is None or not self._predicts(comparison.predictions):
             return False
         if not self._evaluated:
             self._comparisons += 1
             self._comparison = comparison if self._comparisons == 1 else None
         return self._evaluated
+
+    def _predicts(self, predictions: Any) -> bool:
+        """Return whether predictions are known to be those of the model or the variables."""
+        if self._differentiating is not None:
+            return self._differentiating()
+        return predictions is self._output()
 
     def differentiated(self, differentiation: Differentiation) -> None:
         """Note that gradients are taken."""
@@ -209,7 +221,8 @@ class LoopLosses:
 
     def updated(self) -> LoopUpdate:
         """Return what preceded an update that is about to be made, and forget it."""
-        comparison = self._comparison if self._forwards == 1 else None
+        alone = self._forwards == (1 if self._differentiating is None else 0)
+        comparison = self._comparison if alone else None
         # Differentiations that are not taken may be those of another optimizer.
         update = LoopUpdate(self._forwards, comparison, tuple(self._differentiations))
         self._forwards = self._comparisons = 0

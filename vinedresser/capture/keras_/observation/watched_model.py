@@ -7,10 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
+from vinedresser.capture.keras_.model.bare_variables import BareVariables
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.collector import Collector
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.loop_losses import (
+    LoopLosses,
     LoopUpdate,
     LossFunction,
     LossSource,
@@ -41,6 +43,7 @@ class WatchedModel:
         writer: writes captured tensors into recordings.
         counter: counts optimizer steps.
         busy: whether a loop of Keras is running the model, which captures by itself.
+        bare: whether it stands for variables without a model, and is never called.
         guard: looks at its gradients, and takes snapshots of its steps; None: nobody wants any.
         source: where the loss of a custom loop comes from; None until it is known.
         comparing: loss object of Keras to which a custom loop passes the output of the model; None
@@ -68,6 +71,7 @@ class WatchedModel:
         self.writer = RecordingWriter(session, self.names, self.backend)
         self.counter = StepCounter(model, optimizer)
         self.busy = False
+        self.bare = isinstance(model, BareVariables)
         self.guard: UpdateGuard | None = None
         self.source: LossSource | None = None
         self.comparing: Any = None
@@ -106,6 +110,10 @@ class WatchedModel:
         if pending:
             self._on_new_layers()
         return pending
+
+    def loop_losses(self) -> LoopLosses:
+        """Return what relates the forward passes of a custom loop to its losses."""
+        return LoopLosses(self.backend.differentiating if self.bare else None)
 
     def making(self) -> AbstractContextManager[None]:
         """Return a context in which Keras makes the train function from a guarded step."""
@@ -153,9 +161,10 @@ class WatchedModel:
         comparison = update.comparison
         if comparison is not None and self._together.models == 1:
             self.comparing = self.comparing or comparison.loss
-            # The value of a function may be weighted, as by the advantages of actions.
+            # The value of a function may be weighted, as by the advantages of actions; without a
+            # model, the predictions may be anything.
             of_loss = self.source is not None and self.source.loss is comparison.loss
-            certain = of_loss or not isinstance(comparison.loss, LossFunction)
+            certain = of_loss or not (self.bare or isinstance(comparison.loss, LossFunction))
             if comparison.loss is self.comparing and certain:
                 found[f"labels/{prefix}batch"] = comparison.labels
                 found[f"predictions/{prefix}batch"] = comparison.predictions
@@ -196,4 +205,5 @@ class WatchedModel:
             shield=self.session.shield,
             # Keras itself computes the losses of its loops.
             losses_of=None if self.busy else self._losses_of_own,
+            loop_losses=self.loop_losses(),
         )
