@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +67,17 @@ def test_options_that_do_not_fit_are_refused(
     done = run_cli("ask", str(runs[0]), "loss", *options)
     assert done.exit_code != 0
     assert says in done.output + str(done.exception)
+
+
+@pytest.mark.parametrize("form", ["--stored", "--json"])
+def test_a_full_disk_behind_the_output_is_one_line(runs: list[Path], form: str) -> None:
+    command = [sys.executable, "-m", "vinedresser", "ask", str(runs[0]), "loss", form]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120
+        )
+    assert done.returncode == 2
+    assert done.stderr == "vinedresser: the output: cannot be written: No space left on device\n"
 
 
 def test_without_a_query_the_names_are_listed(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -53,8 +55,8 @@ _SCRIPT_LINE = {"allow_interspersed_args": False, "ignore_unknown_options": True
 def main() -> None:
     """Run the command line.
 
-    A VinedresserError, or an optional package that is not installed, is printed as one line, and
-    the exit code is 2.
+    A VinedresserError, an optional package that is not installed, or that the output's disk is full
+    is printed as one line, and the exit code is 2.
     """
     # Until something else configures logging: messages may have data of runs.
     if logging.lastResort is not None:
@@ -69,6 +71,12 @@ def main() -> None:
         if sentence is None:
             raise
         _end(sentence)
+    except OSError as error:
+        # Those of runs and pictures are a StoreError or ConfigError.
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _end(f"{error.filename or 'the output'}: cannot be written: {error.strerror}")
 
 
 def _end(sentence: str) -> NoReturn:

@@ -53,8 +53,9 @@ def ask(
     Raises:
         ConfigError: the text is not a query, its windows are closed by what runs do not store, or
             the name of the stream is not valid.
-        UnknownTensor: the run has no such names; the message suggests similar ones.
-        QueryError: while iterating: the run has the names, but never as the query needs them.
+        UnknownTensor: a stored run has no such names; the message suggests similar ones.
+        QueryError: while iterating: the run has the names, but never as the query needs them; or a
+            running training has no such names, or the query costs it too much.
         NotARun: there is no run at this place.
         AgentAway: while iterating: ``live``, and nobody listens.
         CorruptData: its run.json is invalid.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
+import pytest
+
 from tests.capture.live.live_training import Client, LiveTraining
+from vinedresser.errors import QueryError
 from vinedresser.queries.asking import ask
 from vinedresser.queries.listing import names_to_ask
 from vinedresser.store.reading.reader import open_run
@@ -45,3 +49,31 @@ def test_what_can_be_asked_is_listed(tmp_path: Path) -> None:
     assert {"epoch", "evaluation", "validated"} <= set(found.events)
     assert found.names["gradients/0.weight"] == "float32 [16, 8]"
     assert {"outputs/1", "biases/2.bias", "loss", "step"} <= set(found.names)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("norm(gradiants)", "gradiants: no such name; did you mean gradients"),
+        ("weights", r"weights is 2 tensors: reduce it, for example mean\(weights\)"),
+    ],
+)
+def test_a_query_that_the_training_cannot_answer_raises(
+    tmp_path: Path, query: str, says: str
+) -> None:
+    training = LiveTraining(tmp_path / "run")
+    over = threading.Event()
+
+    def train() -> None:
+        while not over.is_set():
+            training.step()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        with pytest.raises(QueryError, match=says):
+            list(ask(tmp_path / "run", query))
+    finally:
+        over.set()
+        thread.join()
+        training.hook.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 
-from vinedresser.errors import AgentAway
+from vinedresser.errors import AgentAway, QueryError
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.live.client import AgentLost, agent_status, ask_live
 from vinedresser.queries.live.ranks import RankAnswers
@@ -49,6 +50,7 @@ def ask_running(
         AgentAway: the run is over, a rank is dead, or it does not let itself be asked; or the run
             died before its last answers.
         ConfigError: the run does not have this rank, or the training refuses the query.
+        QueryError: the training has no such name, or the query costs too much.
     """
     status = run.status
     if status.over:
@@ -57,10 +59,12 @@ def ask_running(
     for rank in chosen:
         check_rank(run, rank)
     try:
-        if len(chosen) == 1:
-            yield from ask_live(run.path, query, rank=chosen[0], rate=rate)
-        else:
-            yield from RankAnswers(run.path, query, chosen, rate)
+        with closing(_answers(run.path, query, chosen, rate)) as answers:
+            for answer in answers:
+                if answer.error is not None:
+                    # The training goes on, and may never have the name.
+                    raise QueryError(f"{run.path}: {answer.error}")
+                yield answer
     except AgentAway as error:
         lost = isinstance(error, AgentLost)
         status = _after_the_end(run) if lost else run.status
@@ -71,6 +75,15 @@ def ask_running(
             raise AgentAway(f"{run.path}: the run is {status.words}{why}") from error
         hint = status.reason or ("" if lost else _how_to_be_asked(run))
         raise AgentAway(f"{error}: {hint}" if hint else str(error)) from error
+
+
+def _answers(
+    location: str, query: Query, ranks: Sequence[int], rate: float | None
+) -> Generator[Answer]:
+    if len(ranks) == 1:
+        yield from ask_live(location, query, rank=ranks[0], rate=rate)
+    else:
+        yield from RankAnswers(location, query, ranks, rate)
 
 
 def _after_the_end(run: Run) -> Status:
