@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from tests.rules.trainings import Data, adam, digits, sgd
 from tests.rules.weights.inside_trainings import captured, found, stack
@@ -37,6 +39,41 @@ def test_zero_gradients_are_found(tmp_path: Path) -> None:
         if (layer, kind) != (4, "bias")
     ]
     assert all(one.severity == "warning" for one in findings)
+
+
+class Lossy(nn.Module):
+    """A cross-entropy of changed outputs."""
+
+    def __init__(self, change: Callable[[Tensor], Tensor], factor: float = 1.0) -> None:
+        super().__init__()
+        self.change, self.factor = change, factor
+
+    def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of outputs [N, K] and class numbers [N]."""
+        loss: Tensor = self.factor * functional.cross_entropy(self.change(outputs), labels)
+        return loss
+
+
+@pytest.mark.parametrize(
+    "change",
+    # The first underflows in float32, as small numbers do in float16; the second has no slope.
+    [lambda outputs: 1e-25 * (1e-25 * outputs), lambda outputs: outputs.clamp(min=50.0)],
+    ids=["underflow", "clipped"],
+)
+def test_gradients_that_never_arrive_are_warned_of_at_once(
+    change: Callable[[Tensor], Tensor], tmp_path: Path
+) -> None:
+    rule, model = AllZero(), lambda: stack(WIDTHS, nn.ReLU)
+    (finding,) = found(captured(tmp_path, [rule], model, sgd(0.1), loss=Lossy(change)), rule)
+    assert (finding.severity, finding.fault, finding.step) == ("warning", "vanishing_gradient", 40)
+
+
+def test_a_loss_of_zero_has_no_gradient(tmp_path: Path) -> None:
+    # As while the weight of a loss is still 0, or all margins are kept.
+    rule, model = AllZero(), lambda: stack(WIDTHS, nn.ReLU)
+    loss = Lossy(lambda outputs: outputs, factor=0.0)
+    findings = found(captured(tmp_path, [rule], model, sgd(0.1), steps=140, loss=loss), rule)
+    assert findings == []
 
 
 def test_some_zeros_are_ignored(tmp_path: Path) -> None:
