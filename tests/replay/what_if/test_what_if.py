@@ -20,6 +20,7 @@ from tests.replay.what_if.trainings import (
     gathering,
     halves,
     healthy,
+    loss_inside,
     samples,
     slow,
     standing,
@@ -27,11 +28,13 @@ from tests.replay.what_if.trainings import (
     unscaled,
     unscaled_batches,
 )
+from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.replay.stepping import Replayed, replay
 from vinedresser.replay.what_if.results import WhatIf
 from vinedresser.replay.what_if.trying import what_if
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
+from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.store.storage import open_storage
 
 # More than any of these needs, so that the result does not depend on the load of the machine.
@@ -219,6 +222,21 @@ def test_a_loss_that_falls_no_lower_than_with_shuffled_labels_is_a_symptom(tmp_p
     assert "inputs" in {one.kind for one in found.cures}
     (control,) = (one for one in found.trials if one.control)
     assert control.course is found.shuffled
+
+
+def test_labels_that_go_through_the_model_are_no_baseline(tmp_path: Path) -> None:
+    # Shuffled together with the inputs, they say nothing.
+    torch.manual_seed(0)
+    model, optimizer, _ = loss_inside()
+    hook = Hook(tmp_path / "run", snapshots=SnapshotSettings(every=1))
+    hook.watch(model, optimizer=optimizer)
+    model(*samples(0)).backward()
+    optimizer.step()
+    hook.close()
+    found = tried(tmp_path / "run", 0, "loss_inside", steps=40)
+    assert found.batches == 40
+    assert found.shuffled is None
+    assert found.symptom == ""
 
 
 def test_more_batches_come_from_the_factory(tmp_path: Path) -> None:

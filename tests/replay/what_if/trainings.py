@@ -127,6 +127,24 @@ def more_batches() -> tuple[Any, ...]:
     return *healthy(2), [samples(step) for step in range(100, 105)]
 
 
+class WithLoss(nn.Module):
+    """A classifier of `samples` that computes its loss, as those of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = network()
+
+    def forward(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss."""
+        return nn.functional.cross_entropy(self.network(rows), labels)
+
+
+def loss_inside() -> tuple[Any, ...]:
+    """Build a healthy training of `WithLoss`, with a batch for each of 40 steps."""
+    model = WithLoss()
+    return model, Adam(model.parameters(), lr=0.01), [samples(step) for step in range(1, 40)]
+
+
 def slow() -> tuple[nn.Module, nn.Module, Optimizer]:
     """Build a healthy training whose loss falls faster with ten times its learning rate."""
     model = network()

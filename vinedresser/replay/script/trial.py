@@ -31,7 +31,13 @@ from vinedresser.replay.script.settings import (
 from vinedresser.replay.script.watching import WHOSE, ScriptStep
 from vinedresser.replay.script.writes import before_writes
 from vinedresser.replay.what_if.changeable import Changeable
-from vinedresser.replay.what_if.changes import Change, Facts, changes_for, shuffle_of
+from vinedresser.replay.what_if.changes import (
+    Change,
+    Facts,
+    changes_for,
+    labels_are_apart,
+    shuffle_of,
+)
 from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course
 from vinedresser.replay.what_if.training import distance, finite_norm
@@ -161,7 +167,8 @@ class ScriptTrial:
         self._course, self._batches, self._inputs = Course(), [], hashlib.sha256()
         first = self._step.batches[0]
         if self._settings.shuffled:
-            self._changes = [one for one in [shuffle_of(training, first)] if one is not None]
+            shuffle = shuffle_of(training, first) if labels_are_apart(first) else None
+            self._changes = [] if shuffle is None else [shuffle]
         elif self._settings.facts is not None:
             self._changes = changes_for(training, [model], first, _facts(self._settings.facts))
         if self._deadline == math.inf:

@@ -15,13 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from vinedresser.capture.torch_.guard.codec import Computed
+from vinedresser.capture.torch_.guard.guard import digest
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, batch_size, mapped
 from vinedresser.replay.what_if.changeable import Changeable
 from vinedresser.replay.what_if.input_scales import Scales
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
 
-__all__ = ["Change", "SHUFFLED", "Facts", "changes_for", "shuffle_of"]
+__all__ = ["SHUFFLED", "Change", "Facts", "changes_for", "labels_are_apart", "shuffle_of"]
 
 SHUFFLED = "labels shuffled"
 """Kind of the control whose samples do not belong to their labels."""
@@ -177,6 +179,22 @@ def shuffle_of(training: Changeable, first: Batch) -> Change | None:
     order = torch.randperm(size, generator=torch.Generator().manual_seed(_SEED))
     within = partial(_hooked, training.model, partial(_shuffled, order=order))
     return Change(SHUFFLED, SHUFFLED, within, control=True)
+
+
+def labels_are_apart(first: Batch) -> bool:
+    """Return whether it is certain that labels do not go through the model.
+
+    Those of a model that computes its loss are shuffled together with its inputs, which changes
+    nothing.
+
+    Args:
+        first: the first recorded batch.
+    """
+    kinds = {type(one) is Computed for one in first.loss_args if isinstance(one, Tensor | Computed)}
+    if len(kinds) > 1:
+        return True
+    given = {digest(one) for _, one in leaves((first.args, first.kwargs))}
+    return any(digest(one) not in given for _, one in leaves(first.loaded))
 
 
 def _random(facts: Facts) -> Iterator[Change]:

@@ -81,7 +81,7 @@ class Trainer(Protocol[_Change]):
         """Return the loss before the first step, with the last batches; None without time."""
 
     def shuffled(self, steps: int, deadline: float) -> Course | None:
-        """Take the steps with shuffled labels; None if labels cannot be shuffled."""
+        """Take the steps with shuffled labels; None if these are not surely apart from inputs."""
 
     def changes(self, facts: Facts, steps: int, deadline: float, /) -> Sequence[_Change]:
         """Return the changes that apply, those first that should be tried if time is short."""

@@ -13,7 +13,13 @@ from vinedresser.capture.torch_.guard.codec import Computed
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.running import Replay
 from vinedresser.replay.stepping import Replayed
-from vinedresser.replay.what_if.changes import Change, Facts, changes_for, shuffle_of
+from vinedresser.replay.what_if.changes import (
+    Change,
+    Facts,
+    changes_for,
+    labels_are_apart,
+    shuffle_of,
+)
 from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course, WhatIf, median, tenth
 from vinedresser.replay.what_if.training import Training
@@ -68,7 +74,8 @@ class _StepTrainer:
         return median(held.losses)
 
     def shuffled(self, steps: int, deadline: float) -> Course | None:
-        change = shuffle_of(self._training, self._batches[0][0])
+        first = self._batches[0][0]
+        change = shuffle_of(self._training, first) if labels_are_apart(first) else None
         return None if change is None else self.changed(change, steps, deadline)
 
     def changes(self, facts: Facts, _: int, __: float, /) -> Sequence[Change]:
