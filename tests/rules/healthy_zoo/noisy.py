@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -126,6 +128,43 @@ def _success(model: nn.Module) -> float:
     return found.float().mean().item()
 
 
+def _balance(store: Path, seed: int) -> None:
+    """Q-learning from its own estimates: the loss rises a hundredfold while episodes get longer.
+
+    A point at x drifts away from 0, is pushed left or right, and earns 1 per step within |x| < 1.
+    """
+    seeded(seed)
+    chance = np.random.default_rng(seed)
+    model = perceptron(1, 64, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    memory: deque[tuple[float, int, float, float]] = deque(maxlen=2000)
+    x, lengths = 0.0, [0]
+    with watched(store, lr=1e-3) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for step in range(1500):
+            if chance.random() < max(0.05, 0.99 ** (step / 4)):
+                action = int(chance.integers(2))
+            else:
+                with torch.no_grad():
+                    action = int(model(torch.tensor([[x]])).argmax())
+            after = 1.1 * x + 0.15 * (2 * action - 1) + chance.normal(0, 0.02)
+            over = abs(after) >= 1 or lengths[-1] >= 100
+            memory.append((x, action, after, float(over)))
+            x, lengths = (0.0, [*lengths, 0]) if over else (after, [*lengths[:-1], lengths[-1] + 1])
+            if len(memory) < 32:
+                continue
+            rows = [memory[place] for place in chance.integers(len(memory), size=32)]
+            here, actions, there, ends = torch.tensor(rows).float().T
+            best = model(there[:, None]).max(1).values.detach()
+            value = model(here[:, None]).gather(1, actions.long()[:, None]).squeeze(1)
+            loss = (value - (1 + 0.99 * best * (1 - ends))).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    last = sum(lengths[-6:-1]) / 5
+    assert last >= 60, f"{last:.0f} steps per episode"
+
+
 def _parity(store: Path, seed: int) -> None:
     """The class depends on the product of three of 20 signs.
 
@@ -196,6 +235,7 @@ NOISY = {
     "policy_gradient": _policy_gradient,
     "survival": _survival,
     "q_learning": _q_learning,
+    "balance": _balance,
     "parity": _parity,
     "curriculum": _curriculum,
 }

@@ -13,6 +13,7 @@ __all__ = [
     "TrainingSetup",
     "described_function",
     "described_optimizer",
+    "function_setup",
     "plain_settings",
     "typed",
 ]
@@ -60,6 +61,21 @@ def typed(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         settings: settings by name; see `plain_settings`.
     """
     return {"type": kind, "settings": plain_settings(settings)}
+
+
+def function_setup(
+    function: str, *, negated: bool = False, activation: str = "", actions: bool = False
+) -> dict[str, Any]:
+    """Return the record's entry of a loss that a function computes.
+
+    Args:
+        function: its name in `torch.nn.functional`, or `POLICY_GRADIENT`; "" if unknown.
+        negated: whether the loss decreases where the function increases.
+        activation: activation before a function that takes logits; "" if none or unknown.
+        actions: whether it is an error of the values of chosen actions.
+    """
+    setup = {"function": function, "negated": negated, "activation": activation}
+    return setup | ({"actions": True} if actions else {})
 
 
 def described_optimizer(

@@ -110,12 +110,9 @@ class AttachedHook(Hook):
         taker = self._control.input_taker
         return None if taker is None else taker.inputs_due()
 
-    def know_loss_function(
-        self, name: str, function: str, *, negated: bool, activation: str
-    ) -> None:
+    def know_loss_function(self, name: str, setup: dict[str, Any]) -> None:
         """See `LossSink.know_loss_function`."""
         if name not in self._control.losses:
-            setup = {"function": function, "negated": negated, "activation": activation}
             self._control.know_loss(name, setup)
 
     def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:

@@ -69,7 +69,9 @@ class RunRecord(Record):
         classes: names of the classes, in the order of their numbers; [] if unknown.
         losses: ``{"type": class or function, "settings": {…}}`` of each loss by name (without
             ``losses/``): plain settings such as reduction, label_smoothing, from_logits; for class
-            weights, whether there are any.
+            weights, whether there are any. ``{"function": …, "negated": …, "activation": …}`` of a
+            loss that was recognised by its backward pass, with ``"actions": true`` if it compares
+            the values of chosen actions.
         optimizers: ``{"type": class, "settings": {"lr": …}, "parameters": number of elements,
             "tensors": number of tensors}`` of each optimizer, in the order of first use.
         frozen: full names (weights/..., biases/...) of parameters that are not trained.
@@ -125,6 +127,12 @@ class RunRecord(Record):
             for name, setup in self.losses.items()
             if setup.get("function") == POLICY_GRADIENT
         )
+
+    @property
+    def chooses_actions(self) -> bool:
+        """Whether a loss is a policy gradient or an error of the values of chosen actions."""
+        values = any(setup.get("actions") is True for setup in self.losses.values())
+        return values or bool(self.policy_gradients)
 
     def may_rise(self, loss: str) -> bool:
         """Return whether a loss tells nothing about progress, because of policy gradients.

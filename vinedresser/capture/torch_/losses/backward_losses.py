@@ -9,10 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from vinedresser.capture.adapters.training_setup import function_setup
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.calls import NextOutput, Removable
+from vinedresser.capture.torch_.losses.action_values import compares_actions
 from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
@@ -43,16 +45,12 @@ class LossSink(Protocol):
     def loss_recorder(self, name: str) -> LossRecorder:
         """Return a function that records a value of a loss and its function's arguments."""
 
-    def know_loss_function(
-        self, name: str, function: str, *, negated: bool, activation: str
-    ) -> None:
+    def know_loss_function(self, name: str, setup: dict[str, Any]) -> None:
         """Note which function a loss is computed by; see `RunRecord.losses`.
 
         Args:
             name: name of the loss.
-            function: name of the function in `torch.nn.functional`.
-            negated: whether the loss decreases where the function increases.
-            activation: activation before a function that takes logits; "" if none or unknown.
+            setup: see `function_setup`.
         """
 
     def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
@@ -93,6 +91,8 @@ class BackwardLosses:
         # comes before the training that lowers it.
         self._lowered = False
         self._policy = PolicyGradients()
+        # Whether a loss of the step compares values of chosen actions.
+        self._actions = False
         # Number of recorded sums.
         self._recorded = 0
 
@@ -161,6 +161,8 @@ class BackwardLosses:
 
     def _add(self, loss: torch.Tensor, *, scaled: bool) -> None:
         """Add a loss to the pending sum unless it is recorded otherwise."""
+        if self._recorded < POLICY_STEPS:
+            self._actions = self._actions or compares_actions(loss)
         values = [one for reference in self._values if (one := reference()) is not None]
         if any(one is loss for one in values):
             return
@@ -186,14 +188,21 @@ class BackwardLosses:
         self._pending = value if before is None else before + value.to(before.device)
 
     def look(self, tensors: Iterable[Any]) -> None:
-        """Look only whether the tensors of a backward pass are policy gradients."""
+        """Look only whether the tensors of a backward pass are losses of an agent."""
         for loss in filter(is_loss, tensors):
             self._policy.add(loss)
+            self._actions = self._actions or compares_actions(loss)
 
-    def take_policy(self) -> bool:
-        """Return whether the losses of the step are policy gradients, and forget the step."""
+    def take_agent(self) -> tuple[bool, bool]:
+        """Forget the step.
+
+        Returns:
+            Whether its losses are policy gradients, and whether one of them compares the values of
+            chosen actions.
+        """
         self.take()
-        return self._policy.take()
+        actions, self._actions = self._actions, False
+        return self._policy.take(), actions
 
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
         """Record the losses of the step that an optimizer is about to take.
@@ -226,20 +235,28 @@ class BackwardLosses:
         total = self.take()
         inputs, self._inputs = self._inputs, None
         policy = self._policy.take()
+        actions, self._actions = self._actions, False
         self._recorded += 1
-        if total is None or self.sink is None:
+        if self.sink is None:
+            return
+        if total is None:
+            if actions:
+                self.sink.know_loss_function(self._name(), function_setup("", actions=True))
             return
         name = self._trained = self._name()
         self._recorder(name)(total, ())
         if policy:
-            self.sink.know_loss_function(name, POLICY_GRADIENT, negated=False, activation="")
+            self.sink.know_loss_function(name, function_setup(POLICY_GRADIENT))
+        elif actions and inputs is None:
+            self.sink.know_loss_function(name, function_setup("", actions=True))
         if inputs is not None:
             recording, found = inputs
             negated = found.negated and not self._lowered
             if not self._otherwise or negated:
-                self.sink.know_loss_function(
-                    name, found.function, negated=negated, activation=found.activation
+                setup = function_setup(
+                    found.function, negated=negated, activation=found.activation, actions=actions
                 )
+                self.sink.know_loss_function(name, setup)
             if not self._otherwise:
                 self.sink.record_loss_inputs(recording, name, (found.predictions, found.labels))
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
-__all__ = ["Picked", "is_last_axis", "picked_loss"]
+__all__ = ["Picked", "is_last_axis", "picked_columns", "picked_loss"]
 
 _LOG_SOFTMAX, _LOGSUMEXP = "LogSoftmaxBackward0", "LogsumexpBackward0"
 _GATHER, _INDEX = "GatherBackward0", "IndexBackward0"
@@ -94,31 +94,37 @@ def _taken(node: Any) -> Any:
     return node if node is not None and node.name() in (_GATHER, _INDEX) else None
 
 
+def picked_columns(node: Any) -> Tensor | None:
+    """Return the column of each row that an autograd node picks.
+
+    Known are `torch.gather` along the last axis, and ``[range(N), columns]``.
+
+    Args:
+        node: the node; its argument is [..., C].
+
+    Returns:
+        int64 [...]; None if the node does something else.
+    """
+    if node.name() == _GATHER:
+        index = saved(node, "index")
+        if index is None or not is_last_axis(node._saved_dim, index.ndim) or index.shape[-1] != 1:
+            return None
+        return index[..., 0]
+    raw = node._raw_saved_indices if node.name() == _INDEX else ()
+    # Unpacking may run the user's code.
+    if len(raw) != 2 or any(one.unpack_hook is not None for one in raw):
+        return None
+    rows, columns = node._saved_indices
+    if any(one is None or one.dtype != torch.int64 for one in (rows, columns)):
+        return None
+    if rows.ndim != 1 or columns.shape != rows.shape:
+        return None
+    everyone = torch.arange(len(rows), device=rows.device)
+    return columns.detach() if torch.equal(rows, everyone) else None
+
+
 def _compared(picking: Any, scores: Tensor, *, negative: bool) -> Picked | None:
-    labels = (_gathered if picking.name() == _GATHER else _indexed)(picking, scores)
-    if labels is None or labels.numel() < _LEAST_ROWS:
+    labels = picked_columns(picking)
+    if labels is None or labels.shape != scores.shape[:-1] or labels.numel() < _LEAST_ROWS:
         return None
     return Picked(scores.reshape(-1, scores.shape[-1]), labels.reshape(-1), negative)
-
-
-def _gathered(node: Any, scores: Tensor) -> Tensor | None:
-    """Return the labels by which `torch.gather` picked from scores [..., C]."""
-    index = saved(node, "index")
-    if index is None or not is_last_axis(node._saved_dim, scores.ndim):
-        return None
-    return index[..., 0] if index.shape == (*scores.shape[:-1], 1) else None
-
-
-def _indexed(node: Any, scores: Tensor) -> Tensor | None:
-    """Return the labels in ``scores[range(N), labels]``."""
-    raw = node._raw_saved_indices
-    # Unpacking may run the user's code.
-    if scores.ndim != 2 or len(raw) != 2 or any(one.unpack_hook is not None for one in raw):
-        return None
-    rows, labels = node._saved_indices
-    if any(one is None or one.dtype != torch.int64 for one in (rows, labels)):
-        return None
-    if rows.shape != (len(scores),) or labels.shape != rows.shape:
-        return None
-    everyone = torch.arange(len(scores), device=rows.device)
-    return labels.detach() if torch.equal(rows, everyone) else None

@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 )
 
 from vinedresser.capture.adapters.adapter import InputTaker
+from vinedresser.capture.adapters.training_setup import function_setup
 from vinedresser.capture.fetching import listen
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
@@ -120,8 +121,10 @@ class UnreportedLosses:
             self._losses.step_begins(lambda: name, closure=has_closure(args, kwargs))
         elif self._steps_left:
             self._steps_left -= 1
-            if self._losses.take_policy():
-                self.know_loss_function(name, POLICY_GRADIENT, negated=False, activation="")
+            policy, actions = self._losses.take_agent()
+            if policy or actions:
+                function = POLICY_GRADIENT if policy else ""
+                self.know_loss_function(name, function_setup(function, actions=actions))
 
     def _after_step(self, *_: Any) -> None:
         self._losses.step_ended()
@@ -153,11 +156,8 @@ class UnreportedLosses:
         assert self._taker is not None, "set before losses are looked for"
         return partial(self._session.shield.guard("the loss", self._taker.record_loss), name)
 
-    def know_loss_function(
-        self, name: str, function: str, *, negated: bool, activation: str
-    ) -> None:
+    def know_loss_function(self, name: str, setup: dict[str, Any]) -> None:
         """See `LossSink.know_loss_function`."""
-        setup = {"function": function, "negated": negated, "activation": activation}
         if self._notes is not None and self._notes.saw_loss_function(name, setup):
             self._session.newly_set_up = True
 

@@ -22,7 +22,8 @@ class AimlessLosses(Signal):
 
     They are policy gradients, and losses of unknown function in a run that has a policy gradient
     (`RunRecord.may_rise`). If the model acts between its updates (``state/acts``), as an agent does
-    that chooses its actions, they are losses of unknown function and errors of values: longer
+    that chooses its actions, or learns the values of chosen actions
+    (`RunRecord.chooses_actions`), they are losses of unknown function and errors of values: longer
     episodes have greater returns, and a greater loss.
     """
 
@@ -30,6 +31,7 @@ class AimlessLosses(Signal):
 
     def __init__(self) -> None:
         self._looks = 0
+        self._chooses = False
         self._may_rise: Callable[[str], bool] = lambda _: False
         self._known: frozenset[str] = frozenset()
 
@@ -40,8 +42,11 @@ class AimlessLosses(Signal):
     def know(self, info: RunRecord) -> None:
         """See `Signal.know`: some policy gradients are recognised after several updates."""
         self._may_rise = info.may_rise
+        self._chooses = info.chooses_actions
         self._known = frozenset(
-            f"losses/{name}" for name, setup in info.losses.items() if not compares_numbers(setup)
+            f"losses/{name}"
+            for name, setup in info.losses.items()
+            if not (compares_numbers(setup) or setup.get("actions") is True)
         )
 
     def update(self, step: Step) -> None:
@@ -58,5 +63,5 @@ class AimlessLosses(Signal):
         Args:
             loss: its full name.
         """
-        acts = self._looks >= _LOOKS and loss not in self._known
-        return acts or self._may_rise(loss)
+        acts = self._chooses or self._looks >= _LOOKS
+        return (acts and loss not in self._known) or self._may_rise(loss)

@@ -92,7 +92,7 @@ class Outcome(Signal):
         self._total: int | None = None
         # Whether the rows are tokens.
         self._text = False
-        self._policies = False
+        self._chooses = False
         self._verdict: Verdict | None = None
 
     def begin(self, info: RunRecord) -> None:
@@ -102,7 +102,7 @@ class Outcome(Signal):
 
     def know(self, info: RunRecord) -> None:
         """See `Signal.know`."""
-        self._policies = bool(info.policy_gradients)
+        self._chooses = info.chooses_actions
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -245,13 +245,13 @@ class Outcome(Signal):
         """Return how far all losses are above those of guessing, in words; "" if any is not.
 
         Margins, label smoothing and large temperatures raise a loss, too, but not as far; nor does
-        a policy gradient, beside which the targets of a value function may hardly differ.
+        that of an agent, whose targets may hardly differ.
 
         Args:
             losses: names of the losses with labels and predictions.
         """
         progress = self.progress
-        if self._step < _PATIENCE or self._policies or progress.adversaries:
+        if self._step < _PATIENCE or self._chooses or progress.adversaries:
             return ""
         if progress.improving_metric():
             return ""
