@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from tests.rules.data.trainings import found_in, network
-from tests.rules.trainings import Data, adam, diabetes, digits, sgd
+from tests.rules.trainings import Data, adam, batches, diabetes, digits, sgd
+from vinedresser.capture import Hook, open_run
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
 from vinedresser.rules.data.data_leakage import DataLeakage
 from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
+from vinedresser.rules.judge import judge
 from vinedresser.rules.signals.rows import RowPositions
 from vinedresser.store.finding import Finding
 
@@ -259,6 +262,31 @@ def test_extra_evaluations_of_training_rows_are_ignored(tmp_path: Path) -> None:
         evaluations=lambda number: leaking(data, 64) if number % 2 else data,
     )
     assert found == []
+
+
+@pytest.mark.parametrize(("measured", "severity"), [(True, "warning"), (False, "info")])
+def test_references_of_an_evaluation_are_a_hint(
+    measured: bool, severity: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    data, model = digits(), network()()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    with Hook(tmp_path / "run", collections=capture_for([DataLeakage()]).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for number, rows in enumerate(itertools.islice(batches(len(data.x), 64), 200)):
+            model.train()
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(data.x[rows]), data.y[rows]).backward()
+            optimizer.step()
+            if number % 50 == 49:
+                model.eval()
+                with torch.no_grad():
+                    known, outputs = model(data.x[:600]), model(data.x_eval)
+                nearest = torch.cdist(outputs, known).argmin(1)
+                if measured:
+                    hook.metric("accuracy", (data.y[nearest] == data.y_eval).float().mean())
+    (finding,) = judge(open_run(tmp_path / "run"), [DataLeakage()])
+    assert finding.severity == severity
 
 
 def test_common_rows_are_no_leak(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.rules.losses.trainings import Case, digits_case, judged, regression_case
-from tests.rules.trainings import FAULTY
+from tests.rules.trainings import FAULTY, batches, digits
+from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.classifier_confusion import ClassifierConfusion
 from vinedresser.rules.losses.constant_predictions import ConstantPredictions
@@ -144,6 +146,40 @@ def test_initial_weights_do_not_explain_a_loss_after_updates(
     assert [one.fault for one in found] == (["bad_initialisation"] if blamed else [])
 
 
+class AngularMargin(nn.Module):
+    """ArcFace: cosines of the angles to the classes, times 64, with a margin at the row's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.centers = nn.Parameter(torch.randn(10, 32))
+
+    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        cosines = functional.linear(
+            functional.normalize(embeddings), functional.normalize(self.centers)
+        ).clamp(-0.999, 0.999)
+        own = functional.one_hot(labels, 10)
+        return functional.cross_entropy(64 * torch.cos(cosines.acos() + 0.5 * own), labels)
+
+
+def test_a_margin_raises_the_first_loss(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data, model, loss = digits(), nn.Linear(64, 32), AngularMargin()
+    optimizer = torch.optim.Adam([*model.parameters(), *loss.parameters()], lr=3e-3)
+    values = []
+    collections = capture_for([InitialLoss()]).collections
+    with Hook(tmp_path / "run", collections=collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for rows in itertools.islice(batches(len(data.x), 32), 100):
+            optimizer.zero_grad()
+            value = loss(model(data.x[rows]), data.y[rows])
+            value.backward()
+            optimizer.step()
+            values.append(value.item())
+    assert values[0] > 30
+    assert values[-1] < values[0] / 4
+    assert judge(open_run(tmp_path / "run"), [InitialLoss()]) == []
+
+
 @pytest.mark.parametrize("kind", ["classes", "values"])
 def test_constant_predictions(kind: str, tmp_path: Path) -> None:
     # Its units are dead, so no input passes.
@@ -240,6 +276,22 @@ def test_confused_classes_are_reported(tmp_path: Path) -> None:
     assert finding is not None
     assert finding.severity == "info"
     assert {frozenset(cell[:2]) for cell in finding.evidence["cells"]} == {frozenset({1, 2})}
+
+
+def test_embeddings_are_no_classes(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    places = random.permutation(32)[:10]
+    records = []
+    for step in range(0, 400, 5):
+        labels = random.integers(0, 10, 64)
+        embeddings = random.normal(size=(64, 32))
+        # Rows of a class are alike.
+        embeddings[np.arange(64), places[labels]] += 4
+        tensors = {"labels/loss": labels, "predictions/loss": embeddings}
+        value = 1 / (1 + step)
+        records.append(step_record(step, scalars={"losses/loss": value}, tensors=tensors))
+    run = make_run(tmp_path / "run", records, framework="torch")
+    assert judge(run, [ClassifierConfusion()]) == []
 
 
 def test_separated_classes_are_ignored(tmp_path: Path) -> None:

@@ -34,6 +34,11 @@ _LEAK = Advice(
     "split first, keeping related rows together, then duplicate or resample only the training "
     "rows; evaluate rows that the model has never seen",
 )
+_UNMEASURED = Advice(
+    "training rows are evaluated, perhaps as references for others, such as those whose nearest "
+    "neighbours are searched among them",
+    "compute the metrics of evaluations from rows that the model has never seen",
+)
 _FIXED = Advice(
     "all rows are used in each step of the training and in each evaluation",
     "compute the metrics of evaluations from other rows than the loss of the training, such as the "
@@ -58,7 +63,9 @@ class DataLeakage(OnceRule):
     that they allow.
 
     If each step trains on the same rows, and all evaluated rows are among them, they may be the
-    nodes of one graph, of which the loss uses others in training than in evaluation: "info".
+    nodes of one graph, of which the loss uses others in training than in evaluation: "info". So are
+    evaluations without a loss, labels or a metric, whose outputs may be references, such as the
+    embeddings among which the nearest neighbours of other rows are searched.
 
     Randomly changed training rows (augmentation) are not recognised. Inputs are captured until step
     2000; in a data set so large that only few of its rows were seen by then, too few matches are
@@ -83,12 +90,15 @@ class DataLeakage(OnceRule):
         self._values: list[set[float]] | None = []
         # Whether all training batches have the same rows.
         self._fixed = True
+        # Whether any evaluation had a loss or labels, or the run a metric.
+        self._measured = False
         self._pairs = 0
         self._equal = 0
         self._last: tuple[Step, str] | None = None
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        self._note_measures(step)
         digests = whole_rows(self.batches.inputs)
         if len(digests) < 2:
             return None
@@ -111,6 +121,12 @@ class DataLeakage(OnceRule):
     def at_end(self) -> Finding | None:
         """Return the finding for a run with few evaluations."""
         return None if self._last is None else self._finding()
+
+    def _note_measures(self, step: Step) -> None:
+        evaluated = step.mode == "eval" and (
+            bool(self.batches.compared) or bool(step.scalars_of("losses"))
+        )
+        self._measured |= evaluated or bool(step.scalars_of("metrics"))
 
     def _add_values(self) -> None:
         """Collect the values of the columns of a training batch."""
@@ -151,11 +167,11 @@ class DataLeakage(OnceRule):
             return None
         step, name = self._last
         same = self._fixed and found == rows
-        advice = _FIXED if same else _LEAK
+        advice = _FIXED if same else _LEAK if self._measured else _UNMEASURED
         return self.found(
             step,
             since=step.step,
-            severity="info" if same else None,
+            severity=None if advice is _LEAK else "info",
             tensor=name,
             statistic="share",
             value=found / rows,

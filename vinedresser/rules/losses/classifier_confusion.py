@@ -24,6 +24,8 @@ _LATE = 0.75
 _ROWS = 20
 _SURE = 2.0
 _NAMED = 3
+# Share of the rows that are predicted as a class that no row has, above which these are no classes.
+_NAMELESS = 0.5
 
 
 class _Cell(NamedTuple):
@@ -55,7 +57,8 @@ class ClassifierConfusion(OnceRule):
     shows its first batch, so its rows are always the same and count once. The rule fires only at
     the end of the run: classes are always confused during training. It does not apply if the
     outcome is poor (`Outcome`) or another rule has stopped the run, since all classes are confused
-    then.
+    then; nor to outputs most of which are greatest in a column that no label names: they are no
+    scores of classes, but for instance embeddings, of which a loss compares those of equal labels.
 
     Source: Confusion of the predecessor project (an off-diagonal cell above 0.1, at any step).
 
@@ -109,6 +112,8 @@ class ClassifierConfusion(OnceRule):
 
     def _of(self, mode: str, loss: str, matrix: NDArray[np.float64]) -> Finding | None:
         rows = matrix.sum(1)
+        if matrix[:, rows == 0].sum() > _NAMELESS * matrix.sum():
+            return None
         cells = [
             _Cell(truth, predicted, matrix[truth, predicted] / rows[truth], int(rows[truth]))
             for truth, predicted in np.argwhere(matrix).tolist()

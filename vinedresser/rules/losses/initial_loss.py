@@ -28,6 +28,10 @@ _THROWN_UP = 10.0
 _FAR = 2.0
 _USUAL_INPUTS = 3.0
 _CONFIDENCE = 0.8
+# Minimum share of rows whose own class has the lowest score because of a margin, and their number
+# and that of classes.
+_LOWEST = 0.5
+_ROWS, _CLASSES = 16, 4
 # Reductions in PyTorch and Keras that are not sums.
 _MEANS = ("mean", "sum_over_batch_size", "mean_with_sample_weight")
 # Optimizers whose steps do not grow with the gradients, in lower case.
@@ -53,6 +57,10 @@ class InitialLoss(SymptomRule):
     normalise the gradients, as Adam does. Fires whatever the outcome (a
     warning) if the rows start above twice the bound while the inputs have a root mean square of at
     most 3: then the initial weights are too large, and the first steps only undo that.
+
+    Does not apply to losses that lower the score of each row's own class by a margin, as ArcFace
+    does (Deng et al., CVPR 2019): there, it is the lowest in most rows, which it never is for
+    outputs that do not know the labels.
 
     Source: Karpathy, "A recipe for training neural networks" (2019): verify the loss at
     initialisation.
@@ -158,7 +166,7 @@ class InitialLoss(SymptomRule):
         classes = 2 if binary else compared.predictions.shape[-1]
         chance = math.log(classes)
         bound = 2 * chance + self.excess
-        if not mean > bound:
+        if not mean > bound or _has_margin(compared):
             return None
         weights = mean > _FAR * bound and self._inputs <= _USUAL_INPUTS
         return Symptom(
@@ -175,6 +183,14 @@ class InitialLoss(SymptomRule):
             "initialisation and small weights in the last layer",
             fault="bad_initialisation" if weights else "",
         )
+
+
+def _has_margin(compared: Compared) -> bool:
+    """Return whether a loss has lowered the score of each row's own class."""
+    own = compared.class_numbers
+    if own is None or own.size < _ROWS or compared.classes < _CLASSES:
+        return False
+    return float((compared.predictions.argmin(-1) == own).mean()) >= _LOWEST
 
 
 def _graded(finding: Finding | None) -> Finding | None:
