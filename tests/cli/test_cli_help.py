@@ -11,7 +11,8 @@ import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from tests.paths import ROOT
-from vinedresser.cli import app, main
+from vinedresser.cli import main
+from vinedresser.cli.application import app
 
 HERE = Path(__file__).parent
 GROUP = typer.main.get_command(app)
