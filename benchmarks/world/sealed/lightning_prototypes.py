@@ -100,7 +100,6 @@ def _train(draw: Draw) -> Ending:
 def _module(draw: Draw, lightning: Any, world: World) -> Any:
     rate = draw.between(2e-3, 4e-3)
     rate *= draw.by_fault({"lr_too_low": draw.extent(1e-6, 1e-5), "lr_too_high": 5000.0}, 1.0)
-    factor = 1e5 if draw.has("unnormalised_inputs") else 1.0
     width = draw.choice([48, 64])
 
     class Prototypes(lightning.LightningModule):  # type: ignore[misc]
@@ -113,7 +112,7 @@ def _module(draw: Draw, lightning: Any, world: World) -> Any:
 
         def forward(self, rows: Tensor) -> Tensor:
             """Return scores [K * Q, K] of the questions of an episode."""
-            inner = self.body(factor * rows)
+            inner = self.body(rows)
             means = inner[:, :_EXAMPLES].mean(1)
             return -torch.cdist(inner[:, _EXAMPLES:].flatten(0, 1), means).square()
 
@@ -157,7 +156,7 @@ FAMILY = Family(
     _train,
     (
         *("distance_sign", "support_misaligned", "scheduler_per_batch", "shuffled_labels"),
-        *("constant_inputs", "unnormalised_inputs", "lr_too_low", "lr_too_high"),
+        *("constant_inputs", "lr_too_low", "lr_too_high"),
         *("zero_init", "detached_graph"),
     ),
 )

@@ -90,8 +90,8 @@ def _train(draw: Draw) -> Ending:
 def _spoilt(draw: Draw, roads: Tensor, hints: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Return the roads and the distances with the drawn fault, if there is one."""
     if draw.has("wrong_adjacency"):
-        # The rows were shuffled, and the columns were not.
-        return roads[:, torch.randperm(_NODES)], hints
+        # The rows are in another order than the columns.
+        return roads.roll(3, 1), hints
     if draw.has("misaligned_targets"):
         return roads, [one.roll(1, 0) for one in hints]
     if draw.has("unnormalised_targets"):
