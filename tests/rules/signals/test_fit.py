@@ -185,3 +185,12 @@ def test_simple_models_read_digits_and_not_shuffled_ones() -> None:
 def test_an_autoencoder_has_no_baseline() -> None:
     x = random.normal(size=(200, 6))
     assert baseline_gain(x, x, 6) is None
+
+
+def test_classes_at_several_places_have_no_baseline() -> None:
+    # The next level of a wave, which a simple model reads from the inputs of the next place.
+    places = np.arange(21)
+    waves = np.sin(0.3 * places + random.uniform(0, 6, (300, 1)))
+    levels = ((waves + 1) * 3.99).astype(int)
+    assert baseline_gain(waves[:, :-1], levels[:, 1:], 8) is None
+    assert baseline_gain(waves[:, :-1], levels[:, -1], 8) is not None

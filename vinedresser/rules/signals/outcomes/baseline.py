@@ -136,11 +136,15 @@ def baseline_gain(inputs: _Array, labels: NDArray[Any], classes: int) -> float |
         classes: width of the model's predictions.
 
     Returns:
-        1 - error/chance; None if nothing can be gained, or if the labels are not simple targets.
+        1 - error/chance; None if nothing can be gained, or if the labels are not simple targets,
+        such as more than two classes at several places.
     """
     numbers = class_indices(labels, classes) if classes > 1 else None
     if numbers is not None and numbers.ndim == 1:
         targets = np.eye(classes)[numbers]
+    elif numbers is not None and numbers.max() > 1:
+        # Errors of class numbers at several places cannot be compared with shares of right classes.
+        return None
     else:
         numbers = None
         targets = np.asarray(labels, np.float64).reshape(len(labels), -1)
