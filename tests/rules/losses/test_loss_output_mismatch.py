@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from tests.rules.losses.trainings import Case, digits_case, judged, regression_case
 from tests.rules.trainings import digits
 from vinedresser.errors import ConfigError
+from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
 from vinedresser.rules.losses.mismatch import output_form
@@ -192,6 +194,33 @@ def test_output_form() -> None:
     assert (logs.shares, logs.logarithms) == (False, True)
     assert ones.ones
     assert output_form(np.array([[math.nan]])) is None
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_negated_loss_that_is_known_after_the_first_step(*, known: bool, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, 32)
+    scores = [generator.normal(size=(32, 3)) for _ in range(30)]
+    run = make_run(
+        tmp_path / "run",
+        [
+            step_record(
+                step,
+                scalars={"losses/loss": -1.5 - step / 10},
+                tensors={"labels/batch": labels, "predictions/batch": scores[step]},
+            )
+            for step in range(30)
+        ],
+        optimizers=[{"type": "SGD", "settings": {}}],
+    )
+    engine, findings = Engine([LossOutputMismatch()]), []
+    engine.begin(run.info)
+    for step in run.follow():
+        if known and step.step == 1:
+            setup = {"function": "cross_entropy", "negated": True, "activation": ""}
+            engine.know(replace(run.info, losses={"loss": setup}))
+        findings += engine.update(step)
+    assert [one.evidence["kind"] for one in findings] == (["negated"] if known else [])
 
 
 def test_patience_0_raises() -> None:

@@ -12,6 +12,7 @@ from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
 from vinedresser.rules.losses.mismatches import CHECKS
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity, agreeing
+from vinedresser.rules.signals.losses.loss_signs import LossSigns
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -67,14 +68,12 @@ class LossOutputMismatch(OnceRule):
         self.patience = patience
         self.batches = Batches()
         self.identities = LossIdentities()
+        self.signs = LossSigns()
         self.outcome = Outcome()
         self._activation = ""
         # By loss: activations that its function was given.
         self._given: dict[str, str] = {}
         self._broadcasting: frozenset[str] = frozenset()
-        self._negated = False
-        # An optimizer maximises, and it is not known what.
-        self._maximizes = False
         self._first: dict[str, float] = {}
         self._seen: dict[str, _Sighting] = {}
         self._ones = True
@@ -91,17 +90,11 @@ class LossOutputMismatch(OnceRule):
             if setup.get("function") in _BROADCAST_FUNCTIONS
             or (info.framework == "torch" and setup.get("type") in _BROADCAST)
         )
-        # Of adversaries, one may maximise what another minimises.
         self._given = {
             loss: str(setup["activation"])
             for loss, setup in info.losses.items()
             if setup.get("activation")
         }
-        signs = [setup["negated"] for setup in info.losses.values() if "negated" in setup]
-        if len(info.optimizers) == 1:
-            maximizes = info.optimizers[0].get("settings", {}).get("maximize") is True
-            self._negated = bool(signs) and (True in signs) != maximizes
-            self._maximizes = maximizes and not signs
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -138,14 +131,14 @@ class LossOutputMismatch(OnceRule):
             self._given.get(loss, self._activation),
             compared.loss in self._broadcasting,
             value,
-            self._negated or self._ascends(identity, loss, value),
+            self.signs.negated or self._ascends(identity, loss, value),
         )
         return next((found for check in CHECKS if (found := check(given))), None)
 
     def _ascends(self, identity: LossIdentity, loss: str, value: float) -> bool:
         """Return whether an optimizer maximises a loss of known formula, which has risen."""
         first = self._first.setdefault(loss, value)
-        return self._maximizes and bool(identity.loss) and value > first
+        return self.signs.maximizes and bool(identity.loss) and value > first
 
     def _note(self, step: Step, loss: str, mismatch: Mismatch | None) -> None:
         if mismatch is None:

@@ -142,6 +142,11 @@ class LossIdentities(Signal):
             objective = str(self._settings.get("objective", {}).get("type"))
             self._objective = _OBJECTIVES.get(objective)
 
+    def know(self, info: RunRecord) -> None:
+        """Read the settings of losses that were not known before."""
+        self._settings = dict(info.losses)
+        self._named = {loss: one for loss, one in self._named.items() if one is not None}
+
     def of(self, loss: str) -> LossIdentity | None:
         """Return the identity of a loss; None if it is not known (yet).
 
