@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.capture.torch_.guard.trainings import BAD_ROW as ZERO_ROW
 from tests.capture.torch_.guard.trainings import BAD_STEP as ZERO_STEP
@@ -16,15 +17,31 @@ from tests.replay.test_replay import again
 from tests.replay.what_if.trainings import healthy
 from tests.replay.what_if.trainings import train as train_rows
 from vinedresser.errors import ConfigError
+from vinedresser.replay.batch import Batch
 from vinedresser.replay.splitting import run_split
 from vinedresser.replay.stepping import locate, prepared, replay
+from vinedresser.replay.what_if.precision import cast_batch
 from vinedresser.replay.wider import run_wider
 from vinedresser.snapshots.reading import Snapshot, open_snapshot
+
+
+class Pair(NamedTuple):
+    """A batch of a script."""
+
+    rows: Tensor
+    others: list[Tensor]
 
 
 def snapshot(run: Path, step: int) -> Snapshot:
     """Open the snapshot of a step."""
     return open_snapshot(run / "snapshots" / f"step-{step}")
+
+
+def test_a_batch_in_another_precision_keeps_its_types() -> None:
+    own = Pair(torch.ones(2), [torch.ones(1, dtype=torch.int64)])
+    found = cast_batch(Batch((), {}, (), own), torch.float64).loaded
+    assert type(found) is Pair
+    assert (found.rows.dtype, found.others[0].dtype) == (torch.float64, torch.int64)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

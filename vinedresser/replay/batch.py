@@ -89,5 +89,6 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, PackedSequence):
         return value
     if isinstance(value, tuple | list):
-        return type(value)([_mapped(one, change) for one in value])
+        parts = [_mapped(one, change) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value
