@@ -71,6 +71,15 @@ def test_precision_is_found_to_be_the_cause(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_precision_cures_a_step_that_is_not_finite(tmp_path: Path) -> None:
+    # The loss must not rise, whatever follows.
+    script = LARGE.replace("range(4)", "range(20)").replace("step == 2", "step % 5 == 2")
+    told = again(trained(tmp_path, script), 2, "--what-if", "--seconds", "500")
+    assert "symptom: not finite at step 0" in told
+    assert "  float64 instead of float32" in told
+
+
+@pytest.mark.thorough
 def test_parts_that_break_are_named(tmp_path: Path) -> None:
     folder = trained(tmp_path, LARGE.replace("nn.Dropout(0.3), ", ""))
     told = again(folder, 2, "--split", "4")

@@ -117,9 +117,11 @@ class ScriptTrial:
         """See `StepUser.prepared`."""
         if self._training is None:
             return batch
-        for _, one in leaves((batch.args, batch.kwargs)):
-            narrow = one.detach().float() if one.is_floating_point() else one
-            self._inputs.update(digest(narrow).encode())
+        # The same in each precision, without the casts of the trial.
+        with torch._C.DisableTorchFunction():
+            for _, one in leaves((batch.args, batch.kwargs)):
+                narrow = one.detach().float() if one.is_floating_point() else one
+                self._inputs.update(digest(narrow).encode())
         return self._training.prepare(batch)
 
     def begins(self, watched: ScriptStep) -> None:
