@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["explained_wait"]
 
 # Seconds without an answer after which that is explained.
-_SOON = 4.0
+_SOON = 10.0
 
 
 @contextmanager
 def explained_wait(run: Run, every: Every, rank: int) -> Iterator[Event]:
-    """Say on stderr why there is no answer, if there is none after a few seconds.
+    """Say on stderr why there is no answer, if there is none after ten seconds.
 
     Args:
         run: the running training.
