@@ -122,7 +122,7 @@ class Hook(SteeredTraining):
         # Ranks must capture the same steps to be compared.
         self._share = share if self._environment.world_size == 1 else 1.0
         self._on_stop = None
-        self._begun = self._closed = False
+        self._ready = self._begun = self._closed = False
         self._names = ModelNames()
         config = own.merged(needs).with_defaults() if captures else CaptureConfig.of(None)
         try:
@@ -167,6 +167,7 @@ class Hook(SteeredTraining):
         self._save = shielded("saving a value", self._values.save, names=0)
         self._take_loss = shielded("the loss", self._control.take_loss, skip=lambda: self._closed)
         atexit.register(self.close)
+        self._ready = True
 
     @property
     def path(self) -> str:
@@ -365,8 +366,10 @@ class Hook(SteeredTraining):
 
     def _look(self) -> None:
         """Look for requests; called about once a second on the writer's thread."""
-        self._requests.look()
-        self._control.look()
+        # On a busy machine, the first look may come before the hook is complete.
+        if self._ready:
+            self._requests.look()
+            self._control.look()
 
     def _end_training(self) -> None:
         """Save a checkpoint, close the hook, and raise `TrainingStopped`."""

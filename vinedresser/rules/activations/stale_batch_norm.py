@@ -81,7 +81,8 @@ class StaleBatchNorm(OnceRule):
         if not norms or not math.isfinite(norm):
             return None
         self._norms.append((step.step, norm))
-        if self._first is None and norm > 0:
+        # Keras has already moved those of its first step.
+        if self._first is None and norm > 0 and step.step > 0:
             self._first = step.step, norm
         way = self._way()
         if way is None:
