@@ -163,7 +163,8 @@ TRAINING = """
 
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step in range(1000):
+    # More steps than it takes until the rule stops it.
+    for step in range(100_000):
         loss = model(torch.ones(4, 2)).square().mean()
         if step == 5:
             loss = loss * float("nan")

@@ -165,6 +165,49 @@ def _balance(store: Path, seed: int) -> None:
     assert last >= 60, f"{last:.0f} steps per episode"
 
 
+class _Boltzmann(nn.Module):
+    """A restricted Boltzmann machine; returns the free energies [N] of visible units [N, 16]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.05 * torch.randn(24, 16))
+        self.visible = nn.Parameter(torch.zeros(16))
+        self.hidden = nn.Parameter(torch.zeros(24))
+
+    def forward(self, units: Tensor) -> Tensor:
+        hidden = nn.functional.linear(units, self.weight, self.hidden)
+        return -units @ self.visible - nn.functional.softplus(hidden).sum(1)
+
+    @torch.no_grad()
+    def move(self, units: Tensor) -> Tensor:
+        """Draw hidden units given the visible ones, and visible ones given these."""
+        hidden = nn.functional.linear(units, self.weight, self.hidden).sigmoid().bernoulli()
+        return (hidden @ self.weight + self.visible).sigmoid().bernoulli()
+
+
+def _contrastive_divergence(store: Path, seed: int) -> None:
+    """A Boltzmann machine of bars: the loss swings about zero while the energies are learned."""
+    seeded(seed)
+    model = _Boltzmann()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    squares = torch.zeros(8, 4, 4)
+    for place in range(4):
+        squares[place, place], squares[4 + place, :, place] = 1, 1
+    bars = squares.flatten(1)
+    with watched(store, steps=1500, lr=0.1) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(1500):
+            data = bars[torch.randint(0, 8, (16,))]
+            samples = model.move(model.move(data))
+            loss = model(data).mean() - model(samples).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        gap = model((torch.rand(256, 16) < 0.25).float()).mean() - model(bars).mean()
+    assert gap > 5, f"other pictures have only {gap:.1f} more energy"
+
+
 def _parity(store: Path, seed: int) -> None:
     """The class depends on the product of three of 20 signs.
 
@@ -236,6 +279,7 @@ NOISY = {
     "survival": _survival,
     "q_learning": _q_learning,
     "balance": _balance,
+    "contrastive_divergence": _contrastive_divergence,
     "parity": _parity,
     "curriculum": _curriculum,
 }

@@ -50,6 +50,22 @@ def rules() -> list[Rule]:
     return [LearningRateTooHigh(), LossNotDecreasing(), OscillatingLoss()]
 
 
+def test_a_loss_that_swings_about_zero_is_not_judged(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=800)
+    # The difference of two energies grows with them.
+    values = noise * (1 + np.arange(800) / 100)
+    records = [step_record(step, scalars={"losses/loss": values[step]}) for step in range(800)]
+    assert judge(make_run(tmp_path / "run", records), rules()) == []
+
+
+def test_a_loss_that_falls_through_zero_and_rises_again_is_judged(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=800)
+    falls = np.maximum(3 - np.arange(800) / 20, -2.0)
+    values = np.where(np.arange(800) < 200, falls, 40.0) + 0.3 * noise
+    records = [step_record(step, scalars={"losses/loss": values[step]}) for step in range(800)]
+    assert judge(make_run(tmp_path / "run", records), rules())
+
+
 @pytest.mark.parametrize(
     ("acts", "losses", "judged"),
     [

@@ -34,12 +34,16 @@ class _LossModule:
         module: see above.
         record: records its values; None until it is known whether the module outlives its forward.
         waiting: its values and arguments until then.
+        name: name of its loss; "" until it is known.
+        calls: number of its recorded values.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = weakref.ref(module)
         self.record: LossRecorder | None = None
         self.waiting: list[tuple[torch.Tensor, tuple[Any, ...]]] = []
+        self.name = ""
+        self.calls = 0
 
 
 class TorchLosses(BackwardLosses):
@@ -48,7 +52,8 @@ class TorchLosses(BackwardLosses):
     A module outside the models that returns a scalar with a gradient is a loss module: its values
     are recorded under its class name, also in evaluations. For other losses, see `BackwardLosses`;
     they include those of a module that is made for one forward, as in models of transformers: it
-    no longer exists at the backward pass, and those of later steps are not seen.
+    no longer exists at the backward pass, and those of later steps are not seen. A loop may also
+    make a module in each step: then the other losses have the name of the first one.
 
     Args:
         attachment: provides the shield.
@@ -62,6 +67,7 @@ class TorchLosses(BackwardLosses):
         self.hook: AttachedHook | None = None
         self._names: set[str] = set()
         self._new: list[_LossModule] = []
+        self._decided: list[_LossModule] = []
 
     def attach(self, hook: AttachedHook) -> None:
         """Begin with a training."""
@@ -72,6 +78,7 @@ class TorchLosses(BackwardLosses):
         self.hook = None
         self._names.clear()
         self._new.clear()
+        self._decided.clear()
         super().forget()
 
     def keep(self, handle: Removable) -> None:
@@ -97,7 +104,14 @@ class TorchLosses(BackwardLosses):
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
         """See `BackwardLosses.step_begins`."""
         self._decide()
-        super().step_begins(name, closure=closure)
+        super().step_begins(lambda: self._inherited() or name(), closure=closure)
+
+    def _inherited(self) -> str:
+        """Return the name of the only loss module if it was made for one step; "" otherwise."""
+        if len(self._decided) != 1:
+            return ""
+        (first,) = self._decided
+        return first.name if first.calls == 1 and first.module() is None else ""
 
     def _watch(self, module: nn.Module) -> Callable[..., None]:
         """Watch a loss module and return its forward hook."""
@@ -108,6 +122,7 @@ class TorchLosses(BackwardLosses):
             if watched.record is not None and isinstance(output, torch.Tensor):
                 self.reported(output)
                 watched.record(output, args)
+                watched.calls += 1
             elif watched.record is None and is_loss(output):
                 watched.waiting.append((output, args))
 
@@ -127,8 +142,11 @@ class TorchLosses(BackwardLosses):
             while name in self._names:
                 name += "'"
             self._names.add(name)
+            watched.name = name
+            self._decided.append(watched)
             watched.record = self.hook.loss_recorder(name, described_loss(module))
             waiting, watched.waiting = watched.waiting, []
             for value, arguments in waiting:
                 self.reported(value)
                 watched.record(value, arguments)
+                watched.calls += 1

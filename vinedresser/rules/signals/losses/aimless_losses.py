@@ -1,7 +1,8 @@
-"""Losses that may rise while all is well, because the model makes its own data."""
+"""Losses that may rise while all is well, such as those of a model that makes its own data."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from vinedresser.rules.need import Need
@@ -12,6 +13,8 @@ from vinedresser.store.records import RunRecord
 
 __all__ = ["AimlessLosses"]
 
+# Number of changes of the sign among recent values of a loss that no trend through zero has.
+_CHANGES, _RECENT = 20, 100
 # Number of looks at which the model had acted, and the name of that scalar.
 _LOOKS = 5
 _ACTS = "acts"
@@ -25,15 +28,24 @@ class AimlessLosses(Signal):
     that chooses its actions, or learns the values of chosen actions
     (`RunRecord.chooses_actions`), they are losses of unknown function and errors of values: longer
     episodes have greater returns, and a greater loss.
+
+    A loss whose sign changes again and again is the difference of two terms that follow each other,
+    such as the free energies of data and samples in contrastive divergence (Hinton, Neural
+    Computation 14, 2002): neither its level nor its noise relative to that says anything.
     """
 
-    needs = (Need("state", every=20, required=False),)
+    needs = (Need("losses"), Need("state", every=20, required=False))
 
     def __init__(self) -> None:
         self._looks = 0
         self._chooses = False
         self._may_rise: Callable[[str], bool] = lambda _: False
         self._known: frozenset[str] = frozenset()
+        # Whether the sign changed at each of the latest values of a loss, the latest value, and the
+        # losses whose sign has changed again and again.
+        self._changes: dict[str, deque[bool]] = {}
+        self._latest: dict[str, float] = {}
+        self._differences: set[str] = set()
 
     def begin(self, info: RunRecord) -> None:
         """Read the policy gradients, and the losses of known functions."""
@@ -52,6 +64,13 @@ class AimlessLosses(Signal):
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
         if step.mode == "train" and step.rank == 0:
+            for name, value in step.scalars_of("losses").items():
+                before = self._latest.get(name, value)
+                changes = self._changes.setdefault(name, deque(maxlen=_RECENT))
+                changes.append(min(before, value) < 0 < max(before, value))
+                self._latest[name] = value
+                if sum(changes) >= _CHANGES:
+                    self._differences.add(name)
             self._looks += any(
                 name.rpartition("/")[2].rpartition(".")[2] == _ACTS
                 for name in step.scalars_of("state")
@@ -64,4 +83,5 @@ class AimlessLosses(Signal):
             loss: its full name.
         """
         acts = self._chooses or self._looks >= _LOOKS
-        return (acts and loss not in self._known) or self._may_rise(loss)
+        unknown = acts and loss not in self._known
+        return unknown or loss in self._differences or self._may_rise(loss)
