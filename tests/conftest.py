@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import random
@@ -31,6 +32,9 @@ register_profiles()
 if importlib.util.find_spec("triton"):
     # It comes with the CUDA build of torch; loaded after TensorFlow, it ends the process (SIGSEGV).
     importlib.import_module("triton")
+
+# A forked child that collects functions of TensorFlow ends with a segmentation fault.
+os.register_at_fork(after_in_child=gc.freeze)
 
 _HOME = pytest.StashKey[Path]()
 

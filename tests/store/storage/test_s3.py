@@ -118,11 +118,11 @@ def test_a_client_of_the_parent_is_not_used_by_a_forked_child(s3: str) -> None:
             os.write(write, storage.get("key"))
         finally:
             os._exit(0)
-    os.waitpid(child, 0)
+    os.close(write)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert os.read(read, 10) == b"x"
     assert storage.get("key") == b"x"
     os.close(read)
-    os.close(write)
 
 
 def test_an_upload_with_a_wrong_checksum_is_refused(
