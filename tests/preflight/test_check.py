@@ -69,6 +69,7 @@ def test_a_hook_of_the_script_captures_nothing(
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_nor_does_its_callback_of_lightning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -205,6 +205,7 @@ def test_a_plain_loop_whose_targets_go_to_a_loss_module(tmp_path: Path) -> None:
     assert files(folder) == before
 
 
+@pytest.mark.thorough
 def test_the_operation_and_the_sample_are_found(tmp_path: Path) -> None:
     # Batch normalization refuses a single sample.
     script = PLAIN.replace("nn.BatchNorm1d(8), ", "")
@@ -215,6 +216,7 @@ def test_the_operation_and_the_sample_are_found(tmp_path: Path) -> None:
     assert "return (found - wanted).square().sum(1).sqrt().mean()" in told
 
 
+@pytest.mark.thorough
 def test_the_command_of_the_finding_works_as_it_stands(tmp_path: Path) -> None:
     folder = trained(tmp_path, PLAIN.replace("nn.BatchNorm1d(8), ", ""))
     remedy = next(iter(open_run(folder / "runs/run").findings())).remedy
@@ -239,6 +241,7 @@ def test_a_loss_inside_of_the_model_and_two_batches(tmp_path: Path) -> None:
     assert "gradients: 6 of 6 the same" in told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["images", "noise"])
 def test_one_of_two_models_that_train_each_other(tmp_path: Path, what: str) -> None:
     script = ADVERSARIES.replace("WHAT", what).replace("BAD", "4")

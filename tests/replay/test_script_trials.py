@@ -63,6 +63,7 @@ hook.close()
 ).replace("nn.BatchNorm1d(8), ", "")
 
 
+@pytest.mark.thorough
 def test_precision_is_found_to_be_the_cause(tmp_path: Path) -> None:
     folder = trained(tmp_path, LARGE)
     told = again(folder, 2, "--dtype", "float64")

@@ -108,6 +108,7 @@ def test_the_training_stays_the_same_bit_for_bit(tmp_path: Path) -> None:
     assert plain.state() == state
 
 
+@pytest.mark.thorough
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     run, training = tmp_path / "run", Training(0.05)
     place = run / "snapshots" / "step-0"
