@@ -196,6 +196,7 @@ def files(folder: Path) -> dict[Path, int]:
     return {one: one.stat().st_mtime_ns for one in folder.rglob("*")}
 
 
+@pytest.mark.thorough
 def test_a_plain_loop_whose_targets_go_to_a_loss_module(tmp_path: Path) -> None:
     folder = trained(tmp_path, PLAIN)
     before = files(folder)

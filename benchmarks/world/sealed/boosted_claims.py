@@ -1,4 +1,4 @@
-"""Claims of insured cars, many of them none: boosted trees with an objective of one's own.
+"""Claims of insured cars, many of them none: boosted trees with a custom objective.
 
 After Jørgensen and Paes de Souza, "Fitting Tweedie's compound Poisson model to insurance claims
 data", Scandinavian Actuarial Journal 1994, by gradients and Hessians that are written by hand.

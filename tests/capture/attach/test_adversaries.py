@@ -53,7 +53,10 @@ PAIRS = """
     ("models", "names", "weights"),
     [
         (BARE, ("second", "first"), ["biases/first.b1", "biases/second.b2"]),
-        (PAIRS, ("d+e", "g+h"), ["biases/d.bias", "biases/e.bias", "biases/g.bias"]),
+        pytest.param(
+            *(PAIRS, ("d+e", "g+h"), ["biases/d.bias", "biases/e.bias", "biases/g.bias"]),
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["tensors", "pairs of models"],
 )

@@ -78,6 +78,7 @@ def injected(
     return answer.told or answer.refused
 
 
+@pytest.mark.thorough
 def test_the_answer_is_that_of_the_recorded_step_if_the_weights_are_the_same(
     tmp_path: Path,
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_answer_is_that_of_the_recorded_step_if_the_weights_are_the_same(
     assert (noted.words, faults) == (f"injected batch: {told}", [])
 
 
+@pytest.mark.thorough
 def test_the_training_stays_the_same_bit_for_bit(tmp_path: Path) -> None:
     first = tmp_path / "first"
     other = Training(0.05)

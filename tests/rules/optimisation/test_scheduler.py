@@ -199,8 +199,9 @@ def test_noted_schedulers_are_those_that_a_search_finds() -> None:
         counts = [Schedulers(known).steps(optimizers[0]) for known in (noted, NotedSchedulers())]
         assert counts[0] == counts[1]
         assert noted.of(optimizers[0]) == parts
-        for one in (*optimizers, whole):
-            one.step()
+        for optimizer in optimizers:
+            optimizer.step()
+        whole.step()
     assert noted.of(optimizers[1]) == [other]
     # Copies are not noted, but found.
     copied, _scheduler = copy.deepcopy((optimizers[1], other))
