@@ -189,6 +189,10 @@ def test_a_script_that_is_missing_is_named_and_ends_the_run(tmp_path: Path) -> N
     assert not supervisor_alive(directory)
 
 
+# Systems may have python3, but no python.
+BESIDE = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
 @pytest.mark.parametrize(
     "argv",
     [
@@ -207,7 +211,7 @@ def test_commands_that_may_start(tmp_path: Path, argv: list[str]) -> None:
     (tmp_path / "script.py").touch()
     (tmp_path / "package").mkdir()
     (tmp_path / "program").touch(0o755)
-    check_command(argv, tmp_path)
+    check_command(argv, tmp_path, BESIDE)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +231,7 @@ def test_commands_that_cannot_start(tmp_path: Path, argv: list[str], message: st
     (tmp_path / "script.py").touch(0o644)
     (tmp_path / "package").mkdir()
     with pytest.raises(LaunchError, match=message):
-        check_command(argv, tmp_path)
+        check_command(argv, tmp_path, BESIDE)
 
 
 def test_a_command_needs_its_directory_and_its_path(tmp_path: Path) -> None:
