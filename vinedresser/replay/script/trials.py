@@ -30,7 +30,7 @@ def what_if(replayed: ScriptReplayed, *, steps: int = 200, seconds: float = 60.0
     """Take steps in the script's own loop, unchanged and with one thing changed each time.
 
     Each trial starts the script in a process of its own, begins with the recorded step in the place
-    of the script's first one, goes on with the script's own batches, and ends before the script
+    of the script's first one, continues with the script's own batches, and ends before the script
     writes a file.
 
     Args:
@@ -134,7 +134,7 @@ class _ScriptTrainer:
             )
 
     def _run(self, trial: TrialSettings, deadline: float | None = None) -> TrialResult | None:
-        """Take the steps of a trial; None if there is no time for them."""
+        """Take the steps of a trial; return None if the time does not suffice."""
         if trial.seconds <= 0:
             return None
         again = self._replayed

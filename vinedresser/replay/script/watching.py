@@ -68,7 +68,7 @@ class ScriptStep:
     buffers and the random states get their recorded values, and so do the batch, where a
     `DataLoader` returns it, and the arguments of the model. The user gets the step when its
     gradients are complete, before the optimizer uses them. If that does not end the process, the
-    script goes on with steps of its own.
+    script continues with its own steps.
 
     Other recorded models get their recorded values, too, at the beginning of the step or at their
     first call in it, and are not updated before the step is complete.
@@ -304,7 +304,7 @@ class ScriptStep:
             self._finish(optimizer)
 
     def _finish(self, optimizer: Optimizer | None) -> None:
-        """Let the step be used; then the script goes on with steps of its own."""
+        """Use the step; the script then continues with its own steps."""
         self.losses.on = False
         try:
             self._user.done(self, optimizer)
