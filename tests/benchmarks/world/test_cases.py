@@ -40,6 +40,8 @@ def test_faults_are_drawn_in_turn_and_every_family_is_used() -> None:
 
 
 def test_sealed_families_have_other_kinds_of_models_but_known_faults() -> None:
+    if not SEALED:
+        pytest.skip("the last ones have been judged, and are visible")
     assert len(SEALED) >= 12
     seen = {fault for family in FAMILIES.values() for fault in family.faults}
     for name, family in SEALED.items():
@@ -87,8 +89,9 @@ def test_two_faults_are_drawn_from_families_in_turn() -> None:
     two = paired(carried(FAMILIES))
     # No two of their faults go together.
     with_two = set(FAMILIES) - {
-        *("federated", "keras_sensors", "keypoints", "logged_bandit", "meta_learning"),
-        *("optical_flow", "point_process", "triplets"),
+        *("federated", "kalman", "keras_sensors", "keypoints", "lightning_prototypes"),
+        *("logged_bandit", "meta_learning", "optical_flow", "point_process", "rotations"),
+        *("signals", "steering", "triplets"),
     }
     assert {family for family, _ in two} == with_two
     cases = draw_cases(two, 2 * len(with_two), seed=3)

@@ -1,1 +1,1 @@
-"""Families of reinforcement learning."""
+"""Families that decide: reinforcement learning, effects of treatments, agents that communicate."""
