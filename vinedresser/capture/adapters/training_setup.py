@@ -9,12 +9,15 @@ from functools import partial
 from math import prod
 from typing import Any, Self
 
+from vinedresser.store.records import POLICY_GRADIENT
+
 __all__ = [
     "TrainingSetup",
     "described_function",
     "described_optimizer",
     "function_setup",
     "plain_settings",
+    "says_more",
     "typed",
 ]
 
@@ -76,6 +79,21 @@ def function_setup(
     """
     setup = {"function": function, "negated": negated, "activation": activation}
     return setup | ({"actions": True} if actions else {})
+
+
+def says_more(setup: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """Return whether the entry of a loss has to replace the one that is known, or is the first.
+
+    A sum with a policy gradient may first be known by another term, such as the error of a critic.
+
+    Args:
+        setup: entry made by `function_setup`.
+        known: entry of the same loss; None if there is none.
+    """
+    if known is None:
+        return True
+    functions = setup["function"], known.get("function", POLICY_GRADIENT)
+    return functions[0] == POLICY_GRADIENT != functions[1]
 
 
 def described_optimizer(

@@ -13,6 +13,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from vinedresser.capture.adapters.adapter import GradientKeeper
+from vinedresser.capture.adapters.training_setup import says_more
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
@@ -112,7 +113,7 @@ class AttachedHook(Hook):
 
     def know_loss_function(self, name: str, setup: dict[str, Any]) -> None:
         """See `LossSink.know_loss_function`."""
-        if name not in self._control.losses:
+        if says_more(setup, self._control.losses.get(name)):
             self._control.know_loss(name, setup)
 
     def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:

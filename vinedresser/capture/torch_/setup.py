@@ -9,7 +9,12 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from vinedresser.capture.adapters.training_setup import TrainingSetup, described_optimizer, typed
+from vinedresser.capture.adapters.training_setup import (
+    TrainingSetup,
+    described_optimizer,
+    says_more,
+    typed,
+)
 from vinedresser.capture.torch_.modules import dropout_rates
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
@@ -37,8 +42,8 @@ class SetupNotes:
         self._losses[name] = described_loss(loss)
 
     def saw_loss_function(self, name: str, setup: dict[str, Any]) -> bool:
-        """Note which function a loss is computed by; return whether the loss was not known."""
-        new = name not in self._losses
+        """Note which function a loss is computed by; return whether that is new."""
+        new = says_more(setup, self._losses.get(name))
         if new:
             self._losses[name] = setup
         return new

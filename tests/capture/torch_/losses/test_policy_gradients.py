@@ -151,6 +151,27 @@ def test_a_return_of_the_whole_episode_that_changes_from_update_to_update(
     assert seen == [False] * (len(returns) - 1) + [recognised]
 
 
+@pytest.mark.parametrize(
+    ("factors", "recognised"),
+    [
+        # Five steps of an actor-critic, of which the critic expects nothing yet.
+        (RETURNS, True),
+        # Weights of classes.
+        (torch.tensor([0.2, 1.0, 3.0])[CHOSEN], False),
+        # A weight of all rows that changes from update to update.
+        (RETURNS[::5].repeat_interleave(5), False),
+    ],
+)
+def test_updates_after_a_few_steps_with_returns_of_one_sign(
+    factors: Tensor, *, recognised: bool
+) -> None:
+    found, seen = PolicyGradients(), []
+    for rows, actions, few in zip(steps().split(5), CHOSEN.split(5), factors.split(5), strict=True):
+        found.add(-(Categorical(logits=rows).log_prob(actions) * few).mean())
+        seen.append(found.take())
+    assert seen == [False, recognised, recognised, recognised]
+
+
 def test_steps_whose_log_probabilities_are_joined() -> None:
     """Value functions give [steps, 1], so that a mistake multiplies them with all of [steps]."""
     parts = [Categorical(rows).log_prob(CHOSEN[:4]) for rows in steps().softmax(1).split(4)]

@@ -91,6 +91,8 @@ class BackwardLosses:
         # comes before the training that lowers it.
         self._lowered = False
         self._policy = PolicyGradients()
+        # Names of policy gradients, whatever else is in their sums, such as the error of a critic.
+        self._policies: set[str] = set()
         # Whether a loss of the step compares values of chosen actions.
         self._actions = False
         # Number of recorded sums.
@@ -121,6 +123,7 @@ class BackwardLosses:
         self._pending = self._inputs = None
         self._recorded = 0
         self._policy = PolicyGradients()
+        self._policies.clear()
 
     def watch_model(self, model: nn.Module) -> None:
         """Look for the losses of a model's evaluations."""
@@ -246,8 +249,11 @@ class BackwardLosses:
         name = self._trained = self._name()
         self._recorder(name)(total, ())
         if policy:
+            self._policies.add(name)
             self.sink.know_loss_function(name, function_setup(POLICY_GRADIENT))
-        elif actions and inputs is None:
+        if name in self._policies:
+            return
+        if actions and inputs is None:
             self.sink.know_loss_function(name, function_setup("", actions=True))
         if inputs is not None:
             recording, found = inputs

@@ -53,8 +53,9 @@ class PolicyGradients:
       optimization algorithms", 2017), which may all be positive in the first batches, or
     - eight or more log-probabilities of one event each, such as an action of a class or of a normal
       distribution, with a factor of its own for most of them: returns are positive where all
-      rewards are. Each may be a loss with a backward pass. The factor may also be the same for all
-      of them, the return of a whole episode, if it was another one in each of three updates.
+      rewards are. Each may be a loss with a backward pass, and an update may have as few as two of
+      them, as that of an actor-critic after five steps. The factor may also be the same for all of
+      them, the return of a whole episode, if it was another one in each of three updates.
 
     Losses of supervised trainings weight their parts with positive numbers, if at all, and these
     are few, as of classes.
@@ -62,8 +63,10 @@ class PolicyGradients:
 
     def __init__(self) -> None:
         self._found = False
-        # Factors of log-probabilities.
+        # Factors of the log-probabilities of an update.
         self._weights: list[float] = []
+        # Those of all updates in which most log-probabilities have a factor of their own.
+        self._own: list[float] = []
         # Factors that were the same for all log-probabilities of an update.
         self._common: set[float] = set()
 
@@ -80,11 +83,12 @@ class PolicyGradients:
 
     def take(self) -> bool:
         """Return whether the losses of the update are policy gradients; the next one begins."""
-        weights, distinct = self._weights, {*self._weights}
-        many = len(weights) >= _FEWEST
-        if many and len(distinct) == 1:
-            self._common |= distinct
-        own = many and len(distinct) > _OWN * len(weights)
+        weights = self._weights
+        if len(weights) >= _FEWEST and len({*weights}) == 1:
+            self._common |= {*weights}
+        if len({*weights}) > 1 and _differ(weights):
+            self._own += weights
+        own = len(self._own) >= _FEWEST and _differ(self._own)
         found = self._found or own or len(self._common) >= _UPDATES
         self._found, self._weights = False, []
         return found
@@ -111,6 +115,11 @@ class PolicyGradients:
                 stacked |= node.name().startswith(_STACKS)
                 waiting.extend((origin, stacked) for origin, _ in node.next_functions)
         return len(signs) == 2
+
+
+def _differ(weights: list[float]) -> bool:
+    """Return whether most log-probabilities have a factor of their own."""
+    return len({*weights}) > _OWN * len(weights)
 
 
 def _is_clipped(node: Any) -> bool:
