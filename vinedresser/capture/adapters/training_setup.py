@@ -92,8 +92,8 @@ def says_more(setup: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool
     """
     if known is None:
         return True
-    functions = setup["function"], known.get("function", POLICY_GRADIENT)
-    return functions[0] == POLICY_GRADIENT != functions[1]
+    before: str = known.get("function", POLICY_GRADIENT)
+    return before != POLICY_GRADIENT and setup["function"] == POLICY_GRADIENT
 
 
 def described_optimizer(
