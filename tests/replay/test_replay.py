@@ -131,6 +131,19 @@ def test_masks_are_not_blamed(tmp_path: Path) -> None:
     assert len(samples.found.samples) == 1
 
 
+def test_weights_that_are_spoilt_already_are_blamed(tmp_path: Path) -> None:
+    train_attention(tmp_path / "run")
+    replayed = replay(
+        open_snapshot(tmp_path / "run" / "snapshots" / "step-0"), "tests.replay.stories:attention"
+    )
+    (model,) = replayed.replay.step.models.values()
+    path, weight = next(iter(model.parameters.items()))
+    weight.view(-1)[0] = float("nan")
+    samples = bisect(replayed)
+    assert samples is not None
+    assert samples.words == f"no sample is to blame: {path} is not finite before the step"
+
+
 def test_random_numbers_are_those_of_the_training(tmp_path: Path) -> None:
     train(tmp_path / "run")
     snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{ZERO_STEP}")

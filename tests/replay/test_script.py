@@ -111,6 +111,12 @@ hook.close()
 """
 )
 
+# A sample that the first of two batches of a step breaks.
+BROKEN = """
+        if (step, part) == (2, 0):
+            images[7] = float("inf")
+"""
+
 # Nothing passes the targets to the hook.
 UNKNOWN = (
     HEAD
@@ -252,6 +258,27 @@ def test_one_of_two_models_that_train_each_other(tmp_path: Path, what: str) -> N
     count = {"images": 6, "noise": 4}[what]
     assert f"gradients: {count} of {count} the same" in told
     assert "not finite: " in told
+
+
+@pytest.mark.thorough
+def test_the_real_image_that_breaks_one_of_two_models_is_found(tmp_path: Path) -> None:
+    # Batch normalization would spread it over all samples.
+    script = ADVERSARIES.replace("WHAT", "images").replace("BAD", "4")
+    folder = trained(tmp_path, script.replace("nn.BatchNorm1d(8), ", ""))
+    finding = next(iter(open_run(folder / "runs/run").findings()))
+    told = again(folder, finding.step, "--bisect")
+    assert "sample 3 of 16, counted from 0, breaks the step (5 runs)" in told
+
+
+@pytest.mark.thorough
+def test_the_batch_of_an_accumulation_that_breaks_is_found(tmp_path: Path) -> None:
+    script = INSIDE.replace("nn.BatchNorm1d(8), ", "")
+    script = script.replace('Hook("runs/run", ', 'Hook("runs/run", guard="nonfinite", ')
+    script = script.replace("        loss = model", BROKEN + "        loss = model")
+    told = again(trained(tmp_path, script), 2, "--bisect", "--locate")
+    assert "sample 7 of batch 0 of 32, counted from 0, breaks the step (5 runs)" in told
+    # Not the addition to the gradients of another batch.
+    assert "operation: aten.addmm in the forward" in told
 
 
 @pytest.mark.thorough

@@ -68,6 +68,13 @@ def test_the_first_of_one_kind_and_the_last_of_the_other_are_kept(tmp_path: Path
     assert sorted(path.name for path in (tmp_path / "snapshots").glob("*/*")) == sorted(
         ["contents.safetensors", "snapshot.json"] * 4
     )
+    # Nothing is left of the others.
+    assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == [
+        "step-10",
+        "step-11",
+        "step-4",
+        "step-5",
+    ]
 
 
 def test_periodic_snapshots_make_room(tmp_path: Path) -> None:

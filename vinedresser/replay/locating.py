@@ -26,6 +26,8 @@ __all__ = ["locate_in", "nonfinite_inputs", "origin_of_gradients"]
 
 # Operations whose results nobody reads before they are written.
 _UNSET = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
+# Operations in place that do not read what they overwrite.
+_OVERWRITING = ("copy_", "fill_")
 _HERE = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
 # Inputs whose values are shown, and elements of each.
@@ -65,7 +67,12 @@ class _Scan(TorchDispatchMode):
         name = func.overloadpacket.__name__
         for _, one in leaves(result):
             if _is_real(one) and name not in _UNSET:
-                self._judge(f"aten.{name}", place, before, (args, kwargs), one)
+                read = [
+                    (value, bad)
+                    for value, bad in before
+                    if value is not one or (name.endswith("_") and name not in _OVERWRITING)
+                ]
+                self._judge(f"aten.{name}", place, read, (args, kwargs), one)
         return result
 
     def _judge(
@@ -80,7 +87,7 @@ class _Scan(TorchDispatchMode):
         if not _nonfinite(result):
             self._origins.pop(_address(result), None)
             return
-        bad = [one for one, is_bad in given if is_bad and one is not result]
+        bad = [one for one, is_bad in given if is_bad]
         known = [one for one in map(self.origin, bad) if one is not None]
         if known:
             self._origins[_address(result)] = min(known, key=lambda one: one.number)
@@ -104,7 +111,12 @@ class _Scan(TorchDispatchMode):
             "" if node is None else node.name(),
             place,
             f"{_kind(result)} is {value:g}{where}",
-            [_described(one, result, index) for one, _ in given[:_MOST_INPUTS]],
+            [
+                f"{_kind(one)}: changed in place"
+                if one is result
+                else _described(one, result, index)
+                for one, _ in given[:_MOST_INPUTS]
+            ],
             self._number,
         )
 
@@ -176,9 +188,9 @@ def nonfinite_inputs(parts: Parts, batches: Iterable[Batch]) -> list[str]:
     for number, batch in enumerate(batches):
         named = leaves((batch.args, batch.kwargs, batch.loss_args), f"inputs[{number}]")
         found += [name for name, one in named if _is_real(one) and _nonfinite(one)]
-    for model in parts.models.values():
-        named = ((f"parameter {name}", one) for name, one in model.named_parameters())
-        found += [name for name, one in named if _nonfinite(one)]
+    for name, model in parts.models.items():
+        named = ((f"{name}.{path}".lstrip("."), one) for path, one in model.named_parameters())
+        found += [f"parameter {path}" for path, one in named if _nonfinite(one)]
     return found
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.guard.codec import TorchCodec
 from vinedresser.capture.torch_.guard.inputs import trained_model
+from vinedresser.capture.torch_.guard.nonfinite import all_finite
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.replay.batch import Batch
 from vinedresser.snapshots.reading import Snapshot
@@ -53,6 +54,19 @@ class RecordedStep:
     losses: list[list[Tensor]]
     random: dict[str, Any]
     trained: str
+
+    @property
+    def spoiled(self) -> str:
+        """Name of a parameter that is not finite before the step; "" if there is none."""
+        return next(
+            (
+                f"{name}.{path}".lstrip(".")
+                for name, model in self.models.items()
+                for path, one in model.parameters.items()
+                if isinstance(one, Tensor) and not all_finite([one])
+            ),
+            "",
+        )
 
     @property
     def scheduled(self) -> bool:

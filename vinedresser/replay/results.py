@@ -62,6 +62,8 @@ class Bisection:
         batches: number of batches of the step.
         inexact: why a part of a batch computes something else than the whole, in words.
         refused: message of the error with which the step failed for some of the samples, or "".
+        spoiled: name of a parameter that is not finite before the step, so that no sample is to
+            blame; or "".
     """
 
     found: Smallest
@@ -69,6 +71,7 @@ class Bisection:
     batches: int
     inexact: list[str]
     refused: str
+    spoiled: str = ""
 
     @property
     def whole(self) -> bool:
@@ -78,6 +81,8 @@ class Bisection:
     @property
     def words(self) -> str:
         """The samples in words, counted from 0 as rows of the batch are."""
+        if self.spoiled:
+            return f"no sample is to blame: {self.spoiled} is not finite before the step"
         runs = f"({self.found.runs} runs)"
         if self.whole:
             return f"only all {self.total} samples together break the step {runs}"

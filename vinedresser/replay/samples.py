@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from vinedresser.replay.bisecting import smallest
+from vinedresser.replay.bisecting import Smallest, smallest
 from vinedresser.replay.results import Bisection
 
-__all__ = ["breaking", "numbered", "with_samples"]
+__all__ = ["any_sample", "breaking", "numbered", "with_samples"]
 
 _Sample = tuple[int, int]
 _Batch = TypeVar("_Batch")
@@ -45,6 +45,17 @@ def with_samples(
     for number, row in samples:
         rows.setdefault(number, []).append(row)
     return [selected(batches[number], some) for number, some in rows.items()]
+
+
+def any_sample(samples: Sequence[_Sample], batches: int, spoiled: str) -> Bisection:
+    """Return that samples break a step whose state is not finite before it.
+
+    Args:
+        samples: all samples.
+        batches: see `Bisection`.
+        spoiled: see `Bisection`.
+    """
+    return Bisection(Smallest([], 0, complete=True), len(samples), batches, [], "", spoiled)
 
 
 def breaking(

@@ -15,7 +15,7 @@ from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_g
 from vinedresser.replay.recorded import recorded_step
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.running import Outcome, Replay
-from vinedresser.replay.samples import breaking
+from vinedresser.replay.samples import any_sample, breaking
 from vinedresser.snapshots.reading import Snapshot
 
 __all__ = ["Replayed", "bisect", "inexact", "locate", "prepared", "replay", "sample", "sample_of"]
@@ -81,7 +81,9 @@ def bisect(replayed: Replayed) -> Bisection | None:
     def breaks(some: Sequence[tuple[int, int]]) -> bool:
         return again.run(some).broken
 
-    batches = len(again.step.batches)
+    batches, spoiled = len(again.step.batches), again.step.spoiled
+    if spoiled:
+        return any_sample(samples, batches, spoiled)
     return breaking(samples, breaks, batches=batches, inexact=inexact(again))
 
 

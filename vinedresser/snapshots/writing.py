@@ -121,3 +121,6 @@ class SnapshotFolder:
         for key in (record_key(name), tensors_key(name), replay_key(name)):
             with suppress(StoreError):
                 self.storage.delete(key)
+        if isinstance(self.storage, LocalStorage):
+            with suppress(StoreError):
+                self.storage.delete_empty(f"{SnapshotRecord.KEY}/{name}")

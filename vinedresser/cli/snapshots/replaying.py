@@ -133,7 +133,7 @@ def replay(
         print_located(operation, inputs, broken=outcome.broken)
     if bisect:
         samples = stepping.bisect(replayed)
-        print_bisection(samples, partial(stepping.sample, replayed))
+        print_bisection(samples, partial(stepping.sample, replayed), broken=outcome.broken)
     if what_if:
         tried = _try_changes(replayed, steps, seconds, in_script=script is not None)
     if save:

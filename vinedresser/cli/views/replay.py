@@ -116,16 +116,21 @@ def print_located(found: Located | None, inputs: list[str], *, broken: bool) -> 
 
 
 def print_bisection(
-    bisection: Bisection | None, sample: Callable[[int, int], list[SampleTensor]]
+    bisection: Bisection | None,
+    sample: Callable[[int, int], list[SampleTensor]],
+    *,
+    broken: bool,
 ) -> None:
     """Print the samples that break a step.
 
     Args:
-        bisection: what was found.
+        bisection: what was found; None if the step does not break, or its samples are not known.
         sample: returns the tensors of a sample, by number of the batch and row.
+        broken: whether the step breaks.
     """
     if bisection is None:
-        say("samples: the step does not break, or its samples cannot be told apart")
+        unknown = "the inputs of the step have no common number of samples"
+        say(f"samples: {unknown if broken else 'the step does not break'}")
         return
     say(bisection.words)
     if not bisection.found.complete:

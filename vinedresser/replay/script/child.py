@@ -161,6 +161,7 @@ class _OneStep:
             nonfinite=[
                 (model, path, number) for (model, path), number in outcome.nonfinite.items()
             ],
+            finite=[*watched.finite, not outcome.nonfinite],
             inexact=inexact(replay),
             notes=watched.notes,
             located=None if scan is None else origin_of_gradients(scan, watched.parts),

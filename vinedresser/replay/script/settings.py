@@ -129,6 +129,7 @@ class ScriptResult:
         losses: value of the loss of each batch.
         comparison: how the step compares with the recorded one.
         nonfinite: model, path and number of non-finite entries of each affected gradient.
+        finite: whether all gradients were finite after each backward pass.
         inexact: why a part of a batch computes something else than the whole, in words.
         notes: what may make the step differ from the recorded one, in words.
         located: the operation, if it was looked for and found.
@@ -140,6 +141,7 @@ class ScriptResult:
     losses: list[float] = field(default_factory=list)
     comparison: Comparison = field(default_factory=lambda: Comparison(None, 0, [], {}))
     nonfinite: list[tuple[str, str, int]] = field(default_factory=list)
+    finite: list[bool] = field(default_factory=list)
     inexact: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     located: Located | None = None

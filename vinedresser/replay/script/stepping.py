@@ -11,7 +11,8 @@ from vinedresser.replay.batch import batch_size
 from vinedresser.replay.recorded import RecordedStep, recorded_step
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.running import Outcome
-from vinedresser.replay.samples import breaking, numbered
+from vinedresser.replay.samples import any_sample, breaking, numbered
+from vinedresser.replay.script.calls import breaking_of_calls
 from vinedresser.replay.script.running import run_script
 from vinedresser.replay.script.settings import ScriptResult
 from vinedresser.replay.splitting import PartOutcome, Split, parts_of, recorded_losses
@@ -76,23 +77,30 @@ def replay(snapshot: Snapshot, command: Sequence[str], *, eager: bool = False) -
 def bisect(replayed: ScriptReplayed) -> Bisection | None:
     """Find the samples that make a gradient non-finite; None if the samples are not known.
 
-    Each run starts the script again. The samples of a step with several batches are not told apart,
-    since the script always takes all of them.
+    Each run starts the script again; see `vinedresser.replay.script.calls` for a step with several
+    calls of the model.
 
     Raises:
         ConfigError: the script does not come to such a step.
     """
-    samples = numbered(batch_size(one) for one in replayed.step.batches)
-    if len(replayed.step.batches) > 1 or not samples or not replayed.outcome.broken:
+    step, result = replayed.step, replayed.result
+    samples = numbered(batch_size(one) for one in step.batches)
+    if not samples or not replayed.outcome.broken:
         return None
 
-    def breaks(some: Sequence[tuple[int, int]]) -> bool:
-        found = run_script(
+    def run(some: Sequence[tuple[int, int]]) -> ScriptResult:
+        return run_script(
             replayed.snapshot, replayed.command, samples=list(some), eager=replayed.eager
         )
-        return bool(found.nonfinite)
 
-    return breaking(samples, breaks, batches=1, inexact=replayed.result.inexact)
+    spoiled = step.spoiled
+    if spoiled:
+        return any_sample(samples, len(step.batches), spoiled)
+    if len(step.batches) > 1:
+        return breaking_of_calls(step.batches, result, run)
+    return breaking(
+        samples, lambda some: bool(run(some).nonfinite), batches=1, inexact=result.inexact
+    )
 
 
 def locate(replayed: ScriptReplayed) -> tuple[Located | None, list[str]]:

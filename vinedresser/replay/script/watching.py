@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from vinedresser.capture.fetching import listen
+from vinedresser.capture.torch_.guard.nonfinite import all_finite
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.names import unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
@@ -84,6 +85,7 @@ class ScriptStep:
         optimizers: the optimizers that the script has made, in their order.
         seen: what was seen so far, for messages.
         steps: number of steps that are complete.
+        finite: whether the gradients were finite after each backward pass of the step but the last.
         stale: there were gradients before the first backward pass of the latest step.
     """
 
@@ -93,6 +95,7 @@ class ScriptStep:
         self.optimizers: list[Optimizer] = []
         self.seen = "no model with the parameters of the snapshot was called for an update"
         self.steps = 0
+        self.finite: list[bool] = []
         self.stale = False
         self._name, self._recorded = step.trained, step.models[step.trained]
         self._step, self._batches, self._user = step, batches, user
@@ -232,6 +235,7 @@ class ScriptStep:
         """Put everything into the state at the beginning of the step."""
         self._context.close()
         self._calls = self._backwards = 0
+        self.finite = []
         self.losses.clear()
         seen = {name: self._step.models[name] for name in self.parts.models}
         restore(self.parts, replace(self._step, models=seen), WHOSE)
@@ -250,9 +254,12 @@ class ScriptStep:
 
     def _backward(self, tensors: Sequence[Any]) -> None:
         if self._calls and torch._C._current_graph_task_id() == -1:
-            if not self._backwards and self.model is not None:
-                gradients = (one.grad for one in self.model.parameters())
-                self.stale = any(one is not None and bool(one.any()) for one in gradients)
+            if self.model is not None:
+                gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
+                if self._backwards:
+                    self.finite.append(all_finite(gradients))
+                else:
+                    self.stale = any(bool(one.any()) for one in gradients)
             self._backwards += 1
             self.losses.take(list(tensors))
 

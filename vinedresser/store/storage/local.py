@@ -199,6 +199,30 @@ class LocalStorage:
             finally:
                 os.close(folder)
 
+    def delete_empty(self, key: str) -> None:
+        """Remove an empty folder; do nothing if it is not empty, or missing.
+
+        Args:
+            key: the folder; a concurrent put into it may fail.
+
+        Raises:
+            StoreError: the device refused.
+        """
+        check_key(key)
+        parent, _, name = key.rpartition("/")
+        with self._translated(key):
+            try:
+                folder = open_folder(self._root, parent)
+            except FileNotFoundError:
+                return
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            finally:
+                os.close(folder)
+
     def _walk(self, folder: str) -> Iterator[str]:
         """Yield the keys of the objects below a folder."""
         prefix = f"{folder}/" if folder else ""

@@ -225,6 +225,29 @@ def test_two_models_with_two_optimizers(tmp_path: Path) -> None:
         assert torch.isfinite(parameters["weight"]).all()
 
 
+def test_a_model_that_another_one_spoils_is_no_second_alarm(tmp_path: Path) -> None:
+    hook, first = _linear(tmp_path / "run")
+    second = nn.Linear(2, 1)
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (first, second)]
+    hook.watch(first, optimizer=optimizers[0], name="first")
+    hook.watch(second, optimizer=optimizers[1], name="second")
+    for step in range(4):
+        inputs = first(torch.ones(3, 4))
+        # As a discriminator, and then its generator.
+        optimizers[1].zero_grad()
+        (second(inputs.detach()).sum() * (float("nan") if step == 1 else 1.0)).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        second(inputs).sum().backward()
+        optimizers[0].step()
+    hook.close()
+    (finding,) = [
+        one for one in open_run(tmp_path / "run").findings() if one.rule == "nonfinite_gradient"
+    ]
+    assert finding.tensor.startswith("gradients/second.")
+    assert len(taken(tmp_path / "run")) == 1
+
+
 @pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.Adam])
 @pytest.mark.parametrize("keyword", [False, True])
 def test_gradients_that_a_closure_computes(

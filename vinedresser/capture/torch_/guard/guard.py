@@ -266,7 +266,7 @@ class TorchGuard:
             return
         self._stepping = weakref.ref(optimizer)
         affected = self._affected(optimizer) if self._taker.guarding else []
-        if affected and (not self._taker.alarmed or all_finite(self._model.parameters())):
+        if affected and (not self._taker.alarmed or self._intact()):
             self._taker.alarm(gradient_alarm(affected, self._losses(), self._taker.step))
         elif due:
             self._taker.take_periodic()
@@ -282,6 +282,14 @@ class TorchGuard:
             if id(one.value) in ours and one.value.grad is not None
         ]
         return [(name, number) for name, number in found if number]
+
+    def _intact(self) -> bool:
+        """Return whether the weights of all models are finite, so that their gradients tell news.
+
+        What one model has lost spoils those that it trains with, such as those of a GAN.
+        """
+        guards = (one for one in self._taker.sources.values() if isinstance(one, TorchGuard))
+        return all(all_finite(one._model.parameters()) for one in guards)
 
     def _losses(self) -> list[tuple[str, float]]:
         values = (one for call in self._calls.calls for one in call.losses)
