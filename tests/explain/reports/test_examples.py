@@ -25,15 +25,17 @@ def page_of(
     labels: NDArray[np.int64],
     logits: NDArray[np.float32],
     inputs: NDArray[np.float32],
+    first: NDArray[np.float32] | None = None,
     **info: object,
 ) -> Page:
-    """Return the report of a run of batches: [batches, rows, ...] each."""
+    """Return the report of a run of batches, [batches, rows, ...]; `first` is another input."""
     records = [
         step_record(
             5 * n,
             tensors={
                 f"labels/{LOSS}": labels[n],
                 f"predictions/{LOSS}": logits[n],
+                **({} if first is None else {"inputs/batch[0]": first[n]}),
                 "inputs/batch": inputs[n],
             },
         )
@@ -86,6 +88,14 @@ def test_rows_with_the_highest_loss_come_with_the_names_of_the_features(tmp_path
             page.text,
         )
     assert "loss label predicted step height width <i>" in page.text
+
+
+def test_an_input_without_columns_is_not_shown(tmp_path: Path) -> None:
+    """Libraries for tables pass the categorical columns first, of which there may be none."""
+    labels, logits, inputs = made(3)
+    names = ["height", "width", "depth"]
+    page = page_of(tmp_path, labels, logits, inputs, inputs[..., :0], features=names)
+    assert all(name in page.text for name in names)
 
 
 def test_inputs_that_look_like_images_are_shown_as_such(tmp_path: Path) -> None:

@@ -203,10 +203,11 @@ def row_inputs(seen: LastBatches, rows: Sequence[RankedRow]) -> NDArray[Any] | N
 
 
 def _input_name(batches: Sequence[Batch]) -> str | None:
-    """Return the input to show: the first numeric one with a row per label."""
+    """Return the input to show: the first numeric one with numbers in a row per label."""
+    rows = len(batches[-1].compared.labels)
     for name, value in batches[-1].inputs.items():
         numeric = value.dtype.kind in "fiub" or value.dtype.kind == "V"
-        if numeric and value.ndim > 1 and len(value) == len(batches[-1].compared.labels):
+        if numeric and value.ndim > 1 and len(value) == rows and value.size:
             return name
     return None
 
