@@ -72,6 +72,8 @@ class Answer:
             and ``"-inf"`` in JSON).
         dropped: number of windows left out since the previous answer, because of the rate limit or
             because the reader was too slow.
+        thinned: number of events left out since the previous answer, because all queries together
+            had used up their share of the training's time; windows without any other are dropped.
         error: why there is no value, or why the query ended; None if all is well.
         ended: no further answers follow.
     """
@@ -89,6 +91,7 @@ class Answer:
     kind: Kind
     value: Any
     dropped: int = 0
+    thinned: int = 0
     error: str | None = None
     ended: bool = False
 
@@ -112,7 +115,7 @@ class Answer:
     @cached_property
     def _brief(self) -> str:
         # Computed once for all clients.
-        usual = not self.dropped and self.error is None and not self.ended
+        usual = not self.dropped and not self.thinned and self.error is None and not self.ended
         numbers = (self.value, self.time)
         if usual and self.kind == "scalar" and all(map(_is_finite_float, numbers)):
             # Four times as fast as the encoder, which the training has to wait for.
@@ -169,7 +172,8 @@ class Answer:
             check_time("time", answer.time)
         except (TypeError, ValueError, KeyError, RecursionError) as error:
             raise CorruptData(f"not an answer: {error}: {shown(text)}") from error
-        if min(answer.window, answer.rank, answer.dropped, answer.events) < 0:
+        numbers = (answer.window, answer.rank, answer.dropped, answer.thinned, answer.events)
+        if min(numbers) < 0:
             raise CorruptData("not an answer: a number is negative")
         return answer
 

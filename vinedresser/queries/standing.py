@@ -39,6 +39,7 @@ class _Window:
     rank: int = 0
     key: float | None = None
     skipped: bool = False
+    thinned: int = 0
 
     @property
     def empty(self) -> bool:
@@ -53,7 +54,9 @@ class StandingQuery:
     steps of the training, or batches for ``every evaluation``. The event that closes a window
     ("epoch", "evaluation") counts only if nothing else did. Steps are grouped by their numbers:
     ``every 100 steps`` has the windows 0 to 99, 100 to 199, whenever it began. A window is
-    evaluated completely or, to keep the rate, dropped completely and counted.
+    evaluated completely or, to keep the rate, dropped completely and counted. Only to keep the
+    budget of all queries (`SharedBudget`), events of a window are left out as well and counted,
+    except those of sums and counts.
 
     Not thread-safe, except that `flush` may be called by another thread if `observe` cannot run at
     the same time.
@@ -90,10 +93,12 @@ class StandingQuery:
         self._evaluator = Evaluator(query, limits)
         self._fold = WindowFold(query.reduce)
         self._gap = 1 / rate if rate else 0.0
+        # A partial sum is not a sum.
+        self._whole = query.reduce is not None and query.reduce.function in ("sum", "count")
         self._clock = clock
         self._ready = -np.inf
         self._window = _Window()
-        self._dropped = 0
+        self._dropped = self._thinned = 0
         self.answerable = False
         self.damage: str | None = None
 
@@ -109,6 +114,16 @@ class StandingQuery:
             return True
         skips = self._window.skipped or self._window.empty
         return skips and self._clock() < self._ready
+
+    @property
+    def limited(self) -> bool:
+        """Whether it has a rate, and so a part in the budget of all queries."""
+        return self._gap > 0
+
+    @property
+    def thins(self) -> bool:
+        """Whether it leaves out the next event once the budget of all queries is used up."""
+        return self.limited and self.ended is None and not (self._whole and self._window.events)
 
     def observe(self, observables: Observables) -> list[Answer]:
         """Evaluate the query at an event; return the answers of the windows that it closes.
@@ -145,6 +160,21 @@ class StandingQuery:
             return answers + self._close_after(observables), None
         return answers, pending
 
+    def leave_out(self, observables: Observables) -> list[Answer]:
+        """Leave an event out to keep the budget of all queries; return as `observe`."""
+        every = self.query.every
+        if observables.mode != every.mode and not self._closes(observables):
+            return []
+        # Other windows are closed by the next event that counts: nothing was captured for this one.
+        answers = self._close_earlier(observables) if every.kind == "steps" else []
+        window = self._window
+        begun = bool(window.events or window.thinned)
+        closes_only = begun and observables.event in ("epoch", "evaluation")
+        if self.answerable and not window.skipped and not closes_only:
+            window.thinned += 1
+            self._thinned += 1
+        return answers + self._close_after(observables)
+
     def complete(
         self, observables: Observables, pending: Pending, values: Sequence[NDArray[np.float64]]
     ) -> list[Answer]:
@@ -180,7 +210,8 @@ class StandingQuery:
         window = self._window
         if window.empty:
             window.key = self._key(observables)
-            window.skipped = self._clock() < self._ready
+            partial = self._whole and window.thinned > 0
+            window.skipped = partial or self._clock() < self._ready
             self._dropped += window.skipped
         return not window.skipped
 
@@ -222,6 +253,9 @@ class StandingQuery:
     def _answer(self) -> Answer | None:
         window = self._window
         if window.empty:
+            if window.thinned:
+                self._dropped += 1
+                self._window = _Window(window.number + 1)
             return None
         self._window = _Window(window.number + 1)
         if window.skipped:
@@ -234,7 +268,7 @@ class StandingQuery:
             found = self._made(window, "none", None, self.ended)
         if self._gap:
             self._ready = self._clock() + self._gap
-        self._dropped = 0
+        self._dropped = self._thinned = 0
         return found
 
     def _made(self, window: _Window, kind: Kind, value: object, error: str | None = None) -> Answer:
@@ -253,6 +287,7 @@ class StandingQuery:
             kind=kind,
             value=value,
             dropped=self._dropped,
+            thinned=self._thinned,
             error=error,
             ended=self.ended is not None,
         )

@@ -12,6 +12,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.observables import Observables
 from vinedresser.queries.query import Query
+from vinedresser.queries.shared_budget import SharedBudget
 from vinedresser.queries.standing import DEFAULT_RATE, StandingQuery
 
 __all__ = ["MOST_STREAMS", "Armed", "Sink", "StreamTable", "Subscription"]
@@ -44,11 +45,13 @@ class Armed(NamedTuple):
         streams: their streams.
         needs: names, collections and globs that they will read.
         idle: some of them read nothing, although the event is of their mode.
+        thinned: those of them that leave the event out to keep the budget of all.
     """
 
     streams: tuple[_Stream, ...]
     needs: frozenset[str]
     idle: bool
+    thinned: frozenset[_Stream]
 
 
 class Subscription:
@@ -105,6 +108,7 @@ class StreamTable:
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._clock = clock
+        self._budget = SharedBudget(clock)
         self._known = known
         self._lock = threading.Lock()
         self._by_key: dict[tuple[object, ...], _Stream] = {}
@@ -128,15 +132,23 @@ class StreamTable:
         """
         streams = self._streams
         needs: frozenset[str] = frozenset()
+        thinned = self._thinned(streams)
         idle = False
         for stream in streams:
             standing = stream.standing
             if standing.query.every.mode == mode:
-                if standing.idle:
+                if standing.idle or stream in thinned:
                     idle = True
                 else:
                     needs |= standing.needs
-        return Armed(streams, needs, idle)
+        return Armed(streams, needs, idle, thinned)
+
+    def _thinned(self, streams: Iterable[_Stream]) -> frozenset[_Stream]:
+        """Return the streams that leave out the next event to keep the budget of all."""
+        if not self._budget.used_up:
+            return frozenset()
+        found = (one for one in streams if one.standing.thins and not one.standing.idle)
+        return frozenset(found)
 
     def subscribe(
         self, query: Query, sink: Sink, *, stream: str = "", rate: float | None = DEFAULT_RATE
@@ -184,9 +196,16 @@ class StreamTable:
             armed: the queries, from before the event; None: all.
         """
         waiting = []
-        for stream in self._streams if armed is None else armed.streams:
+        streams = self._streams if armed is None else armed.streams
+        thinned = self._thinned(streams) if armed is None else armed.thinned
+        for stream in streams:
             self._flush(stream)
-            answers, pending = stream.standing.begin(observables)
+            if stream in thinned:
+                answers, pending = stream.standing.leave_out(observables), None
+            else:
+                began = self._clock_of(stream)
+                answers, pending = stream.standing.begin(observables)
+                self._count_from(began)
             for answer in answers:
                 stream.deliver(answer)
             if pending is not None:
@@ -200,9 +219,23 @@ class StreamTable:
         start = 0
         for stream, pending in waiting:
             end = start + len(pending.arrays)
-            for answer in stream.standing.complete(observables, pending, values[start:end]):
+            began = self._clock_of(stream)
+            answers = stream.standing.complete(observables, pending, values[start:end])
+            self._count_from(began)
+            for answer in answers:
                 stream.deliver(answer)
             start = end
+
+    def _clock_of(self, stream: _Stream) -> float | None:
+        """Return the computing time so far; None if that of the query does not count."""
+        # At the first evaluation, libraries load what they need.
+        counts = stream.standing.limited and stream.standing.answerable
+        return self._budget.computing() if counts else None
+
+    def _count_from(self, began: float | None) -> None:
+        """Count the computing time since then, unless it is None."""
+        if began is not None:
+            self._budget.spend(self._budget.computing() - began)
 
     def _flush(self, stream: _Stream) -> None:
         if stream.flush:

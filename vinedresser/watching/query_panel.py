@@ -52,17 +52,19 @@ class QueryPanel:
             seen = len(answers), newest, self._followed.over
             if self._view is None or seen != self._answered:
                 picture = answer_picture(answers) if answers else AnswerPicture("none", "")
-                self._answered, self._view = seen, self._rendered(picture)
+                thinned = bool(answers and answers[-1].thinned)
+                self._answered, self._view = seen, self._rendered(picture, thinned=thinned)
         except VinedresserError as error:
             self._view = self._rendered(AnswerPicture("none", "", text=str(error)))
         return self._view
 
-    def _rendered(self, picture: AnswerPicture) -> View:
+    def _rendered(self, picture: AnswerPicture, *, thinned: bool = False) -> View:
         followed = self._followed
+        live = "asked live, thinned" if thinned else "asked live"
         html = rendered(
             "answer.html.j2",
             picture=picture,
-            source="asked live" if followed.live else "from what is stored",
+            source=live if followed.live else "from what is stored",
             over=followed.over,
         )
         return View(self._title, picture.form, html, over=followed.over)

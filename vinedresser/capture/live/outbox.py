@@ -26,15 +26,16 @@ class Outbox:
     def __init__(self, most: int = _MOST) -> None:
         self._answers: deque[Answer] = deque()
         self._most = most
-        self._dropped = 0
-        self._told = 0
+        # Windows and events that the dropped answers stand for; and those told so far.
+        self._missed = self._told = (0, 0)
 
     def put(self, answer: Answer) -> None:
         """Add an answer; never waits."""
         if len(self._answers) >= self._most:
             # The other thread may be faster.
             with suppress(IndexError):
-                self._dropped += 1 + self._answers.popleft().dropped
+                oldest, (dropped, thinned) = self._answers.popleft(), self._missed
+                self._missed = dropped + 1 + oldest.dropped, thinned + oldest.thinned
         self._answers.append(answer)
 
     def take(self) -> list[Answer]:
@@ -42,8 +43,11 @@ class Outbox:
         taken: list[Answer] = []
         while self._answers:
             taken.append(self._answers.popleft())
-        dropped = self._dropped
-        if taken and dropped != self._told:
-            missed, self._told = dropped - self._told, dropped
-            taken[0] = replace(taken[0], dropped=taken[0].dropped + missed)
+        missed, told = self._missed, self._told
+        if taken and missed != told:
+            first, self._told = taken[0], missed
+            dropped, thinned = missed[0] - told[0], missed[1] - told[1]
+            taken[0] = replace(
+                first, dropped=first.dropped + dropped, thinned=first.thinned + thinned
+            )
         return taken

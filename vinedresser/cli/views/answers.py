@@ -47,11 +47,12 @@ def answer_view(answer: Answer, *, ranks: bool = False) -> list[RenderableType]:
 
 
 def _where(answer: Answer, *, ranks: bool) -> str:
-    """Return the steps of the window, and how many windows were left out."""
+    """Return the steps of the window, and how many windows and events were left out."""
     steps = f"{answer.step}" if answer.since == answer.step else f"{answer.since}-{answer.step}"
     words = [f"{'step' if answer.since == answer.step else 'steps'} {steps}"]
     words += [f"rank {answer.rank}"] if ranks else []
     words += [f"({answer.dropped} left out)"] if answer.dropped else []
+    words += [f"(thinned: {answer.thinned} not looked at)"] if answer.thinned else []
     return " ".join(words)
 
 
