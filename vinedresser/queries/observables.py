@@ -114,10 +114,11 @@ class Observables:
         Raises:
             UnknownTensor: the event does not offer it; the message suggests similar names.
         """
-        if name not in self._read:
-            if name not in self._values:
-                raise UnknownTensor(
-                    f"{name}: not offered at this {self.event}{did_you_mean(name, self.names)}"
-                )
-            self._read[name] = self._values[name]()
-        return self._read[name]
+        if name in self._read:
+            return self._read[name]
+        if name not in self._values:
+            raise UnknownTensor(
+                f"{name}: not offered at this {self.event}{did_you_mean(name, self.names)}"
+            )
+        value = self._read[name] = self._values[name]()
+        return value

@@ -100,7 +100,7 @@ class AttachedHook(Hook):
     def tensors_due(self) -> bool:
         """Return whether more than numbers may be due in the current step."""
         recorder = self._session.recorder
-        return not recorder.quiet and recorder.plain is None
+        return not recorder.quiet and (recorder.plain is None or recorder.plain.keeps_gradients)
 
     def comparisons_due(self) -> bool:
         """See `LossSink.comparisons_due`."""

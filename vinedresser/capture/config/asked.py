@@ -13,6 +13,7 @@ __all__ = ["Asked", "check_kinds"]
 
 # Values that steps offer without copying tensors.
 _NUMBERS = ("losses", "metrics", "timing")
+_GRADIENTS = "gradients"
 # Names that do not begin with a kind, with the regex of the tensors behind them.
 _STANDARD = {
     "loss": "^losses/",
@@ -33,12 +34,14 @@ class Asked:
 
     Attributes:
         collections: collections of these tensors.
-        plain: those of them that hold only numbers.
+        plain: those of them that a plain step holds: only numbers or gradients.
+        gradients: queries read gradients.
     """
 
     def __init__(self, needs: Iterable[str], roots: Iterable[str] = ()) -> None:
         found: list[Collection] = []
         self.plain: list[Collection] = []
+        self.gradients = False
         for number, need in enumerate(sorted(needs)):
             name, kind = f"asked-{number}", need.partition("/")[0]
             if need == "inputs":
@@ -46,7 +49,9 @@ class Asked:
                 found.append(batch)
             elif (regex := _regex(need)) is not None:
                 found.append(Collection(name, regex=regex))
-                if kind in _NUMBERS or need in ("loss", "step_seconds", "epoch"):
+                self.gradients |= kind == _GRADIENTS
+                numbers = kind in _NUMBERS or need in ("loss", "step_seconds", "epoch")
+                if numbers or kind == _GRADIENTS:
                     self.plain.append(found[-1])
         self.collections = tuple(found)
 

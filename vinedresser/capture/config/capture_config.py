@@ -67,7 +67,8 @@ class Due:
         parts: pairs of a collection and one of its due save configs, those of `asked` included.
         asked: see above.
         stored: what is due apart from `asked`.
-        plain: there are parts, and all of them hold only numbers or user values.
+        plain: there are parts, and all of them hold only numbers, user values or, if only standing
+            queries read them, gradients.
         elastic: some parts may be left out to keep a budget (`SaveConfig.elastic`).
     """
 

@@ -119,7 +119,7 @@ class LiveObserver:
         """Answer at the end of a train step or an evaluation."""
         self._now, armed, asked = self._begun.pop(mode)
         values: _Values = {}
-        if isinstance(found, Recording):
+        if found is not None:
             # Those that have changed are copied from the next step on.
             if sum(one.changed for one in found.live.values()):
                 return

@@ -294,6 +294,7 @@ class Recorder:
         scalars = plain.scalars
         if self.observer is not None:
             self.observer.train_step_ended(self.steps, plain)
+            plain.live = {}
             stored = plain.due.stored
             if stored is not plain.due:
                 scalars = {name: one for name, one in scalars.items() if stored.ask(name)}

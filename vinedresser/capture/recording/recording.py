@@ -36,7 +36,7 @@ class PlainStep:
     """A cheap substitute for the `Recording` of a step in which only numbers are due.
 
     Most steps are such steps. A full recording replaces it as soon as anything but a number is
-    captured. One object serves all steps.
+    captured, except for gradients that only standing queries read. One object serves all steps.
 
     Attributes:
         due: what is due in the step.
@@ -44,9 +44,10 @@ class PlainStep:
         explicit: see `Recording.explicit`.
         several: the step has several forwards.
         scalars: means of the numbers so far, by name.
+        live: gradients that standing queries read at the end of the step, by name.
     """
 
-    __slots__ = ("_weights", "begun", "due", "explicit", "scalars", "several")
+    __slots__ = ("_weights", "begun", "due", "explicit", "live", "scalars", "several")
 
     def __init__(self) -> None:
         self.due: Due = NOTHING_DUE
@@ -54,8 +55,14 @@ class PlainStep:
         self.explicit = False
         self.several = False
         self.scalars: dict[str, float] = {}
+        self.live: dict[str, LiveValue] = {}
         # The number of values in each mean of more than one value.
         self._weights: dict[str, float] = {}
+
+    @property
+    def keeps_gradients(self) -> bool:
+        """Whether standing queries read gradients."""
+        return self.due.asked is not None and self.due.asked.gradients
 
     def add(self, name: str, value: float) -> None:
         """Add a number to the mean of its name; see `Recording.add_scalar`."""
@@ -76,6 +83,8 @@ class PlainStep:
         self.begun = self.explicit = self.several = False
         # The previous step's dict belongs to its receiver.
         self.scalars = {}
+        if self.live:
+            self.live = {}
         if self._weights:
             self._weights = {}
 
@@ -155,6 +164,7 @@ class Recording:
         """Take over the contents of the step's `PlainStep`."""
         self._means = plain.means()
         self.explicit = plain.explicit
+        self.live, plain.live = plain.live, {}
 
     def add_scalar(self, name: str, value: float, weight: float = 1.0) -> None:
         """Add a scalar to the weighted mean of its name."""

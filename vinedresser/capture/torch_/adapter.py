@@ -15,6 +15,7 @@ from vinedresser.capture.adapters.adapter import Adapter, InputTaker
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.asked_gradients import AskedGradients
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, before_calls
@@ -96,7 +97,8 @@ class TorchAdapter(Adapter):
             self._modes,
             progress=self._progress,
             running=self._running,
-            beside=self._is_beside,
+            gradients=AskedGradients(self._names, self._copier.live),
+            beside=lambda: self._leader_beside() is not None,
         )
         self._hooks = ForwardHooks(model, self._names, keep, self._recorder.is_open, session.shield)
         # torch.compile must not trace the hooks.
@@ -240,10 +242,6 @@ class TorchAdapter(Adapter):
             return None
         return None if self._optimizers.known() else leader._modes
 
-    def _is_beside(self) -> bool:
-        """Return whether another model is trained and no optimizer updates this one."""
-        return self._leader_beside() is not None
-
     def _recording(self, running: Running | None) -> Recording | None:
         """Return the recording of the current mode, or None."""
         if running is None or running == "open":
@@ -312,7 +310,7 @@ class TorchAdapter(Adapter):
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._unseen.any_seen = True
         self._modes.update_begins()
-        if self._recorder.quiet or self._plain.update_begins(closure=has_closure(args, kwargs)):
+        if self._recorder.quiet or self._plain.update_begins(optimizer, args, kwargs):
             return
         self._hooks.clear()
         if self._recorder.timing is not None:

@@ -78,8 +78,7 @@ class ModelState:
             groups: return the number of parameter groups of the optimizers before it.
             gradients: whether the gradients are computed already.
         """
-        # Others may change gradients through `.data`, which no version counts.
-        self._copier.live.steady = type(optimizer).__module__.startswith("torch.")
+        self._copier.live.begin_step(optimizer)
         if _reaches(recording, (*_WEIGHTS, *_GRADIENTS, "updates", "optimizer_state")):
             parameters = self._parameters(recording)
             ids = updated([optimizer])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -50,6 +51,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "or": lambda left, right: (left != 0) | (right != 0),
 }
 
+_FLOAT32, _STRIDED = torch.float32, torch.strided
 # Elements up to which a norm in float32 is as exact as that of `host_statistics`.
 _FEW = 1 << 17
 # The results for small tensors of float32, without the detour over a view for numpy.
@@ -127,6 +129,11 @@ class TorchNumeric:
 
     def statistic_of_each(self, name: str, tensors: Sequence[Any]) -> Any:
         """See `Numeric.statistic_of_each`."""
+        if name in _TOGETHER and all(map(_is_small, tensors)):
+            # The usual case at every step of a training.
+            numbers = [value.item() for value in _TOGETHER[name]([*tensors])]
+            if all(_LEAST < abs(number) < math.inf for number in numbers):
+                return np.array(numbers)
         given = [_tensor(one) for one in tensors]
         if any(not one.is_cpu and one.device.type != "mps" for one in given):
             home = given[0].device
@@ -190,8 +197,10 @@ def _tensor(x: Any) -> Tensor:
     return plain_tensor(x)
 
 
-def _is_small(x: Tensor) -> bool:
-    return 0 < x.numel() <= _FEW and x.dtype == torch.float32 and x.is_cpu
+def _is_small(x: Any) -> bool:
+    if type(x) is not Tensor or x.dtype is not _FLOAT32 or not x.is_cpu or x.requires_grad:
+        return False
+    return 0 < x.numel() <= _FEW and x.layout is _STRIDED
 
 
 def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -13,9 +13,11 @@ from torch.optim import Optimizer
 
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import PlainStep, Recording
+from vinedresser.capture.torch_.asked_gradients import AskedGradients
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes
 from vinedresser.capture.torch_.forward.sequence import ForwardSequence
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.capture.torch_.training_state import TrainingState
 
 __all__ = ["PlainSteps", "ProgressOf", "sequence_length"]
@@ -123,6 +125,7 @@ class PlainSteps:
         modes: modes of the model's forwards.
         progress: progress of the model.
         running: state of the training.
+        gradients: takes the gradients that queries read.
         beside: return whether another model is trained, and this one only called.
     """
 
@@ -134,6 +137,7 @@ class PlainSteps:
         *,
         progress: ProgressOf,
         running: TrainingState,
+        gradients: AskedGradients,
         beside: Callable[[], bool],
     ) -> None:
         self._model = model
@@ -141,12 +145,16 @@ class PlainSteps:
         self._modes = modes
         self._progress = progress
         self._running = running
+        self._gradients = gradients
         self._beside = beside
 
     def forward_begins(self) -> bool:
         """Handle the start of a forward."""
         plain = self._now()
         if plain is None or is_elsewhere() or torch._C._get_tracing_state() is not None:
+            return False
+        if plain.keeps_gradients and not self._gradients.stepped:
+            # Those of a loop without an optimizer are captured otherwise.
             return False
         recorder = self._recorder
         self._modes.aside = False
@@ -176,14 +184,19 @@ class PlainSteps:
             plain.add(full, float(value.item()))
         return True
 
-    def update_begins(self, *, closure: bool) -> bool:
+    def update_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
         """Handle the start of an optimizer's step.
 
         Args:
-            closure: whether the step has a closure that computes the loss.
+            optimizer: the optimizer.
+            args: positional arguments of the step; args[0] is the optimizer.
+            kwargs: its keyword arguments.
         """
         plain = self._recorder.plain
-        if plain is None or closure or not self._model.training:
+        if plain is None or has_closure(args, kwargs) or not self._model.training:
+            self._gradients.saw(optimizer)
+            return False
+        if plain.keeps_gradients and not self._gradients.take(plain, optimizer):
             return False
         if self._recorder.timing is not None:
             self._recorder.timing.update_begins()

@@ -25,6 +25,7 @@ OF_THE_MODEL = ("weights/", "biases/", "gradients/", "updates/", "optimizer_stat
                  "weight_taylor/")  # fmt: skip
 
 
+_NO_TENSORS = (bool, int, float, str)
 # Groupings that follow from the name of a tensor.
 _BY_NAME = (None, "layer", "tensor")
 # Elements that are converted at once for a statistic, such as those of half precision to float32.
@@ -140,7 +141,7 @@ class Context:
 
     def _read(self, name: str) -> Array:
         value = self._observables.read(name)
-        if isinstance(value, bool | int | float | str):
+        if isinstance(value, _NO_TENSORS):
             raise QueryError(f"{name} is not a tensor, but others of the same query are")
         if self.mask is None or not self._masked(name) or not self.numeric.shape(value):
             return value

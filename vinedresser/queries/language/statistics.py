@@ -35,11 +35,13 @@ class _Statistic(NamedTuple):
         needs: names of statistics; see `Numeric.statistic`.
         join: joins the parts of a label.
         of: the function of a list of numbers, for results by label.
+        itself: of one tensor, it is the statistic.
     """
 
     needs: tuple[str, ...]
     join: Callable[[Sequence[_Part]], float]
     of: Callable[[NDArray[np.float64]], float]
+    itself: bool = False
 
 
 def _norm(parts: Sequence[_Part]) -> float:
@@ -99,9 +101,9 @@ def _size(parts: Sequence[_Part]) -> float:
 
 
 STATISTICS: dict[str, _Statistic] = {
-    "norm": _Statistic(("l2",), _norm, lambda x: float(np.linalg.norm(x))),
-    "sum": _Statistic(("sum",), _sum, lambda x: float(np.sum(x))),
-    "mean": _Statistic(("mean",), _mean, lambda x: float(np.mean(x))),
+    "norm": _Statistic(("l2",), _norm, lambda x: float(np.linalg.norm(x)), itself=True),
+    "sum": _Statistic(("sum",), _sum, lambda x: float(np.sum(x)), itself=True),
+    "mean": _Statistic(("mean",), _mean, lambda x: float(np.mean(x)), itself=True),
     "min": _Statistic(("min",), _least, lambda x: float(np.min(x))),
     "max": _Statistic(("max",), _greatest, lambda x: float(np.max(x))),
     "var": _Statistic(("mean", "variance"), _variance, lambda x: float(np.var(x))),
@@ -171,6 +173,10 @@ def _of_wholes(context: Context, formula: _Statistic, wholes: Wholes) -> Pending
 
     def finish(values: Sequence[NDArray[np.float64]]) -> ByLabel | float:
         columns = [column.tolist() for column in values]
+        labels = [label for label in wholes.labels if label is not None]
+        if formula.itself and len({*labels}) == len(columns[0]):
+            # Nothing is to be joined.
+            return ByLabel(dict(zip(labels, columns[0], strict=True)))
         return _joined(formula, _by_label(wholes.labels, wholes.sizes, columns))
 
     return Pending(finish, found)

@@ -16,14 +16,19 @@ MOST_COPIED = 256 << 20
 class LiveTensors:
     """Keeps tensors as they are now until the end of the step.
 
-    Attributes:
-        steady: the optimizer that steps now does not change gradients without their version.
+    Gradients are kept by reference, once `begin_step` has been told who consumes them.
     """
 
     def __init__(self) -> None:
-        self.steady = False
+        # The optimizer that steps now does not change gradients without their version.
+        self._steady = False
         # A gradient was overwritten before the end of its step.
         self._overwritten: set[str] = set()
+
+    def begin_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note the optimizer that is about to step."""
+        # Others may change gradients through `.data`, which no version counts.
+        self._steady = type(optimizer).__module__.startswith("torch.")
 
     def keep(self, others: dict[str, LiveValue], name: str, tensor: torch.Tensor) -> None:
         """Keep a tensor: gradients by reference if nothing overwrites them, others as a copy.
@@ -35,7 +40,7 @@ class LiveTensors:
         """
         if name in others:
             return
-        steady = self.steady and name.startswith("gradients/") and name not in self._overwritten
+        steady = self._steady and name.startswith("gradients/") and name not in self._overwritten
         if steady and not tensor.is_inference():
             others[name] = _Reference(tensor, name, self._overwritten)
             return
