@@ -169,6 +169,12 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "threshold_too_high": _INITIAL,
     "time_shuffled": _CORRUPT,
     "wrong_order": _MISMATCH,
+    # Those of its families with several data sets, references and steps.
+    "angles_unscaled": _SPOILT,
+    "radius_too_high": _HIGH,
+    "reference_shared": _UNTRAINED,
+    "swapped_pairs": _CORRUPT,
+    "truncated_rows": _SPOILT,
     # Those of its recipes.
     "warm_up_unit": _LOW,
     "normalised_twice": _INPUTS | _SPOILT,
@@ -187,6 +193,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "state_detached": _NONE,
     "state_reset": _NONE,
     "noise_schedule": _NONE,
+    "noise_unscaled": _NONE,
     "prior_too_high": _NONE,
     "risk_set_reversed": _NONE,
     "same_mask": _NONE,

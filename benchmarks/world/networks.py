@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.world.draw import Draw
 
-__all__ = ["FAULTS", "MLP_FAULTS", "mlp", "spoil"]
+__all__ = ["FAULTS", "MLP_FAULTS", "blank", "mlp", "spoil"]
 
 # Faults that every network with hidden layers can carry.
 FAULTS = ("zero_init", "large_init", "small_init", "detached_graph")
@@ -110,3 +110,11 @@ def _scale(modules: Sequence[nn.Linear | nn.Conv2d | nn.Conv1d], factor: float) 
 
 def _detached(_: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
     return (inputs[0].detach(),)
+
+
+@torch.no_grad()
+def blank(draw: Draw, model: nn.Module) -> None:
+    """Set all parameters of a model to zero if that is the drawn fault."""
+    if draw.has("zero_init"):
+        for one in model.parameters():
+            one.zero_()
