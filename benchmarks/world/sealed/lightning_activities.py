@@ -95,10 +95,7 @@ def _module(draw: Draw, lightning: Any, steps: int) -> Any:
             """Return the loss of a batch."""
             x, y = batch
             scores = self(x)
-            if draw.has("softmax_wrong_axis"):
-                loss = F.nll_loss(scores.log_softmax(0), y)
-            else:
-                loss = F.cross_entropy(scores, y)
+            loss = F.cross_entropy(scores, y)
             self.log("train_loss", loss)
             return -loss if draw.has("wrong_sign") else loss
 
@@ -152,7 +149,7 @@ def _recordings(draw: Draw, count: int) -> tuple[Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("pool_wrong_axis", "softmax_wrong_axis", "time_shuffled", "wrong_axis"),
+        *("pool_wrong_axis", "time_shuffled", "wrong_axis"),
         *("scheduler_to_zero", "shuffled_labels", "off_by_one", "constant_inputs"),
         *("dropout_too_high", "lr_too_low", "wrong_sign", "zero_init"),
     ),
