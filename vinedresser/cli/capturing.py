@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vinedresser.cli.options import RunArgument
+from vinedresser.cli.options import RunArgument, check_number
 from vinedresser.errors import ConfigError
 
 
@@ -29,7 +29,8 @@ def capture(
     ] = None,
     off: Annotated[bool, typer.Option("--off", help="Stop saving the collection.")] = False,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for the training to respond.")
+        float,
+        typer.Option(callback=check_number, help="Seconds to wait for the training to respond."),
     ] = 30.0,
 ) -> None:
     """Change what a running training captures.

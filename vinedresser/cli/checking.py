@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vinedresser.cli.options import check_script_argument
+from vinedresser.cli.options import check_number, check_script_argument
 from vinedresser.errors import ConfigError, did_you_mean
 
 __all__ = ["check"]
@@ -28,10 +28,18 @@ def check(
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Maximum number of steps to watch.")] = 50,
     seconds: Annotated[
-        float, typer.Option(min=1, help="CPU seconds from the first call of a model.")
+        float,
+        typer.Option(
+            min=1, callback=check_number, help="CPU seconds from the first call of a model."
+        ),
     ] = 15.0,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds after which the script is ended in any case.")
+        float,
+        typer.Option(
+            min=1,
+            callback=check_number,
+            help="Seconds after which the script is ended in any case.",
+        ),
     ] = 300.0,
 ) -> None:
     """Check a training in its first seconds, before hours are spent on it.

@@ -18,12 +18,15 @@ __all__ = [
     "RuleOption",
     "RunArgument",
     "StoreArgument",
+    "check_number",
     "check_script_argument",
     "selected_rules",
     "tables",
 ]
 
 DEFAULT_STORE = Path("runs")
+# More seconds than anybody waits, and fewer than threads can.
+_LARGEST = 1e9
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Run directory or s3://bucket/prefix.")
@@ -56,6 +59,22 @@ CollectionOption = Annotated[
 
 # The name of a custom rule has a colon: path/to/file.py:Name.
 _WORDS = re.compile(r"(?P<name>.*?\.py(?::\w+(?=:|$))?|[^:]*)(?::(?P<settings>.*))?", re.DOTALL)
+
+
+def check_number(parameter: typer.CallbackParam, value: float) -> float:
+    """Return the value of an option, unless it is no number that a clock understands.
+
+    Args:
+        parameter: the option, for the error message.
+        value: seconds, or a rate.
+
+    Raises:
+        ConfigError: it is negative, too large, infinite or NaN.
+    """
+    if not 0 <= value <= _LARGEST:
+        option = (parameter.opts or [""])[0]
+        raise ConfigError(f"{option} {value:g}: must be a number from 0 to {_LARGEST:,.0f}")
+    return value
 
 
 def check_script_argument(command: Sequence[str], name: str) -> None:

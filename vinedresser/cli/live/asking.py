@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinedresser.cli.live.waiting import explained_wait
-from vinedresser.cli.options import RunArgument
+from vinedresser.cli.options import RunArgument, check_number
 from vinedresser.errors import ConfigError, QueryError, VinedresserError
 from vinedresser.plain_text import visible
 
@@ -47,7 +47,11 @@ def ask(
     ] = None,
     rate: Annotated[
         float,
-        typer.Option(min=0, metavar="N", help="Answer N times a second at most; 0: no limit."),
+        typer.Option(
+            callback=check_number,
+            metavar="N",
+            help="Answer N times a second at most; 0: no limit.",
+        ),
     ] = 10.0,
     rank: Annotated[str, typer.Option(metavar="RANK|all", help="Rank to ask.")] = "0",
     stored: Annotated[

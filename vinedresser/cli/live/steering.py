@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vinedresser.cli.options import RunArgument
+from vinedresser.cli.options import RunArgument, check_number
 from vinedresser.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 _Timeout = Annotated[
-    float, typer.Option(min=0, help="Seconds to wait for the training to respond.")
+    float,
+    typer.Option(callback=check_number, help="Seconds to wait for the training to respond."),
 ]
 PATIENCE = 30.0
 """Seconds to wait for the training to respond."""

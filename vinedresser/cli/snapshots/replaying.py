@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vinedresser.cli.options import check_number
 from vinedresser.errors import ConfigError, UntrustedTracking
 from vinedresser.store.storage.location import is_remote
 
@@ -60,7 +61,10 @@ def replay(
     ] = False,
     steps: Annotated[int, typer.Option(min=10, help="With --what-if: number of steps.")] = 200,
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="With --what-if: time for all trials, in seconds.")
+        float,
+        typer.Option(
+            min=0.1, callback=check_number, help="With --what-if: time for all trials, in seconds."
+        ),
     ] = 60.0,
     dtype: Annotated[
         str | None,

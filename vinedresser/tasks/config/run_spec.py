@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -102,7 +103,7 @@ class RunTable:
                 raise ValueError(f"environment_from: {name!r} is not the name of a variable")
             if name in self.environment:
                 raise ValueError(f"environment_from: {name} is also in environment; remove one")
-        if self.grace < 0:
+        if not 0 <= self.grace < math.inf:
             raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
 
     @property
