@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -245,3 +247,25 @@ def test_a_place_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert ended.stderr == (
         f"vinedresser: {tmp_path / 'none'}: no such directory; a store is a directory of runs\n"
     )
+
+
+@pytest.mark.thorough
+def test_silent_connections_are_closed_and_the_page_stays(
+    served: tuple[str, httpx.Client], page: httpx.Client
+) -> None:
+    host, port = page.base_url.host, page.base_url.port
+    assert port is not None
+    head = f"GET / HTTP/1.1\r\nHost: {host}:{port}\r\n"
+    # Nothing; half a request; and half a request after a whole one.
+    begun = [socket.create_connection((host, port)) for _ in range(3)]
+    begun[1].sendall(head.encode())
+    begun[2].sendall(f"{head}\r\n{head}".encode())
+    deadline = time.monotonic() + 60
+    for one in begun:
+        with one, suppress(ConnectionResetError):
+            one.settimeout(60)
+            while one.recv(65_536):
+                # The page asks for news meanwhile.
+                assert page.get("/").status_code == 200
+    assert time.monotonic() < deadline
+    assert page.get("/").status_code == 200

@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from vinedresser.errors import ConfigError
+from vinedresser.queries.live.prompt_connection import PromptConnection
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.store.records import RunRecord
 from vinedresser.store.storage import Location, open_storage
@@ -45,6 +46,7 @@ def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> No
     access = Access(application(WatchedStore(store, single=single)), listening.getsockname()[1])
     config = uvicorn.Config(
         access,
+        http=PromptConnection,
         log_level="warning",
         access_log=False,
         lifespan="off",

@@ -38,6 +38,7 @@ from vinedresser.capture import Hook
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+model.add_module("a_layer_whose_name_is_longer_than_that_of_others", torch.nn.Identity())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 hook = Hook(sys.argv[1]).watch(model, optimizer=optimizer)
 while True:
@@ -117,6 +118,20 @@ def test_an_invalid_request_is_refused_at_once(training: Path, tmp_path: Path) -
     assert "--every or --steps, or use --off" in done.stderr
     with pytest.raises(NotARun):
         request_capture(LocalStorage(tmp_path / "none"), [Collection("gradients")])
+
+
+def test_a_regex_that_would_halt_the_training_is_refused(training: Path) -> None:
+    begun = last_step(LocalStorage(training)) or 0
+    done = capture(
+        str(training), "--collection", "all", "--regex", r"^(\w+[./]?)+!", "--every", "1"
+    )
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert "takes more than 3 s for the names of this run" in line
+    await_that(lambda: (last_step(LocalStorage(training)) or 0) > begun)
+    harmless = r"^(\w+[./])+weight$"
+    done = capture(str(training), "--collection", "all", "--regex", harmless, "--every", "1")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run_that_is_over_cannot_change(tmp_path: Path) -> None:

@@ -12,20 +12,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
-import h11
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vinedresser.capture.config.asked import check_kinds
 from vinedresser.capture.live.observer import LiveObserver
 from vinedresser.capture.live.outbox import Outbox
 from vinedresser.errors import ConfigError
 from vinedresser.queries.live.place import peer_is_this_user
+from vinedresser.queries.live.prompt_connection import PromptConnection
 from vinedresser.queries.query import Query
 from vinedresser.queries.standing import DEFAULT_RATE
 from vinedresser.queries.table import Subscription
@@ -36,8 +35,6 @@ __all__ = ["MOST_CLIENTS", "AgentServer"]
 MOST_CLIENTS = 32
 # Bytes of a request's head; requests have no bodies.
 _LARGEST_HEAD = 16 * 1024
-# Seconds to send a request.
-_PATIENCE = 10.0
 # Seconds from one look at the answers to the next one: looking costs the training's thread less
 # than being woken by it. At least so long a pause is between sending and looking again.
 _PERIOD = 0.05
@@ -190,8 +187,8 @@ class AgentServer:
             self._open.remove(subscription)
 
 
-class _Connection(H11Protocol):
-    """A connection of this user that sends its request in time; others are closed."""
+class _Connection(PromptConnection):
+    """A connection of this user; others are closed."""
 
     descriptors: set[int]
 
@@ -199,24 +196,15 @@ class _Connection(H11Protocol):
         """Refuse other users and too many connections."""
         connection = transport.get_extra_info("socket")
         self._number = connection.fileno()
-        self._late: asyncio.TimerHandle | None = None
         super().connection_made(transport)
         self.descriptors.add(self._number)
         if not peer_is_this_user(connection) or len(self.connections) > 2 * MOST_CLIENTS:
             transport.abort()
-            return
-        self._late = self.loop.call_later(_PATIENCE, self._end_if_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self.descriptors.discard(self._number)
-        if self._late is not None:
-            self._late.cancel()
         super().connection_lost(exc)
-
-    def _end_if_silent(self) -> None:
-        if self.conn.their_state is h11.IDLE:
-            self.transport.abort()
 
 
 class _OnlyLocal:

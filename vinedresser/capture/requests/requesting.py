@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.requests.trying_regex import check_quick
 from vinedresser.errors import ConfigError, NotARun, did_you_mean
-from vinedresser.store.collections.collection import BUILT_IN, Collection
+from vinedresser.store.collections.collection import BUILT_IN, KINDS, Collection
 from vinedresser.store.records import (
     CaptureChange,
     CaptureRequest,
@@ -58,13 +59,15 @@ def request_capture(
 
     Raises:
         NotARun: run.json is missing.
-        ConfigError: a collection is unknown, or the run is over.
+        ConfigError: a collection is unknown, its regex takes too long, or the run is over.
         StoreError: the storage failed.
     """
     record = _running(storage)
     asked = list(collections)
     for collection in asked:
         _check_known(collection, record, storage.location)
+        if collection.regex is not None:
+            check_quick(collection.regex, _possible_names(record))
     known = CaptureConfig.from_json(record.capture)
     changed = known.changed(CaptureConfig({one.name: _complete(one, known) for one in asked}))
     table = {one.name: changed.collections[one.name].to_json() for one in asked}
@@ -161,6 +164,14 @@ def _check_known(collection: Collection, record: RunRecord, location: str) -> No
         raise ConfigError(
             f"{location}: no collection {collection.name!r}; a new one needs a regex{hint}"
         )
+
+
+def _possible_names(record: RunRecord) -> Iterator[str]:
+    """Yield names that tensors of a run have, or names much like them."""
+    for path in record.modules:
+        for kind in KINDS:
+            yield f"{kind}/{path}"
+            yield f"{kind}/{path}.weight"
 
 
 def _complete(collection: Collection, known: CaptureConfig) -> Collection:
