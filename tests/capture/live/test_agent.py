@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -126,16 +127,20 @@ def test_a_rate_leaves_windows_out_and_counts_them(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = LiveTraining(path)
     client = Client(path, "norm(gradients)", limit=4, rate=20.0)
-    captured = []
-    training.until(
-        client.done, lambda: captured.append(training.hook._session.recorder.plain is None)
-    )
+    captured, begun = [], {}
+
+    def between() -> None:
+        # The next step has just begun; whether it keeps to the rate is decided.
+        begun[training.steps] = time.monotonic()
+        captured.append(training.hook._session.recorder._train_due.asked is not None)
+
+    training.until(client.done, between)
     training.hook.close()
     first, *rest = client.answers
     for before, after in zip(client.answers, rest, strict=False):
         assert after.window - before.window == 1 + after.dropped
         assert after.step - before.step == 1 + after.dropped
-        assert after.time - before.time > 0.04
+        assert begun[after.step] - begun[before.step] > 0.03
     # Nothing is captured for windows that are left out.
     assert sum(captured) <= 4 + 3
     assert first.dropped == 0
