@@ -238,21 +238,6 @@ def test_a_stream_ends_soon_after_its_client_is_killed(tmp_path: Path) -> None:
     training.hook.close()
 
 
-def test_a_stalled_client_loses_answers_and_is_told(tmp_path: Path) -> None:
-    from vinedresser.capture.live.outbox import Outbox
-
-    box = Outbox(most=10)
-    answer = Answer("q", "q", "step", 0, 0, 0, "train", 0, 0.0, 1, "scalar", 1.0, thinned=2)
-    for _ in range(25):
-        box.put(answer)
-    taken = box.take()
-    assert len(taken) == 10
-    assert taken[0].dropped == 15
-    assert sum(one.thinned for one in taken) == 25 * 2
-    assert sum(one.dropped + 1 for one in taken) == 25
-    assert box.take() == []
-
-
 @pytest.mark.thorough
 def test_a_stalled_client_is_told_over_the_socket_what_it_lost(tmp_path: Path) -> None:
     path = tmp_path / "run"
