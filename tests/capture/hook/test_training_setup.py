@@ -162,7 +162,9 @@ def test_a_loss_function_is_described_by_its_call_settings() -> None:
     assert described_function(partial(focal, gamma=1.0), given) == {
         "type": "focal",
         "settings": {"gamma": 1.0, "mean": False},
+        "custom": True,
     }
+    assert "custom" not in described_function(torch.nn.functional.nll_loss)
 
 
 def test_xgboost_and_scikit_learn_use_the_same_structure(tmp_path: Path) -> None:

@@ -45,6 +45,14 @@ def test_softmax_before_a_loss_on_logits_reports_the_lower_bound(tmp_path: Path)
     assert f"{-math.log(math.e / (math.e + 9)):.3g}" in finding.cause
 
 
+def test_a_loss_that_no_framework_defines_is_not_known_by_its_name(tmp_path: Path) -> None:
+    class NLLLoss(nn.Module):
+        def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
+            return -outputs.log_softmax(1).gather(1, labels[:, None]).mean()
+
+    assert found(digits_case(network(10), NLLLoss(), steps=60), tmp_path) is None
+
+
 def test_a_hopeless_mismatch_stops_the_run(tmp_path: Path) -> None:
     case = digits_case(network(1, nn.Softmax(1)), nn.BCELoss(), steps=60)
     case.y = (case.y > 4).float()[:, None]
@@ -94,8 +102,10 @@ def test_relu_before_a_loss_that_takes_logits(tmp_path: Path) -> None:
 
 
 def test_one_unit_for_three_classes(tmp_path: Path) -> None:
-    # A custom loss, since torch's own rejects such labels.
+    # One of Keras, since torch's own rejects such labels.
     class BinaryCrossentropy(nn.Module):
+        __module__ = "keras.losses"
+
         def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
             p = outputs.clamp(1e-7, 1 - 1e-7)
             return -(labels * p.log() + (1 - labels) * (1 - p).log()).mean()
@@ -145,9 +155,9 @@ def test_reachable_targets_are_ignored(last: nn.Module, tmp_path: Path) -> None:
 
 
 def test_a_name_contradicted_by_values_is_ignored(tmp_path: Path) -> None:
-    # A custom class with the name of a Keras loss, which takes logits.
+    # Named as a loss of Keras, but takes logits.
     class SparseCategoricalCrossentropy(nn.CrossEntropyLoss):
-        pass
+        __module__ = "keras.losses"
 
     assert found(digits_case(network(10), SparseCategoricalCrossentropy()), tmp_path) is None
 

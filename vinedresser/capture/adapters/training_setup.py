@@ -22,6 +22,8 @@ __all__ = [
 ]
 
 _PLAIN = (bool, int, float, str, type(None))
+# Packages whose losses are known by their names; any other may compute something else.
+_FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "sklearn")
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,17 @@ class TrainingSetup:
         return joined
 
 
-def typed(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def typed(kind: str, settings: Mapping[str, Any], defined: object = None) -> dict[str, Any]:
     """Return the record's entry of a loss.
 
     Args:
         kind: name of the class or function.
         settings: settings by name; see `plain_settings`.
+        defined: the class or function; None if it is one of a framework.
     """
-    return {"type": kind, "settings": plain_settings(settings)}
+    root = str(getattr(defined, "__module__", None) or "").partition(".")[0]
+    custom = {"custom": True} if root and root not in _FRAMEWORKS else {}
+    return {"type": kind, "settings": plain_settings(settings), **custom}
 
 
 def function_setup(
@@ -132,7 +137,7 @@ def described_function(
     name = getattr(function, "__name__", type(function).__name__)
     # Parameters without a default are data, not settings.
     called = {key: one for key, one in (given or {}).items() if key in defaults or not parameters}
-    return typed(str(name), defaults | bound | called)
+    return typed(str(name), defaults | bound | called, function)
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _described_loss(loss: keras.losses.Loss | LossFunction) -> dict[str, Any]:
         described["settings"]["reduction"] = loss.reduction
         return described
     settings = {key: one for key, one in vars(loss).items() if not key.startswith("_")}
-    return typed(type(loss).__name__, settings | getattr(loss, "_fn_kwargs", {}))
+    return typed(type(loss).__name__, settings | getattr(loss, "_fn_kwargs", {}), type(loss))
 
 
 def _described_source(source: LossSource) -> dict[str, Any]:

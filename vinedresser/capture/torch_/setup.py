@@ -86,7 +86,7 @@ def described_loss(loss: nn.Module) -> dict[str, Any]:
     inner = unwrapped(loss)
     settings = {key: value for key, value in vars(inner).items() if _is_setting(key)}
     settings |= {key: value is not None for key, value in inner._buffers.items()}
-    return typed(own_class(inner).__name__, settings)
+    return typed(own_class(inner).__name__, settings, own_class(inner))
 
 
 def _is_setting(key: str) -> bool:

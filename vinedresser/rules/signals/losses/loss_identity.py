@@ -111,7 +111,7 @@ def compares_numbers(setup: dict[str, Any]) -> bool:
     Args:
         setup: its entry in `RunRecord.losses`.
     """
-    named = setup.get("function") or setup.get("type")
+    named = "" if setup.get("custom") is True else setup.get("function") or setup.get("type")
     loss, _ = _BY_NAME.get(_word(str(named)), ("", ""))
     return loss in ("mean_squared_error", "mean_absolute_error", "huber")
 
@@ -187,6 +187,8 @@ class LossIdentities(Signal):
         if self._objective is not None:
             return LossIdentity(*self._objective, by_name=True)
         setup = self._settings.get(loss, {})
+        if setup.get("custom") is True:
+            return None
         named = str(setup.get("type") or loss.rpartition(".")[2])
         found = _BY_NAME.get(_word(named))
         if found is None:
