@@ -29,10 +29,13 @@ def test_options() -> None:
         ["--script", "train.py", "--locate", "--bisect", "--save", "--", "--lr", "1"]
     )
     factory = ["--factory", "MODULE:FUNCTION", "--locate", "--bisect"]
-    # A script runs in one process only; Keras steps run in factories.
+    # A script runs in one process only, and steps of custom Keras loops in factories.
     assert replay_options("torch", command, world_size=2) == factory
     assert replay_options("torch", ["python", "-m", "train"]) == factory
     assert replay_options("keras", command) == factory
+    assert replay_options("keras", command, own_loop=True) == (
+        ["--script", "train.py", "--locate", "--bisect", "--", "--lr", "1"]
+    )
     assert replay_options("xgboost", command, factory="losses:relative") == (
         ["--factory", "losses:relative", "--bisect"]
     )

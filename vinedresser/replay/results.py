@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,16 @@ class Comparison:
     different: list[str]
     environment: dict[str, tuple[str, str]]
     objective: bool = False
+
+    @classmethod
+    def from_json(cls, table: dict[str, Any]) -> Self:
+        """Return the comparison of a table of its attributes, as JSON has kept it.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not such a table.
+        """
+        environment = {name: (then, now) for name, (then, now) in table["environment"].items()}
+        return cls(**{**table, "environment": environment})
 
     @property
     def exact(self) -> bool:
@@ -72,6 +83,18 @@ class Bisection:
     inexact: list[str]
     refused: str
     spoiled: str = ""
+
+    @classmethod
+    def from_json(cls, table: dict[str, Any] | None) -> Self | None:
+        """Return the samples of a table of its attributes, as JSON has kept it; None for None.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not such a table.
+        """
+        if table is None:
+            return None
+        samples = [(batch, row) for batch, row in table["found"]["samples"]]
+        return cls(**{**table, "found": Smallest(**{**table["found"], "samples": samples})})
 
     @property
     def whole(self) -> bool:
@@ -144,6 +167,15 @@ class Located:
     result: str
     inputs: list[str]
     number: int
+
+    @classmethod
+    def from_json(cls, table: dict[str, Any] | None) -> Self | None:
+        """Return the operation of a table of its attributes, as JSON has kept it; None for None.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not such a table.
+        """
+        return None if table is None else cls(**{**table, "place": Place(**table["place"])})
 
     @property
     def words(self) -> str:

@@ -41,6 +41,11 @@ class Snapshot:
     storage: Storage
     record: SnapshotRecord
 
+    @property
+    def place(self) -> str:
+        """Its directory or URL, whatever it was opened by."""
+        return f"{self.storage.location}/{self.record.KEY}/{self.record.name}"
+
     @cached_property
     def tensors(self) -> Mapping[str, HostArray]:
         """The tensors by name.

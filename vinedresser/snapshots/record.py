@@ -88,6 +88,16 @@ class SnapshotRecord(Record):
         check_time("time", self.time)
 
     @property
+    def of_own_loop(self) -> bool:
+        """Whether it is a step of one Keras model in the loop of Keras, not in a custom one."""
+        models = self.contents.get("models")
+        named = models.get("dict") if isinstance(models, dict) else None
+        match named:
+            case [[str(), {"dict": list(parts)}]]:
+                return ["own_step", True] in parts
+        return False
+
+    @property
     def name(self) -> str:
         """Name of its folder."""
         return snapshot_name(self.step, self.rank)

@@ -16,6 +16,7 @@ def replay_options(
     *,
     factory: str = "",
     world_size: int = 1,
+    own_loop: bool = False,
 ) -> list[str]:
     """Return options that run a step again, as text for a person: nothing is run because of them.
 
@@ -25,14 +26,16 @@ def replay_options(
         further: options to put behind those that find the cause.
         factory: what builds the step again, `module:function`; "" if it is not known.
         world_size: number of processes of the training; a script is run in one.
+        own_loop: whether it is a step of one Keras model in Keras's own loop.
 
     Returns:
-        Options that name the script if the run is that of a script of torch, else a place for the
-        name of a factory.
+        Options that name the script if the run is that of a script whose step it can run again,
+        else a place for the name of a factory.
     """
     if framework == "xgboost":
         return ["--factory", factory or "MODULE:OBJECTIVE", "--bisect", *further]
-    script = script_of(command) if framework == "torch" and world_size == 1 else []
+    runs = world_size == 1 and (framework == "torch" or own_loop)
+    script = script_of(command) if runs else []
     if not script:
         return ["--factory", factory or "MODULE:FUNCTION", *_FIND, *further]
     arguments = ["--", *script[1:]] if script[1:] else []

@@ -205,6 +205,7 @@ class SnapshotTaker:
                 self._info().command,
                 factory=alarm.factory,
                 world_size=record.world_size,
+                own_loop=record.of_own_loop,
             )
             again = f"run the step again: vinedresser replay {shlex.join([where, *options])}"
         return Finding(

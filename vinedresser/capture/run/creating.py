@@ -23,6 +23,7 @@ from vinedresser.masking import masked_names
 from vinedresser.retrying import retry
 from vinedresser.store.records import (
     PREFLIGHT_VARIABLE,
+    REPLAY_KERAS_VARIABLE,
     REPLAY_VARIABLE,
     RUN_VARIABLE,
     ExitRecord,
@@ -77,7 +78,8 @@ def open_for(
         StoreError: ``strict``, and the object store failed, or the disk.
     """
     launched = environment.run
-    tried = any(map(os.environ.get, (PREFLIGHT_VARIABLE, REPLAY_VARIABLE)))
+    others = (PREFLIGHT_VARIABLE, REPLAY_VARIABLE, REPLAY_KERAS_VARIABLE)
+    tried = any(map(os.environ.get, others))
     if launched and path is not None:
         _LOG.info("capturing into the launched run %s, not %s", launched, path)
     elif not launched and path is None and not tried:

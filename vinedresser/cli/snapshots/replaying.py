@@ -128,7 +128,7 @@ def replay(
     outcome = replayed.outcome
     print_replayed(opened.record, replayed.comparison, outcome.losses, outcome.nonfinite)
     if script is not None:
-        print_notes(replayed.result.notes, exact=replayed.comparison.exact)
+        print_notes(replayed.notes, exact=replayed.comparison.exact)
     operation = samples = tried = None
     if dtype is not None:
         _run_wider(replayed, dtype, in_script=script is not None)
@@ -233,10 +233,10 @@ def _source(
         return factory
     if factory is not None:
         raise ConfigError("--script: not with --factory; one of them builds the step")
-    if opened.record.framework != "torch":
+    if opened.record.framework == "xgboost":
         raise ConfigError(
-            f"{opened.location}: --script needs a snapshot of torch, not of "
-            f"{opened.record.framework}; use --factory"
+            f"{opened.location}: --script needs a snapshot of torch or Keras, not of xgboost; use "
+            "--factory"
         )
     return [script, *arguments]
 
@@ -317,6 +317,10 @@ def _stepping(framework: str, snapshot: str, factory: str | None, script: str | 
         ConfigError: both are missing.
     """
     if script is not None:
+        if framework == "keras":
+            from vinedresser.replay.keras_.script import stepping as keras_script_stepping
+
+            return keras_script_stepping
         from vinedresser.replay.script import stepping as script_stepping
 
         return script_stepping

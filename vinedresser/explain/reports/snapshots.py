@@ -64,7 +64,11 @@ def shown_snapshots(run: Run, faults: list[str]) -> list[ShownSnapshot]:
                 [
                     *("vinedresser", "replay", f"{run.path}/{SnapshotRecord.KEY}/{one.name}"),
                     *replay_options(
-                        one.framework, run.info.command, _FURTHER, world_size=one.world_size
+                        one.framework,
+                        run.info.command,
+                        _FURTHER,
+                        world_size=one.world_size,
+                        own_loop=one.of_own_loop,
                     ),
                 ]
             ),

@@ -13,8 +13,8 @@ import numpy as np
 from vinedresser.capture.keras_.guard.codec import digest
 from vinedresser.capture.keras_.guard.model_state import environment
 from vinedresser.capture.run.environment import versions
-from vinedresser.replay.keras_.batch import arrays, selected
-from vinedresser.replay.keras_.factory import build
+from vinedresser.replay.keras_.batch import KerasBatch, arrays, selected
+from vinedresser.replay.keras_.factory import KerasParts, build
 from vinedresser.replay.keras_.recorded import recorded_step
 from vinedresser.replay.keras_.running import KerasOutcome, KerasReplay
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
@@ -22,7 +22,7 @@ from vinedresser.replay.samples import breaking
 from vinedresser.snapshots.reading import Snapshot
 from vinedresser.snapshots.record import SnapshotRecord
 
-__all__ = ["ReplayedKeras", "bisect", "locate", "replay", "sample"]
+__all__ = ["ReplayedKeras", "bisect", "locate", "replay", "replay_with", "sample", "sample_of"]
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,24 @@ def replay(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replayed
         CorruptData: the snapshot is damaged.
         StoreError: the storage refused.
     """
-    parts = build(factory)
-    step = recorded_step(snapshot)
-    again = KerasReplay(parts, step, f"--factory {factory}", eager)
+    return replay_with(snapshot, build(factory), f"--factory {factory}", eager=eager)
+
+
+def replay_with(snapshot: Snapshot, parts: KerasParts, whose: str, *, eager: bool) -> ReplayedKeras:
+    """Run the step of a snapshot again with models that are there.
+
+    Args:
+        snapshot: the snapshot.
+        parts: the models.
+        whose: what has built them, for messages.
+        eager: see `replay`.
+
+    Raises:
+        ConfigError: the snapshot lacks something, or the models are others.
+        CorruptData: the snapshot is damaged.
+        StoreError: the storage refused.
+    """
+    again = KerasReplay(parts, recorded_step(snapshot), whose, eager)
     outcome = again.run()
     return ReplayedKeras(again, outcome, _compared(snapshot.record, again, outcome))
 
@@ -113,6 +128,16 @@ def sample(replayed: ReplayedKeras, number: int, row: int) -> list[SampleTensor]
         number: number of its batch.
         row: index of the sample in it.
     """
+    return sample_of(replayed.replay.step.batches[number], row)
+
+
+def sample_of(batch: KerasBatch, row: int) -> list[SampleTensor]:
+    """Return the tensors of one sample that hold numbers.
+
+    Args:
+        batch: its batch.
+        row: index of the sample in it.
+    """
     return [
         SampleTensor(
             name,
@@ -120,7 +145,7 @@ def sample(replayed: ReplayedKeras, number: int, row: int) -> list[SampleTensor]
             digest(one),
             one.astype(np.float64).squeeze(),
         )
-        for name, one in arrays(selected(replayed.replay.step.batches[number], [row]))
+        for name, one in arrays(selected(batch, [row]))
         if one.dtype != object
     ]
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from torch.optim import Optimizer
 
 from vinedresser.errors import VinedresserError
+from vinedresser.replay.answers import Answer
 from vinedresser.replay.batch import Batch, selected
 from vinedresser.replay.comparing import adopt_environment, compare
 from vinedresser.replay.factory import Parts
@@ -23,7 +21,7 @@ from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_g
 from vinedresser.replay.recorded import RecordedStep, recorded_step
 from vinedresser.replay.running import Replay
 from vinedresser.replay.samples import with_samples
-from vinedresser.replay.script.settings import RESULT, ScriptResult, ScriptSettings
+from vinedresser.replay.script.settings import ScriptResult, ScriptSettings
 from vinedresser.replay.script.trial import ScriptTrial
 from vinedresser.replay.script.watching import WHOSE, ScriptStep
 from vinedresser.replay.stepping import inexact
@@ -41,7 +39,7 @@ def attach() -> None:
     if settings.parent != os.getppid():
         # A process that the script has started.
         return
-    answer = _Answer(settings)
+    answer = _Answer(settings.directory)
     try:
         snapshot = open_snapshot(settings.snapshot)
         step = recorded_step(snapshot)
@@ -52,11 +50,11 @@ def attach() -> None:
         user = (
             _OneStep(settings, answer, snapshot, step)
             if settings.trial is None
-            else ScriptTrial(settings.trial, step, answer.end)
+            else ScriptTrial(settings.trial, step, answer.end_with)
         )
         watched = ScriptStep(step, batches, user)
     except VinedresserError as error:
-        answer.end(ScriptResult(failure=str(error)))
+        answer.end_with(ScriptResult(failure=str(error)))
     if settings.eager or settings.trial is not None:
         torch.compiler.set_stance("force_eager")
     own = os.getpid()
@@ -66,37 +64,20 @@ def attach() -> None:
         if os.getpid() != own:
             return
         if isinstance(user, ScriptTrial) and watched.steps:
-            answer.write(user.ended())
+            answer.write(user.ended().to_json())
         else:
-            answer.write(ScriptResult(failure=f"{WHOSE} has ended: {watched.seen}"))
+            answer.write({"failure": f"{WHOSE} has ended: {watched.seen}"})
 
     atexit.register(ended)
     watched.start()
 
 
-class _Answer:
-    """What the process answers: the first answer counts.
+class _Answer(Answer):
+    """What the process answers."""
 
-    Args:
-        settings: what the process was told.
-    """
-
-    def __init__(self, settings: ScriptSettings) -> None:
-        self._directory = settings.directory
-
-    def end(self, result: ScriptResult) -> NoReturn:
-        """Write the result, and end the process at once: nothing else of the script runs."""
-        self.write(result)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-
-    def write(self, result: ScriptResult) -> None:
-        """Write the result."""
-        place = Path(self._directory, RESULT)
-        beside = place.with_suffix(".part")
-        beside.write_text(json.dumps(result.to_json()), encoding="utf-8")
-        beside.rename(place)
+    def end_with(self, result: ScriptResult) -> NoReturn:
+        """Write the result, and end the process."""
+        self.end(result.to_json())
 
 
 class _OneStep:
@@ -134,11 +115,11 @@ class _OneStep:
         """See `StepUser.done`."""
         if self._scan is not None:
             watched.close()
-        self._answer.end(self._result(watched))
+        self._answer.end_with(self._result(watched))
 
     def failed(self, why: str) -> NoReturn:
         """See `StepUser.failed`."""
-        self._answer.end(ScriptResult(failure=why))
+        self._answer.end_with(ScriptResult(failure=why))
 
     def prepared(self, batch: Batch) -> Batch:
         """See `StepUser.prepared`."""

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
-from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import ConfigError
-from vinedresser.infra.bounded_command import run_bounded
-from vinedresser.infra.launcher import check_command
-from vinedresser.plain_text import visible
-from vinedresser.replay.script.settings import RESULT, ScriptResult, ScriptSettings, TrialSettings
+from vinedresser.replay.answers import answer_of
+from vinedresser.replay.script.settings import ScriptResult, ScriptSettings, TrialSettings
 from vinedresser.snapshots.reading import Snapshot
-from vinedresser.store.records import REPLAY_VARIABLE, environment_without_run
+from vinedresser.store.records import REPLAY_VARIABLE
 
-__all__ = ["OutOfTime", "run_script"]
-
-# Bytes of the script's output in which its last line is looked for if it fails.
-_MOST_OUTPUT = 1 << 14
-
-
-class OutOfTime(Exception):
-    """The script has not come to its result in the time that it had."""
+__all__ = ["run_script"]
 
 
 def run_script(
@@ -57,46 +42,15 @@ def run_script(
         LaunchError: it does not exist.
         OutOfTime: it has not come to it in the time.
     """
-    argv = [sys.executable, *command]
-    check_command(argv, ".", None)
-    place = f"{snapshot.storage.location}/{snapshot.record.KEY}/{snapshot.record.name}"
-    with tempfile.TemporaryDirectory(prefix="vinedresser-") as directory:
-        settings = ScriptSettings(
+
+    def told(directory: str) -> str:
+        place = snapshot.place
+        return ScriptSettings(
             directory, os.getpid(), place, samples, locate, eager, dtype, trial
-        )
-        variables = environment_without_run()
-        variables |= attach_environment(variables)
-        variables[REPLAY_VARIABLE] = settings.to_text()
-        log, result = Path(directory, "output"), Path(directory, RESULT)
-        with log.open("wb") as output:
-            code = run_bounded(
-                argv,
-                cwd=".",
-                environment=variables,
-                output=output,
-                timeout=math.inf if seconds is None else seconds,
-                given_up=lambda: False,
-                finished=result.exists,
-            )
-        if code is None and not result.exists():
-            raise OutOfTime
-        found = _read(result, command[0])
-        if found.failure:
-            text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
-            last = "".join(f"; it says: {visible(one)}" for one in text.strip().splitlines()[-1:])
-            raise ConfigError(f"--script {command[0]}: {found.failure}{last}")
-        return found
+        ).to_text()
 
-
-def _read(place: Path, script: str) -> ScriptResult:
-    """Return the result that the process has written, or that it has written none.
-
-    Raises:
-        ConfigError: the result cannot be read.
-    """
-    if not place.exists():
-        return ScriptResult(failure="it was killed, or has not imported torch")
+    table = answer_of(command, REPLAY_VARIABLE, told, framework="torch", seconds=seconds)
     try:
-        return ScriptResult.from_json(json.loads(place.read_text(encoding="utf-8")))
+        return ScriptResult.from_json(table)
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"--script {script}: its result cannot be read: {error}") from error
+        raise ConfigError(f"--script {command[0]}: its result cannot be read: {error}") from error

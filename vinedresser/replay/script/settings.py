@@ -8,21 +8,17 @@ from typing import Any, Self
 
 import torch
 
-from vinedresser.replay.results import Comparison, Located, Place
+from vinedresser.replay.results import Comparison, Located
 from vinedresser.replay.running import Outcome
 from vinedresser.replay.what_if.results import Course
 
 __all__ = [
-    "RESULT",
     "ScriptChange",
     "ScriptResult",
     "ScriptSettings",
     "TrialResult",
     "TrialSettings",
 ]
-
-# Name of the file with the result.
-RESULT = "replay.json"
 
 
 @dataclass(frozen=True)
@@ -165,12 +161,6 @@ class ScriptResult:
         Raises:
             KeyError, TypeError, ValueError: it is not such a table.
         """
-        compared, located = dict(table["comparison"]), table["located"]
-        compared["environment"] = {
-            name: (then, now) for name, (then, now) in compared["environment"].items()
-        }
-        if located is not None:
-            located = Located(**{**located, "place": Place(**located["place"])})
         trial = table["trial"]
         if trial is not None:
             changes = [
@@ -181,9 +171,9 @@ class ScriptResult:
         return cls(
             **{
                 **table,
-                "comparison": Comparison(**compared),
+                "comparison": Comparison.from_json(table["comparison"]),
                 "nonfinite": [(model, path, number) for model, path, number in table["nonfinite"]],
-                "located": located,
+                "located": Located.from_json(table["located"]),
                 "trial": trial,
             }
         )

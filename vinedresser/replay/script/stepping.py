@@ -47,6 +47,11 @@ class ScriptReplayed:
         return self.result.comparison
 
     @property
+    def notes(self) -> list[str]:
+        """What may make the step differ from the recorded one, in words."""
+        return self.result.notes
+
+    @property
     def outcome(self) -> Outcome:
         """What the step computed, without the digests of the gradients."""
         return self.result.outcome

@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 import torch
 
 from vinedresser.errors import ConfigError
-from vinedresser.replay.script.running import OutOfTime, run_script
+from vinedresser.replay.answers import OutOfTime
+from vinedresser.replay.script.running import run_script
 from vinedresser.replay.script.settings import (
     ScriptChange,
     TrialResult,

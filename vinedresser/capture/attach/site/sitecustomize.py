@@ -22,14 +22,15 @@ _FINDERS = {
     "keras": "vinedresser.capture.attach.keras_training",
     "xgboost": "vinedresser.capture.attach.xgboost_training",
 }
-# Modules that look at a script for another purpose, by the variable that asks for it.
+# Framework and module that look at a script for another purpose, by the variable that asks for it.
 _OTHERS = {
-    "VINEDRESSER_PREFLIGHT": "vinedresser.preflight.child",
-    "VINEDRESSER_REPLAY": "vinedresser.replay.script.child",
+    "VINEDRESSER_PREFLIGHT": ("torch", "vinedresser.preflight.child"),
+    "VINEDRESSER_REPLAY": ("torch", "vinedresser.replay.script.child"),
+    "VINEDRESSER_REPLAY_KERAS": ("keras", "vinedresser.replay.keras_.script.child"),
 }
-for _variable, _module in _OTHERS.items():
+for _variable, (_framework, _module) in _OTHERS.items():
     if os.environ.get(_variable):
-        _FINDERS = {"torch": _module}
+        _FINDERS = {_framework: _module}
 # Frameworks that have not been imported yet.
 _waiting = set(_FINDERS)
 _Spec: type = type(sys.__spec__)

@@ -1,0 +1,1 @@
+"""Running the step of a Keras model again in the script that trained it."""
