@@ -90,7 +90,8 @@ class LossIdentity(NamedTuple):
             or "huber".
         takes: kind of predictions: "logits", "probabilities", "logarithms" (of probabilities), or
             "".
-        reduction: "mean", "sum" or "root" (of the mean).
+        reduction: "mean", "sum" or "root" (of the mean); "part" if the loss is not its value, but
+            computed with it.
         by_name: identified by its name, not by its values.
     """
 
@@ -169,6 +170,21 @@ class LossIdentities(Signal):
         named = str(self._settings.get(loss, {}).get("function", ""))
         found = _BY_NAME.get(_word(named))
         return LossIdentity(*found, "mean", by_name=False) if found else None
+
+    def part(self, loss: str) -> LossIdentity | None:
+        """Return the identity of the function of a loss whose values show that it is not all of it.
+
+        That is a loss of several terms, or with other weights.
+
+        Args:
+            loss: name of the loss without its collection.
+
+        Returns:
+            An identity with reduction "part"; None if the function is not known, or not yet whether
+            the loss is its value.
+        """
+        found = self.function(loss) if self._looks[loss] >= _LOOKS else None
+        return None if found is None or self.of(loss) else found._replace(reduction="part")
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""

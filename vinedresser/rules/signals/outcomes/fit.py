@@ -108,6 +108,11 @@ class FitSeries:
             self._add_binary(step, labels, predictions)
 
     @property
+    def partial(self) -> bool:
+        """Whether the loss is more than the function that compared labels and predictions."""
+        return self.identity.reduction == "part"
+
+    @property
     def window(self) -> int:
         """Number of looks of a gain: at least 8, and enough for 256 rows, but at most 64."""
         rows = self._looks[-1].rows if self._looks else _ROWS
@@ -222,7 +227,7 @@ class FitSeries:
 
 
 class Fit(BatchSignal):
-    """The fit of predictions and labels of each identified loss."""
+    """The fit of predictions and labels of each loss whose function is known."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,7 +242,7 @@ class Fit(BatchSignal):
         # Identifying a loss by its values takes some steps.
         waiting = []
         for mode, number, compared in self._early:
-            identity = self.identities.of(compared.loss)
+            identity = self.identities.of(compared.loss) or self.identities.part(compared.loss)
             if identity is None:
                 waiting.append((mode, number, compared))
                 continue
@@ -247,10 +252,20 @@ class Fit(BatchSignal):
 
     def of(self, mode: str) -> dict[str, FitSeries]:
         """Return the series of a mode by name of the loss, if the task is known."""
+        return self._known(mode, partial=False)
+
+    def parts(self, mode: str) -> dict[str, FitSeries]:
+        """Return the series of losses that are more than the function that compares their labels.
+
+        Another term may be what is trained for, so they tell less than those of `of`.
+        """
+        return self._known(mode, partial=True)
+
+    def _known(self, mode: str, *, partial: bool) -> dict[str, FitSeries]:
         return {
             loss: series
             for (loss, one), series in self._series.items()
-            if one == mode and series.task is not None
+            if one == mode and series.task is not None and series.partial is partial
         }
 
 

@@ -53,7 +53,7 @@ class Guessing(BatchSignal):
             name: name of the loss without its collection.
         """
         series = self.fit.of("train").get(name)
-        if series is None or series.identity.reduction == "sum" or not series.total:
+        if series is None or series.identity.reduction in ("sum", "part") or not series.total:
             return None
         if series.identity.loss == "mean_squared_error" and series.task == "values":
             variance = self._variance(name)

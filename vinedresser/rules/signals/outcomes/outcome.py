@@ -35,6 +35,8 @@ _GOOD_FALL = 0.3
 # nothing.
 _LEAST_GAIN = 0.1
 _LEAST_SHARE = 0.03
+# With more classes, labels are not those of a critic or a discriminator, which are its own.
+_FEW_CLASSES = 2
 # Minimum windows of looks of a poor outcome.
 _FEWEST_WINDOWS = 3
 # Minimum train steps of a poor outcome, and minimum share of the run if its length is known. A run
@@ -75,12 +77,13 @@ class Outcome(Signal):
     models fitted to rows of the training (`Baseline`). The outcome is good at four fifths of the
     baseline. It is poor below half of the baseline if the trend of the last windows leaves it below
     until the end of the run (of unknown length: until four times the past steps). If the baseline
-    finds nothing either, or the rows are tokens, it is poor if the model does not beat guessing:
-    neither its gain nor its loss, on the same trend. Without baseline or labels, losses and metrics
-    decide (`LearningOutcome`). At the end, it is also poor if all reported metrics of known meaning
-    are those of guessing (`metric_scale`), the return of a policy has become steadily worse, or all
-    losses are far above those of guessing (4 times for classes, 100 times for values), and the
-    predictions are not good.
+    finds nothing either, or the rows are tokens, or the labels are three classes or more, it is
+    poor if the model does not beat guessing: neither its gain nor its loss, on the same trend.
+    Without baseline or labels, losses and metrics decide (`LearningOutcome`). If these are good, a
+    function that is only a part of the loss (`Fit.parts`) does not count. At the end, the outcome
+    is also poor if all reported metrics of known meaning are those of guessing (`metric_scale`),
+    the return of a policy has become steadily worse, or all losses are far above those of guessing
+    (4 times for classes, 100 times for values), and the predictions are not good.
     """
 
     def __init__(self) -> None:
@@ -127,7 +130,7 @@ class Outcome(Signal):
         All tasks with a baseline are far behind it; without any, no loss has fallen by a tenth and
         no metric improves.
         """
-        if any(self.baseline.gain(loss) is not None for loss in self.fit.of("train")):
+        if any(self.baseline.gain(loss) is not None for loss in self._tasks()):
             return self.behind()
         progress = self.progress
         known = bool(progress.losses) and not progress.adversaries
@@ -137,7 +140,7 @@ class Outcome(Signal):
         """Return whether all tasks with a baseline are far behind it now, and there is one."""
         wanted = [
             (gain, baseline)
-            for loss, series in self.fit.of("train").items()
+            for loss, series in self._tasks().items()
             if (gain := series.gain())
             and (baseline := self.baseline.gain(loss) or 0.0) >= _LEAST_BASELINE
         ]
@@ -145,8 +148,15 @@ class Outcome(Signal):
             gain.value + _SURE * gain.error < _POOR_SHARE * baseline for gain, baseline in wanted
         )
 
+    def _tasks(self) -> dict[str, FitSeries]:
+        """Return the series that tell the outcome, by name of the loss."""
+        parts = self.fit.parts("train")
+        if parts and self._of_losses(ended=False).kind == "good":
+            parts = {}
+        return {**self.fit.of("train"), **parts}
+
     def _judged(self, *, ended: bool) -> Verdict:
-        tasks = self.fit.of("train")
+        tasks = self._tasks()
         verdicts = [self._of_fit(loss, series, ended=ended) for loss, series in tasks.items()]
         if len(tasks) == 1 and verdicts == [None]:
             ((loss, series),) = tasks.items()
@@ -232,7 +242,8 @@ class Outcome(Signal):
         if gain is None or len(windows) < _FEWEST_WINDOWS or self.progress.adversaries:
             return None
         # The rows must be known: a critic's or a discriminator's labels are its own.
-        if self.baseline.gain(loss) is None and not self._text:
+        known = self.baseline.gain(loss) is not None or self._text
+        if not known and (self._chooses or not _of_several_classes(series)):
             return None
         if gain.value + _SURE * gain.error > _LEAST_GAIN or not self._at_chance(loss):
             return None
@@ -289,6 +300,11 @@ class Outcome(Signal):
             return False
         end = max(self._total or HORIZON * self._step, self._step)
         return _projected(windows, end) < poor
+
+
+def _of_several_classes(series: FitSeries) -> bool:
+    """Return whether each label is one of several classes that occur."""
+    return series.task == "classes" and int((series.counts > 0).sum()) > _FEW_CLASSES
 
 
 def _words(series: FitSeries, gain: Gain, baseline: float | None) -> str:
