@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +14,14 @@ from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from torch.nn import functional
 
+from vinedresser.rules.signals.base import SignalPool
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentity
 from vinedresser.rules.signals.outcomes.baseline import baseline_gain
 from vinedresser.rules.signals.outcomes.fit import FitSeries
+from vinedresser.rules.signals.outcomes.guessing import Guessing
+from vinedresser.testing.runs import make_run, step_record
 
 CROSS_ENTROPY = LossIdentity("cross_entropy", "logits", "mean", by_name=True)
 SQUARED = LossIdentity("mean_squared_error", "", "mean", by_name=True)
@@ -194,3 +198,25 @@ def test_classes_at_several_places_have_no_baseline() -> None:
     levels = ((waves + 1) * 3.99).astype(int)
     assert baseline_gain(waves[:, :-1], levels[:, 1:], 8) is None
     assert baseline_gain(waves[:, :-1], levels[:, -1], 8) is not None
+
+
+@pytest.mark.parametrize(("metric", "known"), [("rmse", True), ("deviance", False)])
+def test_a_default_objective_with_another_loss_is_not_compared(
+    metric: str, known: bool, tmp_path: Path
+) -> None:
+    """The margins of a custom objective, such as logarithms, are not those of squared errors."""
+    labels = random.gamma(2.0, 10.0, 64)
+    tensors = {"labels/train": labels, "predictions/train": np.log(labels)}
+    error = float(np.sqrt(np.mean((labels - np.log(labels)) ** 2)))
+    records = [
+        step_record(step, scalars={f"losses/train-{metric}": error + step}, tensors=tensors)
+        for step in range(30)
+    ]
+    losses = {"objective": {"type": "reg:squarederror"}}
+    run = make_run(tmp_path / "run", records, losses=losses, framework="xgboost")
+    guessing, pool = Guessing(), SignalPool()
+    pool.adopt(guessing)
+    pool.begin(run.info)
+    for step in run.follow():
+        pool.update(step)
+    assert bool(guessing.fit.of("train")) is known

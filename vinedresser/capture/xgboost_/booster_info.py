@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -34,6 +35,12 @@ LOSSES = {
     "survival:aft": "aft-nloglik",
     "survival:cox": "cox-nloglik",
 }
+# Objective of a booster that was given none, such as one with a custom objective.
+_DEFAULT_OBJECTIVE = "reg:squarederror"
+# Metrics of XGBoost that are named so, too.
+_METRICS = frozenset((*LOSSES.values(), "gamma-nloglik"))
+# Names of custom metrics that a custom objective minimizes.
+_NAMED_LOSS = re.compile(r"(?i)loss|deviance|nll|nloglik")
 # Suffix of the tables that contain parameters.
 _TABLE_SUFFIX = "_param"
 
@@ -80,6 +87,21 @@ class BoosterInfo:
     def loss(self) -> str | None:
         """The metric that is the objective's loss; None if XGBoost has none."""
         return LOSSES.get(self.objective)
+
+    def loss_among(self, metrics: Collection[str]) -> str | None:
+        """Return the metric that is the loss; that of the objective unless one stands in for it.
+
+        With a custom objective, a custom metric does: XGBoost then names its default objective, but
+        its default metric may be disabled.
+
+        Args:
+            metrics: names of the metrics of a data set.
+        """
+        if self.objective != _DEFAULT_OBJECTIVE or len(metrics) != 1:
+            return self.loss
+        (metric,) = metrics
+        custom = metric.partition("@")[0] not in _METRICS and _NAMED_LOSS.search(metric)
+        return metric if custom else self.loss
 
 
 def training_setup(booster: Booster) -> TrainingSetup:

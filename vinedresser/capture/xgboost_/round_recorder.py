@@ -102,7 +102,8 @@ class RoundRecorder:
         recorder = self._session.recorder
         if self._info is None:
             self._info = BoosterInfo.of(next(iter(self.boosters.values())))
-            self._loss = self._loss or self._info.loss
+            reported = {metric for metrics in log.values() for metric in metrics}
+            self._loss = self._loss or self._info.loss_among(reported)
         known = [name for name in log if self._is_training_set(name)]
         others = [name for name in log if name not in known]
         if others or self._validates:

@@ -201,7 +201,11 @@ class LossIdentities(Signal):
 
     def _by_name(self, loss: str) -> LossIdentity | None:
         if self._objective is not None:
-            return LossIdentity(*self._objective, by_name=True)
+            identity = LossIdentity(*self._objective, by_name=True)
+            # XGBoost names its default objective if the training has a custom one, with another
+            # metric as its loss.
+            other = identity.reduction == "root" and "-" in loss and not loss.endswith("-rmse")
+            return None if other else identity
         setup = self._settings.get(loss, {})
         if setup.get("custom") is True:
             return None
