@@ -67,6 +67,25 @@ def test_queries_that_take_too_long_together_look_less_often_and_say_so() -> Non
     assert Answer.from_json(late.to_json(brief=True), first).thinned == late.thinned > 0
 
 
+def test_expensive_steps_leave_rare_evaluations_and_events_to_others() -> None:
+    now = [0.0]
+    table = StreamTable(lambda: now[0])
+    answers: dict[str, list[Answer]] = {"step": [], "evaluation": [], "validated": []}
+    for every, found in answers.items():
+        name = NAMES[0] if every == "step" else "metrics/rare"
+        table.subscribe(Query.parse(name, every), found.append, rate=OFTEN)
+    for step in range(300):
+        now[0] = step * LOOK
+        table.observe(event({NAMES[0]: slowly(1.0)}, step), table.arm("train"))
+        if step % 50 == 49:
+            rare = event({"metrics/rare": 2.0}, step, kind="evaluation", mode="eval")
+            table.observe(rare, table.arm("eval"))
+            table.observe(event({"metrics/rare": 3.0}, step, kind="validated"))
+    assert len(answers["step"]) < 150
+    assert [one.value for one in answers["evaluation"]] == [2.0] * 6
+    assert [one.value for one in answers["validated"]] == [3.0] * 6
+
+
 def test_cheap_queries_look_at_everything() -> None:
     [answers] = asked(NAMES[:1], 50, step=1.0).values()
     assert [one.step for one in answers] == list(range(50))

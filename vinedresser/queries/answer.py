@@ -72,7 +72,7 @@ class Answer:
             and ``"-inf"`` in JSON).
         dropped: number of windows left out since the previous answer, because of the rate limit or
             because the reader was too slow.
-        thinned: number of events left out since the previous answer, because all queries together
+        thinned: number of steps left out since the previous answer, because all queries together
             had used up their share of the training's time; windows without any other are dropped.
         error: why there is no value, or why the query ended; None if all is well.
         ended: no further answers follow.

@@ -161,16 +161,14 @@ class StandingQuery:
         return answers, pending
 
     def leave_out(self, observables: Observables) -> list[Answer]:
-        """Leave an event out to keep the budget of all queries; return as `observe`."""
+        """Leave a train step out to keep the budget of all queries; return as `observe`."""
         every = self.query.every
         if observables.mode != every.mode and not self._closes(observables):
             return []
         # Other windows are closed by the next event that counts: nothing was captured for this one.
         answers = self._close_earlier(observables) if every.kind == "steps" else []
         window = self._window
-        begun = bool(window.events or window.thinned)
-        closes_only = begun and observables.event in ("epoch", "evaluation")
-        if self.answerable and not window.skipped and not closes_only:
+        if self.answerable and not window.skipped:
             window.thinned += 1
             self._thinned += 1
         return answers + self._close_after(observables)

@@ -132,7 +132,8 @@ class StreamTable:
         """
         streams = self._streams
         needs: frozenset[str] = frozenset()
-        thinned = self._thinned(streams)
+        # Evaluations and events of the user may be rare, and are never left out.
+        thinned = self._thinned(streams) if mode == "train" else frozenset[_Stream]()
         idle = False
         for stream in streams:
             standing = stream.standing
@@ -197,7 +198,7 @@ class StreamTable:
         """
         waiting = []
         streams = self._streams if armed is None else armed.streams
-        thinned = self._thinned(streams) if armed is None else armed.thinned
+        thinned = () if armed is None else armed.thinned
         for stream in streams:
             self._flush(stream)
             if stream in thinned:
