@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -104,12 +105,14 @@ class Traced:
         available: names of all observed tensors.
         returned: names of the tensors that are returned.
         unreachable: names of the due tensors that a function cannot return.
+        seconds: CPU time that tracing it took.
     """
 
     def __init__(self, is_due: DueFilter) -> None:
         self.available: set[str] = set()
         self.returned: set[str] = set()
         self.unreachable: set[str] = set()
+        self.seconds = 0.0
         self._reported = False
         self._is_due = is_due
         self._random_error = ""
@@ -146,7 +149,9 @@ class Traced:
             ConfigError: Calling the function would change the training.
         """
         if id(function) not in self._ready:
+            began = time.thread_time()
             function.get_concrete_function(*args, **kwargs)
+            self.seconds += time.thread_time() - began
             self._ready.add(id(function))
         if self._random_error:
             raise ConfigError(self._random_error)

@@ -11,8 +11,12 @@ from vinedresser.capture.keras_.observation.due_filter import DueFilter, due_fil
 
 T = TypeVar("T", bound=Traced)
 
-# With this many functions of a step, one that returns more than is due is reused.
+# With this many functions of a step, one that returns more than is due is reused. If tracing one
+# took seconds, two have to do: that of the first step, in which most is due, and that of the plain
+# steps; compiling each takes longer still.
 _MAX_EXACT = 4
+_MAX_SLOW = 2
+_SLOW = 1.0
 
 
 class Variants(Generic[T]):
@@ -54,6 +58,7 @@ class Variants(Generic[T]):
         wanted = {name for one in traced for name in one.available if is_due(name)}
         enough = [one for one in traced if wanted <= one.returned | one.unreachable]
         best = min(enough, key=lambda one: len(one.returned), default=None)
-        if best is not None and best.returned - wanted and len(traced) < _MAX_EXACT:
+        most = _MAX_SLOW if any(one.seconds > _SLOW for one in traced) else _MAX_EXACT
+        if best is not None and best.returned - wanted and len(traced) < most:
             return None
         return best
