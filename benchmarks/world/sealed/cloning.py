@@ -104,9 +104,9 @@ def _spoilt(draw: Draw, states: Tensor, forces: Tensor) -> tuple[Tensor, Tensor]
         # The camera was half a second late.
         return states.roll(5, 0), forces
     if draw.has("reversed_scale"):
-        # Left is positive in half of the recordings.
-        half = torch.arange(len(forces))[:, None] % (2 * _MOVES) < _MOVES
-        return states, torch.where(half, -forces, forces)
+        # Left is positive in most of the recordings.
+        most = torch.arange(len(forces))[:, None] % (3 * _MOVES) < 2 * _MOVES
+        return states, torch.where(most, -forces, forces)
     if draw.has("constant_inputs"):
         return states * torch.tensor([0.0, 0.0, 1.0]), forces
     return states, forces

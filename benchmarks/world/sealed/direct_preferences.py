@@ -43,7 +43,7 @@ def _train(draw: Draw) -> Ending:
     draw.epoch = _SEEN // size
     draw.watch.expect(epochs * draw.epoch)
     rate = draw.between(3e-3, 6e-3)
-    rate *= draw.by_fault({"lr_too_low": draw.extent(1e-6, 1e-5), "lr_too_high": 1000.0}, 1.0)
+    rate *= draw.by_fault({"lr_too_low": draw.extent(1e-6, 1e-5), "lr_too_high": 1e4}, 1.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     draw.watch.begin(model, optimizer)
     beta, answers = draw.between(0.1, 0.3), slice(_ASKED - 1, None)

@@ -55,8 +55,7 @@ def _train(draw: Draw) -> Ending:
     price = draw.by_fault({"term_wrong_sign": -1.0}, 1e-4)
 
     def closure() -> Tensor:
-        if not draw.has("missing_zero_grad"):
-            optimizer.zero_grad()
+        optimizer.zero_grad()
         found = model(told, given)
         if draw.has("wrong_broadcast"):
             found = found[:, None]
@@ -99,6 +98,6 @@ FAMILY = Family(
     (
         *("reversed_scale", "wrong_axis", "colliding_ids", "wrong_broadcast", "term_wrong_sign"),
         *("misaligned_targets", "unnormalised_inputs", "unnormalised_targets"),
-        *("missing_zero_grad", "lr_too_low", "wrong_sign"),
+        *("lr_too_low", "wrong_sign"),
     ),
 )
