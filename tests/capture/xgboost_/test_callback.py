@@ -24,7 +24,6 @@ from tests.capture.xgboost_.trainings import (
     breast_cancer,
     digits,
     everything,
-    squared_error,
 )
 from tests.paths import ROOT
 from vinedresser.capture import Hook, SaveConfig, open_run
@@ -282,64 +281,6 @@ def test_missing_data_is_reported_once(tmp_path: Path) -> None:
         "training data; add the training data to them, or name it: "
         "hook.xgboost(training_set='valid')"
     )
-
-
-def test_a_loss_that_is_not_evaluated_is_reported(tmp_path: Path) -> None:
-    data, _ = halves()
-    arguments: dict[str, Any] = {"evals": [(data, "train")], "verbose_eval": False}
-    params = {**LOGISTIC, "eval_metric": ["auc", "error"]}
-    with Hook(tmp_path / "run") as hook:
-        xgboost.train(params, data, 2, callbacks=[hook.xgboost()], **arguments)
-    (problem,) = hook.problems
-    assert problem == (
-        "no losses: logloss is not among the metrics (auc, error); add it to eval_metric, or "
-        "name the loss: hook.xgboost(loss='error')"
-    )
-    with Hook(tmp_path / "other") as hook:
-        xgboost.train(params, data, 2, callbacks=[hook.xgboost(loss="error")], **arguments)
-    assert hook.problems == []
-    assert "losses/train-error" in open_run(tmp_path / "other").scalars()
-
-
-@pytest.mark.parametrize(
-    ("metric", "loss"),
-    [("deviance", "losses/train-deviance"), ("share_right", None)],
-)
-def test_a_custom_metric_named_for_a_loss_is_that_of_a_custom_objective(
-    metric: str, loss: str | None, tmp_path: Path
-) -> None:
-    data, _ = halves()
-    params = {"disable_default_eval_metric": True, "base_score": 0.0}
-    with Hook(tmp_path / "run") as hook:
-        xgboost.train(
-            params,
-            data,
-            3,
-            obj=squared_error,
-            custom_metric=lambda margin, rows: (
-                metric,
-                float(np.mean((margin - rows.get_label()) ** 2)),
-            ),
-            evals=[(data, "train")],
-            callbacks=[hook.xgboost()],
-            verbose_eval=False,
-        )
-    names = open_run(tmp_path / "run").scalars()
-    assert [one for one in names if one.startswith("losses/")] == ([loss] if loss else [])
-
-
-def test_a_metric_of_xgboost_is_no_loss_of_another_objective(tmp_path: Path) -> None:
-    data, _ = halves()
-    with Hook(tmp_path / "run") as hook:
-        xgboost.train(
-            {"eval_metric": "logloss"},
-            data,
-            2,
-            evals=[(data, "train")],
-            callbacks=[hook.xgboost()],
-            verbose_eval=False,
-        )
-    assert not [one for one in open_run(tmp_path / "run").scalars() if one.startswith("losses/")]
 
 
 def test_vector_leaves_have_no_shapley_values(tmp_path: Path) -> None:
