@@ -63,6 +63,52 @@ hook.close()
 ).replace("nn.BatchNorm1d(8), ", "")
 
 
+# Two models with one loss and a learning rate that is too high, or with a loss for each.
+TWO = (
+    HEAD
+    + """
+rows = torch.randn(256, 6)
+labels = (rows[:, 0] > 0).long() + (rows[:, 1] > 0).long()
+first = nn.Linear(6, 32)
+second = nn.Sequential(nn.ReLU(), nn.Linear(32, 3))
+optimizers = [torch.optim.SGD(one.parameters(), lr=8.0, momentum=0.9) for one in (first, second)]
+hook = Hook("runs/run", snapshots=SnapshotSettings(every=4, keep=9))
+hook.watch(first, optimizer=optimizers[0], name="first")
+hook.watch(second, optimizer=optimizers[1], name="second")
+for inputs, wanted in DataLoader(TensorDataset(rows, labels), batch_size=16, shuffle=True):
+    if TURNS:
+        optimizers[1].zero_grad()
+        F.cross_entropy(second(first(inputs).detach()), wanted).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        (-F.cross_entropy(second(first(inputs)), wanted)).backward()
+        optimizers[0].step()
+    else:
+        for one in optimizers:
+            one.zero_grad()
+        F.cross_entropy(second(first(inputs)), wanted).backward()
+        for one in optimizers:
+            one.step()
+hook.close()
+"""
+)
+
+
+@pytest.mark.thorough
+def test_a_cure_of_two_models_with_one_loss(tmp_path: Path) -> None:
+    folder = trained(tmp_path, TWO.replace("TURNS", "False"))
+    told = again(folder, 4, "--what-if", "--seconds", "500")
+    assert re.search(r"tried: .*learning rate 0.8 instead of 8 cures it", told), told
+
+
+@pytest.mark.thorough
+def test_losses_of_models_that_are_updated_in_turns_are_not_judged(tmp_path: Path) -> None:
+    folder = trained(tmp_path, TWO.replace("TURNS", "True").replace("lr=8.0", "lr=0.01"))
+    # The targets of the second loss of a batch are not recorded.
+    told = again(folder, 4, "--what-if", "--seconds", "500", code=1)
+    assert "losses of models that are updated in turns say no more: no symptom" in told
+
+
 @pytest.mark.thorough
 def test_precision_is_found_to_be_the_cause(tmp_path: Path) -> None:
     folder = trained(tmp_path, LARGE)

@@ -90,6 +90,8 @@ class _OneStep:
         step: its step.
     """
 
+    needs_all = False
+
     def __init__(
         self, settings: ScriptSettings, answer: _Answer, snapshot: Snapshot, step: RecordedStep
     ) -> None:
@@ -127,6 +129,9 @@ class _OneStep:
 
     def begins(self, _: ScriptStep) -> None:
         """See `StepUser.begins`; there is only one step."""
+
+    def passes(self, _: Optimizer) -> None:
+        """See `StepUser.passes`; there is only one step."""
 
     def _result(self, watched: ScriptStep) -> ScriptResult:
         # The gradients of other models are not those of this update.

@@ -21,7 +21,7 @@ class NotAlike(Exception):
     """The structures of two values differ, so one cannot replace the other."""
 
 
-def fitted(own: Any, recorded: Any) -> Any:
+def fitted(own: Any, recorded: Any, *, keep: bool = False) -> Any:
     """Return a recorded value with the containers of the script's own.
 
     A tensor of the script that is equal bit for bit stays the one that it is, with its views.
@@ -31,6 +31,9 @@ def fitted(own: Any, recorded: Any) -> Any:
             classes.
         recorded: value of the snapshot, a nesting of the same structure; tensors may have another
             length.
+        keep: whether tensors that the script has computed with a gradient stay, too: those that
+            another model returns have other values if something is changed. Others may have a
+            wider dtype.
 
     Raises:
         NotAlike: the structures, or the dtypes of tensors, differ.
@@ -38,7 +41,7 @@ def fitted(own: Any, recorded: Any) -> Any:
     if isinstance(recorded, LeftOut):
         raise NotAlike(recorded.why)
     if isinstance(own, Tensor):
-        return _fitted_tensor(own, recorded)
+        return own if keep and own.grad_fn is not None else _fitted_tensor(own, recorded, keep)
     if isinstance(own, np.ndarray):
         if not isinstance(recorded, np.ndarray) or own.dtype != recorded.dtype:
             raise NotAlike(f"an array of {own.dtype} in place of a {type(recorded).__name__}")
@@ -47,31 +50,38 @@ def fitted(own: Any, recorded: Any) -> Any:
         if not isinstance(recorded, PackedSequence):
             raise NotAlike(f"a packed sequence in place of a {type(recorded).__name__}")
         return recorded
-    return _fitted_nesting(own, recorded)
+    return _fitted_nesting(own, recorded, keep)
 
 
-def _fitted_tensor(own: Tensor, recorded: Any) -> Tensor:
+def _fitted_tensor(own: Tensor, recorded: Any, keep: bool) -> Tensor:
     if not isinstance(recorded, Tensor):
         raise NotAlike(f"a tensor in place of a {type(recorded).__name__}")
-    if own.dtype != recorded.dtype or own.dim() != recorded.dim():
+    # What a trial computes in a wider precision.
+    wider = (
+        keep
+        and own.is_floating_point()
+        and own.dtype == torch.promote_types(own.dtype, recorded.dtype)
+    )
+    if (own.dtype != recorded.dtype and not wider) or own.dim() != recorded.dim():
         raise NotAlike(
             f"{own.dtype} {list(own.shape)} in place of {recorded.dtype} {list(recorded.shape)}"
         )
     same = own.shape == recorded.shape and own.stride() == recorded.stride()
-    if same and torch.equal(own.detach(), recorded.detach().to(own.device)):
+    if same and torch.equal(own.detach(), recorded.detach().to(own)):
         return own
-    made = recorded.detach().clone().to(own.device)
+    made = recorded.detach().clone().to(own)
     return made.requires_grad_() if recorded.requires_grad else made
 
 
-def _fitted_nesting(own: Any, recorded: Any) -> Any:
+def _fitted_nesting(own: Any, recorded: Any, keep: bool) -> Any:
     if is_dataclass(own) and not isinstance(own, type | Mapping) and isinstance(recorded, Fields):
         found = {name: getattr(recorded, name) for name in recorded._fields}
-        return replace(own, **{key: fitted(getattr(own, key), one) for key, one in found.items()})
+        parts = {key: fitted(getattr(own, key), one, keep=keep) for key, one in found.items()}
+        return replace(own, **parts)
     if isinstance(own, Mapping):
         if not isinstance(recorded, dict) or own.keys() != recorded.keys():
             raise NotAlike(f"a {type(own).__name__} with other keys")
-        parts = {key: fitted(own[key], one) for key, one in recorded.items()}
+        parts = {key: fitted(own[key], one, keep=keep) for key, one in recorded.items()}
         if type(own) is dict:
             return parts
         # Such as the batches of tokenizers, which have methods of their own.
@@ -80,13 +90,13 @@ def _fitted_nesting(own: Any, recorded: Any) -> Any:
             made[key] = one
         return made
     if isinstance(own, tuple | list):
-        return _fitted_sequence(own, recorded)
+        return _fitted_sequence(own, recorded, keep)
     if type(own) is not type(recorded):
         raise NotAlike(f"a {type(own).__name__} in place of a {type(recorded).__name__}")
     return recorded
 
 
-def _fitted_sequence(own: Any, recorded: Any) -> Any:
+def _fitted_sequence(own: Any, recorded: Any, keep: bool) -> Any:
     if not isinstance(recorded, tuple | list):
         raise NotAlike(f"a {type(own).__name__} in place of a {type(recorded).__name__}")
     if all(isinstance(one, str) for one in (*own, *recorded)) and isinstance(own, list):
@@ -94,5 +104,5 @@ def _fitted_sequence(own: Any, recorded: Any) -> Any:
         return list(recorded)
     if len(own) != len(recorded):
         raise NotAlike(f"{len(own)} values in place of {len(recorded)}")
-    parts = [fitted(one, other) for one, other in zip(own, recorded, strict=True)]
+    parts = [fitted(one, other, keep=keep) for one, other in zip(own, recorded, strict=True)]
     return type(own)(*parts) if hasattr(own, "_fields") else type(own)(parts)

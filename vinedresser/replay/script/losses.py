@@ -76,9 +76,13 @@ class LossFunctions(TorchFunctionMode):
         return self.following()
 
     def following(self) -> list[Tensor]:
-        """Return the loss of each call: the scalar in the place of the recorded one."""
+        """Return the loss of each call: the scalar in the place of the recorded one.
+
+        Of more calls, those before may be for the updates of other models.
+        """
         found = []
-        for scalars, place in zip(self._scalars, self._places, strict=False):
+        latest = self._scalars[-len(self._places) :] if self._places else []
+        for scalars, place in zip(latest, self._places, strict=False):
             found += [scalars[place]] if place < len(scalars) and scalars else scalars[-1:]
         return found
 

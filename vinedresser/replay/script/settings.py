@@ -103,6 +103,7 @@ class TrialResult:
         half: name of the half precision that the step uses, or "".
         accumulates: gradients of a step are added to those of the step before.
         random: the step draws random numbers.
+        alternates: there were updates of other models with gradients of their own.
         changes: the changes that apply, if facts were given.
     """
 
@@ -113,6 +114,7 @@ class TrialResult:
     half: str = ""
     accumulates: bool = False
     random: bool = False
+    alternates: bool = False
     changes: list[ScriptChange] = field(default_factory=list)
 
 

@@ -12,6 +12,7 @@ from copy import deepcopy
 from typing import Any, NoReturn
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from vinedresser.capture.torch_.guard.guard import digest
@@ -59,6 +60,8 @@ class ScriptTrial:
         end: ends the process with a result.
     """
 
+    needs_all = True
+
     def __init__(
         self, settings: TrialSettings, step: RecordedStep, end: Callable[[ScriptResult], NoReturn]
     ) -> None:
@@ -71,7 +74,8 @@ class ScriptTrial:
         self._batches: list[str] = []
         self._inputs = hashlib.sha256()
         self._half = HalfSeen()
-        self._accumulates = self._random = self._answering = False
+        self._several = len(step.models) > 1
+        self._accumulates = self._random = self._answering = self._alternates = False
         self._deadline = math.inf
         # The same batches in each trial, also of a script without a seed.
         torch.manual_seed(_SEED)
@@ -93,8 +97,9 @@ class ScriptTrial:
             self.failed("its loss was not found: no scalar with a gradient follows its model")
         if first:
             self._random = not torch.equal(torch.get_rng_state(), self._step.random["torch"])
-        elif watched.stale:
+        elif watched.stale and not self._several:
             self._accumulates = True
+        self._alternates = watched.alternates
         self._batches.append(self._inputs.hexdigest())
         self._inputs = hashlib.sha256()
         loss = sum(float(one) for one in losses) / len(losses)
@@ -119,7 +124,8 @@ class ScriptTrial:
             return batch
         # The same in each precision, without the casts of the trial.
         with torch._C.DisableTorchFunction():
-            for _, one in leaves((batch.args, batch.kwargs)):
+            # The inputs of one model may depend on the weights of another.
+            for _, one in leaves(batch.loaded if self._several else (batch.args, batch.kwargs)):
                 narrow = one.detach().float() if one.is_floating_point() else one
                 self._inputs.update(digest(narrow).encode())
         return self._training.prepare(batch)
@@ -129,6 +135,13 @@ class ScriptTrial:
         if self._training is not None and self._training.clears and watched.model is not None:
             for one in watched.model.parameters():
                 one.grad = None
+
+    def passes(self, optimizer: Optimizer) -> None:
+        """See `StepUser.passes`."""
+        if not self._is_finite(optimizer):
+            self._course.broke = len(self._course.losses)
+            self._finish()
+        self._prepare_update(optimizer)
 
     def ended(self) -> ScriptResult:
         """Return the result of a script that ends by itself, or with an error."""
@@ -147,32 +160,34 @@ class ScriptTrial:
         """
         model = watched.model
         assert model is not None
-        ours = set(map(id, model.parameters()))
-        optimizers = [
-            one
-            for one in watched.optimizers
-            if any(id(each) in ours for group in one.param_groups for each in group["params"])
-        ]
-        wanted = len(self._step.models[self._step.trained].optimizers)
-        if len(optimizers) != wanted:
-            raise ConfigError(
-                f"it has made {len(optimizers)} optimizers of its model when the model is first "
-                f"called, and the snapshot has {wanted}; use --factory"
-            )
+        models = {name: watched.parts.models[name] for name in self._step.models}
+        # In the order of the recorded ones: that of several models is recorded for each of them.
+        optimizers: list[Optimizer] = []
+        for name, one in models.items():
+            found = _optimizers_of(one, watched.optimizers)
+            wanted = len(self._step.models[name].optimizers)
+            if len(found) != wanted:
+                raise ConfigError(
+                    f"it has made {len(found)} optimizers of a model when "
+                    f"the model is first called, and the snapshot has {wanted}; use --factory"
+                )
+            optimizers += found
         if any(isinstance(one, torch.optim.LBFGS) for one in optimizers):
             raise ConfigError(
                 "its optimizer, LBFGS, computes gradients several times in a step; use --factory"
             )
-        self._parts = Parts(watched.parts.models, optimizers)
+        self._parts = Parts(models, optimizers)
         restore(self._parts, self._step, WHOSE)
-        self._training = training = Changeable(model, optimizers)
+        self._training = training = Changeable(model, list(dict.fromkeys(optimizers)))
         self._course, self._batches, self._inputs = Course(), [], hashlib.sha256()
         first = self._step.batches[0]
         if self._settings.shuffled:
             shuffle = shuffle_of(training, first) if labels_are_apart(first) else None
             self._changes = [] if shuffle is None else [shuffle]
         elif self._settings.facts is not None:
-            self._changes = changes_for(training, [model], first, _facts(self._settings.facts))
+            self._changes = changes_for(
+                training, list(models.values()), first, _facts(self._settings.facts)
+            )
         if self._deadline == math.inf:
             self._deadline = time.monotonic() + self._settings.seconds
             before_writes(self._writes)
@@ -229,12 +244,23 @@ class ScriptTrial:
                 "" if self._half.dtype is None else str(self._half.dtype).removeprefix("torch."),
                 self._accumulates,
                 self._random,
+                self._alternates,
                 [
                     ScriptChange(one.kind, one.words, one.control, one.values)
                     for one in self._changes
                 ],
             )
         )
+
+
+def _optimizers_of(model: nn.Module, optimizers: list[Optimizer]) -> list[Optimizer]:
+    """Return the optimizers that have parameters of a model."""
+    ours = set(map(id, model.parameters()))
+    return [
+        one
+        for one in optimizers
+        if any(id(each) in ours for group in one.param_groups for each in group["params"])
+    ]
 
 
 def _facts(table: dict[str, Any]) -> Facts:

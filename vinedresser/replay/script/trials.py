@@ -41,13 +41,9 @@ def what_if(replayed: ScriptReplayed, *, steps: int = 200, seconds: float = 60.0
 
     Raises:
         ConfigError: the script takes fewer steps before it ends or writes a file, or other batches
-            each time; its optimizers are not those of the snapshot; it has several models.
+            each time; its optimizers are not those of the snapshot; it has several models and no
+            `DataLoader`.
     """
-    if len(replayed.step.models) > 1:
-        raise ConfigError(
-            "--what-if: not with --script if the snapshot has several models, which update each "
-            "other; use --factory"
-        )
     return try_changes(_ScriptTrainer(replayed), steps=steps, seconds=seconds)
 
 
@@ -71,6 +67,13 @@ class _ScriptTrainer:
                 f"--script {self._replayed.command[0]}: after {len(found.course.losses)} steps of "
                 f"a trial, {found.ended}, and {FEWEST} steps are needed; use --factory"
             )
+        if len(self._replayed.step.models) > 1 and len(set(found.batches)) == 1 < len(
+            found.batches
+        ):
+            raise ConfigError(
+                f"--script {self._replayed.command[0]}: of several models without a DataLoader, it "
+                "is not known whether trials have the same batches; use --factory"
+            )
         self._batches = found.batches
         return Unchanged(
             found.course,
@@ -80,6 +83,7 @@ class _ScriptTrainer:
             found.accumulates,
             found.random,
             self._replayed.step.scheduled,
+            found.alternates,
         )
 
     def before(self, steps: int, deadline: float) -> float | None:

@@ -39,7 +39,13 @@ _MOST_TRIES = 3
 
 
 class StepUser(Protocol):
-    """What is done with a step of a script."""
+    """What is done with a step of a script.
+
+    Attributes:
+        needs_all: whether the step begins only once all models of the snapshot were seen.
+    """
+
+    needs_all: bool
 
     def within(self, watched: ScriptStep) -> AbstractContextManager[object]:
         """Return the context of a step, entered in its recorded state."""
@@ -60,6 +66,9 @@ class StepUser(Protocol):
 
     def begins(self, watched: ScriptStep) -> None:
         """Note the first call of the model in a step that follows the recorded one."""
+
+    def passes(self, optimizer: Optimizer) -> None:
+        """Note an update of other models only, after the recorded step."""
 
 
 class ScriptStep:
@@ -87,6 +96,7 @@ class ScriptStep:
         steps: number of steps that are complete.
         finite: whether the gradients were finite after each backward pass of the step but the last.
         stale: there were gradients before the first backward pass of the latest step.
+        alternates: there were updates of other models with gradients of their own, as in a GAN.
     """
 
     def __init__(self, step: RecordedStep, batches: Sequence[Batch], user: StepUser) -> None:
@@ -96,7 +106,7 @@ class ScriptStep:
         self.seen = "no model with the parameters of the snapshot was called for an update"
         self.steps = 0
         self.finite: list[bool] = []
-        self.stale = False
+        self.stale = self.alternates = False
         self._name, self._recorded = step.trained, step.models[step.trained]
         self._step, self._batches, self._user = step, batches, user
         self._matching = Matching(step)
@@ -104,6 +114,8 @@ class ScriptStep:
         # Number of calls in the step so far, and of backward passes; whether a batch was replaced.
         self._calls = self._backwards = self._tries = 0
         self._loaded = False
+        # The models that were updated since the latest backward pass.
+        self._updated_since: set[str] = set()
 
     def start(self) -> None:
         """Begin to wait for the step."""
@@ -196,10 +208,17 @@ class ScriptStep:
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """Return the arguments for a call of the model: in the recorded step, those recorded."""
         self.losses.on = False
-        if not trains(module, self._recorded):
+        waits = self._user.needs_all and len(self.parts.models) < len(self._step.models)
+        if waits or not trains(module, self._recorded):
             return None
         trained = any(one.grad is not None for one in module.parameters())
-        if self._calls == len(self._batches) and self._backwards and trained:
+        several = len(self._step.models) > 1
+        if several and not self.steps and self._backwards and not trained:
+            # The calls so far were for the updates of others: the gradients were cleared since.
+            self._calls = 0
+        # Later, the calls of a step may be those for the updates of others, too.
+        whole = self._calls == len(self._batches) and not (several and self.steps)
+        if whole and self._backwards and trained:
             # The gradients of the step were not used, such as by a scaler.
             self._finish(None)
         try:
@@ -229,7 +248,8 @@ class ScriptStep:
         self._calls += 1
         if not self._loaded:
             self.losses.targets = batch.loss_args
-        return fitted(args, batch.args), fitted(kwargs, batch.kwargs)
+        keep = self._user.needs_all
+        return fitted(args, batch.args, keep=keep), fitted(kwargs, batch.kwargs, keep=keep)
 
     def _begin(self) -> None:
         """Put everything into the state at the beginning of the step."""
@@ -253,7 +273,12 @@ class ScriptStep:
         return None if made is None else tuple(made)
 
     def _backward(self, tensors: Sequence[Any]) -> None:
-        if self._calls and torch._C._current_graph_task_id() == -1:
+        if torch._C._current_graph_task_id() != -1:
+            return
+        if self._updated_since and self._name not in self._updated_since:
+            self.alternates = True
+        self._updated_since.clear()
+        if self._calls:
             if self.model is not None:
                 gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
                 if self._backwards:
@@ -266,9 +291,13 @@ class ScriptStep:
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """Finish before the update; with a closure, after it has computed the gradients."""
         if not has_closure(args, kwargs):
-            if self._updates(optimizer, self._name):
+            found = {one for one in self.parts.models if self._updates(optimizer, one)}
+            self._updated_since |= found
+            if self._name in found:
                 self._updated(optimizer)
-            elif self._calls and any(self._updates(optimizer, one) for one in self.parts.models):
+            elif found and self.steps:
+                self._user.passes(optimizer)
+            elif found and self._calls:
                 # Its model has the values after this update already, in which it takes no part.
                 optimizer.zero_grad()
             return None

@@ -275,7 +275,10 @@ def _without_dropout(dropouts: list[_DropoutNd]) -> Iterator[None]:
 def _hooked(model: nn.Module, change: Callable[[Any], Any]) -> Iterator[None]:
     """Change the arguments of a model, wherever the step takes them from."""
 
-    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        if kwargs is None:
+            # Removed since the call began, in which torch still calls it.
+            return None
         changed = mapped(Batch(args, kwargs, (), None), change)
         return changed.args, changed.kwargs
 

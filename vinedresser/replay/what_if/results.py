@@ -74,6 +74,8 @@ class WhatIf:
         trials: the changes that were tried, cures first.
         not_tried: the changes for which there was no time.
         controls_left: the controls that were not completed, in words: then nothing is claimed.
+        judged: whether the course of the loss says something; else only values that are not finite
+            are a symptom.
     """
 
     steps: int
@@ -85,6 +87,7 @@ class WhatIf:
     trials: list[Trial]
     not_tried: list[str]
     controls_left: list[str]
+    judged: bool = True
 
     @property
     def cures(self) -> list[Trial]:
@@ -119,7 +122,9 @@ class WhatIf:
         if self.unchanged.out_of_time:
             return f"nothing was tried: there was no time for {self.steps} steps"
         if not self.symptom:
-            return f"the loss falls from {self.before:.4g} to {self.unchanged.last:.4g}: no symptom"
+            falls = f"the loss falls from {self.before:.4g} to {self.unchanged.last:.4g}"
+            turns = "all values are finite; losses of models that are updated in turns say no more"
+            return f"{falls if self.judged else turns}: no symptom"
         tried = [one for one in self.trials if not one.control]
         controls = [one.change for one in self.trials if one.control and one.cures]
         if controls:

@@ -57,6 +57,8 @@ class Unchanged:
         accumulates: gradients of a step are added to those of the step before.
         random: the step draws random numbers.
         scheduled: the learning rate follows a schedule.
+        alternates: models are updated in turns, each with a loss of its own, as in a GAN: whether
+            these fall says nothing.
     """
 
     course: Course
@@ -66,6 +68,7 @@ class Unchanged:
     accumulates: bool
     random: bool
     scheduled: bool
+    alternates: bool = False
 
 
 class Trainer(Protocol[_Change]):
@@ -107,15 +110,16 @@ def try_changes(trainer: Trainer[_Change], *, steps: int, seconds: float) -> Wha
     if unchanged.out_of_time and len(unchanged.losses) >= FEWEST:
         steps, unchanged.out_of_time = len(unchanged.losses), False
     before = _first(unchanged)
-    if seen.batches > 1 and unchanged.whole:
+    judged = not seen.alternates or not unchanged.whole
+    if judged and seen.batches > 1 and unchanged.whole:
         held = trainer.before(steps, deadline)
         before = before if held is None else held
     shuffled = None
     # Repeated batches can be learned by heart, whatever their labels are.
-    if seen.batches >= steps and falls(unchanged, before):
+    if judged and seen.batches >= steps and falls(unchanged, before):
         shuffled = trainer.shuffled(steps, deadline)
-    symptom = symptom_of(unchanged, before, shuffled)
-    still = stands_still(unchanged, before, seen.batches, seen.pace)
+    symptom = symptom_of(unchanged, before, shuffled) if judged else ""
+    still = judged and stands_still(unchanged, before, seen.batches, seen.pace)
     facts = Facts(
         nonfinite=unchanged.broke is not None,
         at_once=unchanged.broke == 0,
@@ -126,7 +130,10 @@ def try_changes(trainer: Trainer[_Change], *, steps: int, seconds: float) -> Wha
         random=seen.random,
         scheduled=seen.scheduled,
     )
-    found = WhatIf(steps, seen.batches, symptom, before, unchanged, shuffled, [], [], [])
+    found = WhatIf(
+        *(steps, seen.batches, symptom, before, unchanged, shuffled, [], [], []),
+        judged=not seen.alternates,
+    )
     if symptom:
         _try(found, trainer, facts, deadline)
     return found
@@ -146,7 +153,7 @@ def _try(found: WhatIf, trainer: Trainer[_Change], facts: Facts, deadline: float
         if course.out_of_time:
             found.not_tried.append(one.words)
             continue
-        better = cures(course, found.before, unchanged, shuffled)
+        better = cures(course, found.before, unchanged, shuffled) if found.judged else course.whole
         trial = Trial(one.kind, one.words, one.control, course, better, one.values)
         found.trials.append(trial)
     found.trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
