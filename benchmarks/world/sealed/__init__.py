@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from benchmarks.world.family import Family
 from benchmarks.world.sealed import (
-    arms,
     boosted_lifetimes,
     channel,
-    cloning,
-    direct_preferences,
-    dose_response,
     fraud,
     futures,
     hashing,
@@ -20,7 +16,6 @@ from benchmarks.world.sealed import (
     keras_towers,
     lightning_activities,
     masked_rows,
-    portfolio,
     private_rows,
     sessions,
     sharpness,
@@ -30,6 +25,13 @@ from benchmarks.world.sealed import (
     tomography,
     wishes,
     zero_inflated,
+)
+from benchmarks.world.sealed.decisions import (
+    arms,
+    cloning,
+    direct_preferences,
+    dose_response,
+    portfolio,
 )
 
 __all__ = ["FAMILIES"]
