@@ -361,7 +361,9 @@ def test_an_optimizer_of_another_model(late: bool, tmp_path: Path) -> None:
     if late:
         assert findings == []
     else:
-        (finding,) = findings
-        assert finding.evidence["trouble"] == "elsewhere"
-        assert (finding.severity, finding.step, finding.value) == ("warning", 60, 1.0)
-        assert "another model" in finding.cause
+        assert [one.evidence["trouble"] for one in findings] == ["elsewhere"] * 2
+        assert [one.severity for one in findings] == ["warning", "stop"]
+        assert (findings[0].step, findings[0].value) == (60, 1.0)
+        assert "another model" in findings[0].cause
+        # Enough steps show that it only guesses.
+        assert "guessing" in findings[1].seen
