@@ -50,6 +50,24 @@ def rules() -> list[Rule]:
     return [LearningRateTooHigh(), LossNotDecreasing(), OscillatingLoss()]
 
 
+@pytest.mark.parametrize(("labels", "silent"), [([0] * 32, True), ([0] * 31 + [1], False)])
+def test_a_loss_of_candidates_may_rise_while_a_queue_is_filled(
+    labels: list[int], *, silent: bool, tmp_path: Path
+) -> None:
+    """The right candidate is always the first; those that the model made replace random ones."""
+    noise = np.random.default_rng(0).normal(size=300)
+    values = [2.6 + 4 * min(step / 60, 1) + 0.05 * noise[step] for step in range(300)]
+    records = [
+        step_record(
+            step,
+            scalars={"losses/loss": value},
+            tensors={"labels/loss": np.array(labels)} if step % 5 == 0 else {},
+        )
+        for step, value in enumerate(values)
+    ]
+    assert (judge(make_run(tmp_path / "run", records), rules()) == []) is silent
+
+
 def test_a_loss_that_swings_about_zero_is_not_judged(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(size=800)
     # The difference of two energies grows with them.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
@@ -15,6 +18,9 @@ __all__ = ["AimlessLosses"]
 
 # Number of changes of the sign among recent values of a loss that no trend through zero has.
 _CHANGES, _RECENT = 20, 100
+# Minimum number of labels that are all equal.
+_ROWS = 128
+_LABELS = "labels/"
 # Number of looks at which the model had acted, and the name of that scalar.
 _LOOKS = 5
 _ACTS = "acts"
@@ -32,9 +38,18 @@ class AimlessLosses(Signal):
     A loss whose sign changes again and again is the difference of two terms that follow each other,
     such as the free energies of data and samples in contrastive divergence (Hinton, Neural
     Computation 14, 2002): neither its level nor its noise relative to that says anything.
+
+    A loss whose labels are all the same class numbers the right candidate among others that the
+    model makes, too, as contrastive losses with a queue of keys do (He et al., "Momentum contrast
+    for unsupervised visual representation learning", 2020): it rises while random keys are replaced
+    by real ones.
     """
 
-    needs = (Need("losses"), Need("state", every=20, required=False))
+    needs = (
+        Need("losses"),
+        Need("state", every=20, required=False),
+        Need("labels", every=5, required=False),
+    )
 
     def __init__(self) -> None:
         self._looks = 0
@@ -46,6 +61,8 @@ class AimlessLosses(Signal):
         self._changes: dict[str, deque[bool]] = {}
         self._latest: dict[str, float] = {}
         self._differences: set[str] = set()
+        # The class that all labels of a loss share, and their number; None if they differ.
+        self._same: dict[str, tuple[int, int] | None] = {}
 
     def begin(self, info: RunRecord) -> None:
         """Read the policy gradients, and the losses of known functions."""
@@ -71,6 +88,8 @@ class AimlessLosses(Signal):
                 self._latest[name] = value
                 if sum(changes) >= _CHANGES:
                     self._differences.add(name)
+            for name in step.tensors_of("labels"):
+                self._look_at_labels(name.removeprefix(_LABELS), step.tensor(name))
             self._looks += any(
                 name.rpartition("/")[2].rpartition(".")[2] == _ACTS
                 for name in step.scalars_of("state")
@@ -84,4 +103,20 @@ class AimlessLosses(Signal):
         """
         acts = self._chooses or self._looks >= _LOOKS
         unknown = acts and loss not in self._known
-        return unknown or loss in self._differences or self._may_rise(loss)
+        same = self._same.get(loss.removeprefix("losses/"))
+        candidates = same is not None and same[1] >= _ROWS
+        return unknown or candidates or loss in self._differences or self._may_rise(loss)
+
+    def _look_at_labels(self, loss: str, labels: NDArray[Any]) -> None:
+        """Note whether all labels of a loss are the same class.
+
+        Args:
+            loss: its name without the collection.
+            labels: labels [rows, ...] of a step.
+        """
+        first = int(labels.flat[0]) if labels.size and labels.dtype.kind in "iu" else None
+        before = self._same.get(loss, (first, 0))
+        if before is None or first != before[0] or first is None or (labels != first).any():
+            self._same[loss] = None
+        else:
+            self._same[loss] = (first, before[1] + labels.size)
