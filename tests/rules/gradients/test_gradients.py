@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
 
-from tests.rules.trainings import adam, sgd
+from tests.rules.trainings import adam, digits, sgd
 from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.capture import Hook, open_run
 from vinedresser.errors import ConfigError
+from vinedresser.rules.base import capture_for
 from vinedresser.rules.gradients.exploding_gradient import ExplodingGradient
 from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
 from vinedresser.store.step_record import StepRecord
@@ -104,6 +108,51 @@ def test_a_learning_deep_tanh_network_is_ignored(tmp_path: Path) -> None:
     rules = [VanishingGradient(), ExplodingGradient()]
     model = lambda: stack((64, *[32] * 10, 10), nn.Tanh)  # noqa: E731
     assert found(captured(tmp_path, rules, model, adam(3e-3)), *rules) == []
+
+
+class Towers(nn.Module):
+    """Two towers of sigmoid layers that place a picture and its class at one point."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.towers = nn.ModuleList(
+            stack((first, 64, 64, 64, 32), nn.Sigmoid, partial(nn.init.xavier_uniform_, gain=0.4))
+            for first in (64, 10)
+        )
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the similarities [rows, rows] of pictures [rows, 64] and classes [rows]."""
+        pictures, classes = (
+            F.normalize(tower(one))
+            for tower, one in zip(self.towers, (x, F.one_hot(y, 10).float()), strict=True)
+        )
+        return pictures @ classes.T
+
+
+@pytest.mark.thorough
+def test_the_gradient_of_a_training_that_leaves_a_plateau_grows_from_almost_nothing(
+    tmp_path: Path,
+) -> None:
+    torch.manual_seed(0)
+    data, model, rule = digits(), Towers(), ExplodingGradient()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
+    losses = []
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(600):
+            rows = torch.randperm(len(data.x))[:32]
+            similar = model(data.x[rows], data.y[rows])
+            loss = F.cross_entropy(similar, torch.arange(32))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    run = open_run(tmp_path / "run")
+    norms = [column.values for column in run.reductions("l2", "gradients").values()]
+    assert max(one.max() / one[:3].min() for one in norms) > 10 * rule.growth
+    assert max(losses[:200]) - min(losses[:200]) < 0.05
+    assert losses[-1] < 3.2
+    assert found(run, rule) == []
 
 
 @pytest.mark.parametrize(

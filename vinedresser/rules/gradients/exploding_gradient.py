@@ -39,6 +39,8 @@ class ExplodingGradient(SymptomRule):
     """
 
     fault = "exploding_gradient"
+    # A training that leaves a plateau has a gradient that grows from almost nothing.
+    waits = True
 
     def __init__(
         self, growth: float = 100.0, depth: float = 1000.0, every: int = 20, patience: int = 2
