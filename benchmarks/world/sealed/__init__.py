@@ -1,6 +1,6 @@
 """Families that nobody looks at while working on rules; `--sealed` runs them.
 
-They were written without a look at the rules, and have not been judged.
+They were written without a look at the rules, and judged once; see docs/performance.md.
 """
 
 from __future__ import annotations
