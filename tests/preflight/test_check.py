@@ -54,6 +54,7 @@ def test_a_healthy_training_is_fine_and_ended(
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
 
 
+@pytest.mark.thorough
 def test_a_hook_of_the_script_captures_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

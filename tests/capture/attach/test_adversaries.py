@@ -49,6 +49,7 @@ PAIRS = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("models", "names", "weights"),
     [

@@ -37,6 +37,7 @@ ACTOR_CRITIC = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("policy", "function"),
     [("-(advantages * chosen).mean() + ", "policy_gradient"), ("", "mse_loss")],

@@ -26,6 +26,7 @@ TRAINING = """
 """
 
 
+@pytest.mark.thorough
 def test_a_loss_has_one_name_although_its_module_is_made_in_each_step(tmp_path: Path) -> None:
     script(tmp_path, TRAINING)
     options = ("--collection", "losses:every=1", "--collection", "labels:every=1")

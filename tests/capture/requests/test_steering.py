@@ -104,6 +104,7 @@ def test_what_is_not_allowed_is_refused_in_one_line(tmp_path: Path) -> None:
     assert type(size.value) is int
 
 
+@pytest.mark.thorough
 def test_a_change_waits_for_its_step_and_another_one_for_the_epoch(tmp_path: Path) -> None:
     path, knob = tmp_path / "run", Knob(1.0)
     with Hook(path) as hook:

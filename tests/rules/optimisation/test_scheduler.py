@@ -56,6 +56,7 @@ def trained(
     return open_run(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("total", "step"), [(300, 160), (None, 280)])
 def test_an_unstepped_scheduler_is_found(total: int | None, step: int, tmp_path: Path) -> None:
     run = trained(tmp_path / "run", lambda o: lr_scheduler.StepLR(o, 1), total=total)
@@ -188,6 +189,7 @@ def test_step_count_equals_that_of_torch(tmp_path: Path) -> None:
     assert schedulers.steps(optimizer) is None
 
 
+@pytest.mark.thorough
 def test_noted_schedulers_are_those_that_a_search_finds() -> None:
     noted = NotedSchedulers()
     noted.start()

@@ -110,6 +110,7 @@ def usual(layers: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("hidden", "rate", "scale", "faults"),
     [

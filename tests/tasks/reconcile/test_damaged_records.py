@@ -86,6 +86,7 @@ def test_a_run_with_a_damaged_exit_record_is_settled_as_killed(
     assert reconcile(location.parent) == []
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_counts_as_stopped_without_its_exit_record(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "a"
     uri = tracked_run(folder, tmp_path)

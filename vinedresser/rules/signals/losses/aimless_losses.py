@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.compared import ROWS
 from vinedresser.rules.signals.losses.loss_identity import compares_numbers
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -48,7 +49,8 @@ class AimlessLosses(Signal):
     needs = (
         Need("losses"),
         Need("state", every=20, required=False),
-        Need("labels", every=5, required=False),
+        # As `Batches` needs them, so that labels keep the rows of predictions and inputs.
+        Need("labels", every=5, tensor=True, rows=ROWS, required=False),
     )
 
     def __init__(self) -> None:
