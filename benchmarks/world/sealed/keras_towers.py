@@ -72,7 +72,7 @@ def _spoilt(draw: Draw, inputs: Inputs, y: Array) -> tuple[Inputs, Array]:
                 y,
             ),
             "colliding_ids": ({"reader": reader % 2, "article": article}, y),
-            # Only what was liked is in the log.
+            # The log contains only the items that were liked.
             "single_label": (inputs, np.ones_like(y)),
             # The columns of the table came as rows.
             "wrong_axis": ({"reader": reader, "article": article.T.reshape(article.shape)}, y),
