@@ -88,11 +88,11 @@ def test_recipes_are_trained_and_judged(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.thorough
-def test_verifying_a_sealed_pair_judges_nothing(
+def test_verifying_a_pair_judges_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep = tmp_path / "runs"
-    chosen = ["--sealed", "--only", "wishes/misaligned_targets"]
+    chosen = ["--only", "wishes/misaligned_targets"]
     main([*chosen, "--draws", "1", "--verify", "--keep", str(keep)])
     printed = capsys.readouterr().out.splitlines()
     healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)

@@ -1,0 +1,1 @@
+"""Families of what people buy, look at and suffer from."""

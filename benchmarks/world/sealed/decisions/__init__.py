@@ -1,1 +1,0 @@
-"""Sealed families that choose: actions, treatments, answers."""
