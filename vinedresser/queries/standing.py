@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ class StandingQuery:
         # A partial sum is not a sum.
         self._whole = query.reduce is not None and query.reduce.function in ("sum", "count")
         self._clock = clock
-        self._ready = -np.inf
+        self._ready = -math.inf
         self._window = _Window()
         self._dropped = self._thinned = 0
         self.answerable = False
@@ -114,6 +115,16 @@ class StandingQuery:
             return True
         skips = self._window.skipped or self._window.empty
         return skips and self._clock() < self._ready
+
+    @property
+    def until(self) -> float:
+        """Until when it keeps to its rate, by its clock; `inf` if it has ended."""
+        return math.inf if self.ended is not None else self._ready
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the windows of train steps are known without reading values of the events."""
+        return self.query.every.kind != "epoch"
 
     @property
     def limited(self) -> bool:
@@ -159,6 +170,23 @@ class StandingQuery:
         if pending is None:
             return answers + self._close_after(observables), None
         return answers, pending
+
+    def pass_over(self, observables: Observables) -> list[Answer]:
+        """Leave a train step out to keep the rate; return as `observe`.
+
+        For a query that was `idle` and `numbered` before the step.
+        """
+        if self.ended is not None:
+            return []
+        if observables.mode != self.query.every.mode and not self._closes(observables):
+            return []
+        if not self._window.empty and not self._window.skipped:
+            # An event of the user came in between and counted.
+            return self.leave_out(observables)
+        answers = self._close_earlier(observables)
+        if self._window.empty:
+            self._skip(observables)
+        return answers + self._close_after(observables)
 
     def leave_out(self, observables: Observables) -> list[Answer]:
         """Leave a train step out to keep the budget of all queries; return as `observe`."""
@@ -207,11 +235,18 @@ class StandingQuery:
         self.answerable = True
         window = self._window
         if window.empty:
-            window.key = self._key(observables)
             partial = self._whole and window.thinned > 0
-            window.skipped = partial or self._clock() < self._ready
-            self._dropped += window.skipped
+            if partial or self._clock() < self._ready:
+                self._skip(observables)
+            else:
+                window.key = self._key(observables)
         return not window.skipped
+
+    def _skip(self, observables: Observables) -> None:
+        """Begin the window with an event, and drop it."""
+        self._window.key = self._key(observables)
+        self._window.skipped = True
+        self._dropped += 1
 
     def _key(self, observables: Observables) -> float | None:
         every = self.query.every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -46,12 +47,20 @@ class Armed(NamedTuple):
         needs: names, collections and globs that they will read.
         idle: some of them read nothing, although the event is of their mode.
         thinned: those of them that leave the event out to keep the budget of all.
+        until: until when all of them leave train steps out to keep their rates, by the clock of
+            the table; `-inf` if one of them does not, or has to read values to know its windows.
     """
 
     streams: tuple[_Stream, ...]
     needs: frozenset[str]
     idle: bool
     thinned: frozenset[_Stream]
+    until: float
+
+    @property
+    def passed_over(self) -> bool:
+        """Whether it is enough to pass the train step over; see `StreamTable.pass_over`."""
+        return self.until > -math.inf
 
 
 class Subscription:
@@ -85,6 +94,7 @@ class Subscription:
     def flush(self) -> None:
         """Close the window when the next event begins, without that event; from any thread."""
         self._stream.flush = True
+        self._table.changed = True
 
     def close(self) -> None:
         """Receive no more; the stream of the last receiver ends. From any thread, any number."""
@@ -96,6 +106,9 @@ class StreamTable:
 
     Queries are added and removed from any thread; `observe` runs on the training's thread and never
     waits for another one.
+
+    Attributes:
+        changed: a receiver came, went or flushed its stream since the queries were armed.
 
     Args:
         clock: time in seconds for the rates.
@@ -110,6 +123,7 @@ class StreamTable:
         self._clock = clock
         self._budget = SharedBudget(clock)
         self._known = known
+        self.changed = False
         self._lock = threading.Lock()
         self._by_key: dict[tuple[object, ...], _Stream] = {}
         # Replaced as a whole, so that the training's thread needs no lock.
@@ -130,19 +144,22 @@ class StreamTable:
         Queries that would leave the event out to keep their rate read nothing, if the clock still
         shows the same time at the event.
         """
+        self.changed = False
         streams = self._streams
         needs: frozenset[str] = frozenset()
         # Evaluations and events of the user may be rare, and are never left out.
         thinned = self._thinned(streams) if mode == "train" else frozenset[_Stream]()
-        idle = False
+        idle, until = False, math.inf if mode == "train" and not thinned else -math.inf
         for stream in streams:
             standing = stream.standing
             if standing.query.every.mode == mode:
                 if standing.idle or stream in thinned:
                     idle = True
+                    until = min(until, standing.until if standing.numbered else -math.inf)
                 else:
                     needs |= standing.needs
-        return Armed(streams, needs, idle, thinned)
+                    until = -math.inf
+        return Armed(streams, needs, idle, thinned, until if idle else -math.inf)
 
     def _thinned(self, streams: Iterable[_Stream]) -> frozenset[_Stream]:
         """Return the streams that leave out the next event to keep the budget of all."""
@@ -177,6 +194,7 @@ class StreamTable:
                 self._by_key[key] = found
             found.sinks = (*found.sinks, sink)
             self._streams = tuple(self._by_key.values())
+            self.changed = True
         return Subscription(self, key, found, sink)
 
     def remove(self, key: tuple[object, ...], stream: _Stream, sink: Sink) -> None:
@@ -186,6 +204,7 @@ class StreamTable:
             if not stream.sinks and self._by_key.get(key) is stream:
                 del self._by_key[key]
             self._streams = tuple(self._by_key.values())
+            self.changed = True
 
     def observe(self, observables: Observables, armed: Armed | None = None) -> None:
         """Evaluate queries at an event, and deliver the answers of closed windows.
@@ -226,6 +245,18 @@ class StreamTable:
             for answer in answers:
                 stream.deliver(answer)
             start = end
+
+    def pass_over(self, observables: Observables, armed: Armed) -> None:
+        """Do the same as `observe` at a train step that all its queries leave out for their rates.
+
+        Args:
+            observables: the event; needs no values.
+            armed: the queries, from before the event.
+        """
+        for stream in armed.streams:
+            self._flush(stream)
+            for answer in stream.standing.pass_over(observables):
+                stream.deliver(answer)
 
     def _clock_of(self, stream: _Stream) -> float | None:
         """Return the computing time so far; None if that of the query does not count."""

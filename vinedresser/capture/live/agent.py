@@ -98,7 +98,7 @@ class Agent:
         if self._closed:
             return
         self._closed = True
-        self.observer.table.finish()
+        self.observer.finish()
         os.write(self._waker, b"x")
         if self._server is not None:
             self._server.close()

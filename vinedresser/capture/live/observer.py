@@ -16,6 +16,7 @@ from vinedresser.queries.naming import SPELLINGS
 from vinedresser.queries.numeric import Numeric
 from vinedresser.queries.numpy_numeric import NumpyNumeric
 from vinedresser.queries.observables import Moment, Observables
+from vinedresser.queries.passed_steps import PassedSteps
 from vinedresser.queries.table import Armed, StreamTable
 from vinedresser.store.step_record import Mode
 
@@ -63,6 +64,7 @@ class LiveObserver:
         self._rank = rank
         self._meter = shield.meter
         self._roots = roots
+        self._passed = PassedSteps(self.table, rank)
         self._now = 0.0
         # What computes with the values, and the context in which it does.
         self._numeric: Numeric = NumpyNumeric()
@@ -78,12 +80,16 @@ class LiveObserver:
 
     def asked(self, mode: Mode) -> Asked | None:
         """See `Observer.asked`."""
-        return self._arm(mode) if len(self.table) else None
+        if not len(self.table) or (mode == "train" and self._passed.goes_on()):
+            return None
+        return self._arm(mode)
 
     def train_step_ended(self, step: int, found: Recording | PlainStep | None) -> None:
         """See `Observer.train_step_ended`."""
         if "train" in self._begun:
             self._answer("step", "train", step, found)
+        else:
+            self._passed.step_ended(step)
 
     def evaluation_ended(self, step: int, found: Recording | None) -> None:
         """See `Observer.evaluation_ended`."""
@@ -102,10 +108,19 @@ class LiveObserver:
         if len(self.table):
             self._answer_event(event, step, values)
 
+    def finish(self) -> None:
+        """Deliver the last answers; the training has ended."""
+        self._passed.settle()
+        self.table.finish()
+
     def _begin(self, mode: Mode) -> Asked | None:
         """Prepare for a train step or an evaluation."""
+        self._passed.settle()
         self._now = time.monotonic()
         armed = self.table.arm(mode)
+        if armed.passed_over:
+            self._passed.begin(armed)
+            return None
         key = (armed.needs, self._roots())
         asked = self._collections.get(key)
         if asked is None:
@@ -142,6 +157,7 @@ class LiveObserver:
 
     def _at_event(self, event: str, step: int, given: Mapping[str, Any]) -> None:
         """Answer at an event of the user."""
+        self._passed.settle()
         self._now = time.monotonic()
         values = {name: _reader(value) for name, value in given.items()}
         self.offered.setdefault(event, {}).update(dict.fromkeys(values))

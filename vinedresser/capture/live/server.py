@@ -37,7 +37,7 @@ MOST_CLIENTS = 32
 _LARGEST_HEAD = 16 * 1024
 # Seconds from one look at the answers to the next one: looking costs the training's thread less
 # than being woken by it. At least so long a pause is between sending and looking again.
-_PERIOD = 0.05
+_PERIOD = 0.1
 _PAUSE = 0.005
 # Seconds between two signs of life, with which the end of a client is noticed.
 _SIGN = 1.0
@@ -97,7 +97,7 @@ class AgentServer:
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=_LARGEST_HEAD,
         )
-        self._server = Server(config)
+        self._server = _Server(config)
 
     def run(self) -> None:
         """Serve until `close`."""
@@ -106,7 +106,7 @@ class AgentServer:
     def close(self) -> None:
         """End, once the clients have got what was answered; from any thread."""
         self._closing = True
-        self._server.should_exit = True
+        self._server.stop()
 
     async def _status(self, _: Request) -> Response:
         observer = self._observer
@@ -185,6 +185,29 @@ class AgentServer:
         finally:
             subscription.close()
             self._open.remove(subscription)
+
+
+class _Server(Server):
+    """A server that sleeps between requests; uvicorn's looks ten times a second whether to end."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Wait for the end."""
+        await self.on_tick(0)
+        self._ending = asyncio.Event()
+        # From here on, `stop` wakes this thread.
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:
+            await self._ending.wait()
+
+    def stop(self) -> None:
+        """End; from any thread, at any time."""
+        self.should_exit = True
+        if self._loop is not None:
+            # The loop may have ended by itself.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._ending.set)
 
 
 class _Connection(PromptConnection):
