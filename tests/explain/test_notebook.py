@@ -13,7 +13,7 @@ import pytest
 
 import vinedresser
 from tests.paths import ROOT
-from vinedresser.errors import MissingDependency
+from vinedresser.errors import ConfigError, MissingDependency
 
 CELL = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -73,3 +73,17 @@ def test_live_needs_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "IPython", None)
     with pytest.raises(MissingDependency, match="in a terminal, use `vinedresser show RUN`"):
         vinedresser.live(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"every": -1.0}, "every = -1: must be"),
+        ({"start_timeout": float("nan")}, "start_timeout = nan: must be"),
+    ],
+)
+def test_seconds_that_no_clock_understands_are_refused(
+    tmp_path: Path, given: dict[str, float], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        vinedresser.live(tmp_path, **given)

@@ -22,6 +22,9 @@ from vinedresser.store.reading.reader import Run, open_run
 
 __all__ = ["live"]
 
+# Seconds: a day.
+_LONGEST = 86_400.0
+
 
 def live(
     run: str | os.PathLike[str] | Run,
@@ -44,10 +47,14 @@ def live(
 
     Raises:
         MissingDependency: IPython is not installed.
-        ConfigError: this is not a notebook, or a text is not a query.
+        ConfigError: this is not a notebook, a text is not a query, or a number of seconds is
+            negative, infinite or NaN.
         NotARun: the run has not begun in time, or was removed.
         StoreError: the storage refused.
     """
+    for name, seconds in (("every", every), ("start_timeout", start_timeout)):
+        if not 0 <= seconds <= _LONGEST:
+            raise ConfigError(f"{name} = {seconds:g}: must be 0 to {_LONGEST:,.0f} seconds")
     try:
         from IPython import get_ipython
         from IPython.display import display

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.requests.requesting import await_change, request_capture
+from vinedresser.capture.requests.trying_regex import check_quick
 from vinedresser.errors import ConfigError, NotARun
 from vinedresser.infra.launcher import prepare_run
 from vinedresser.store.records import (
@@ -132,6 +134,12 @@ def test_a_regex_that_would_halt_the_training_is_refused(training: Path) -> None
     harmless = r"^(\w+[./])+weight$"
     done = capture(str(training), "--collection", "all", "--regex", harmless, "--every", "1")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_regex_that_cannot_be_tried_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(ConfigError, match=r"not sent, since the process .* exit code 1"):
+        check_quick("^weights/", ["weights/0"])
 
 
 def test_a_run_that_is_over_cannot_change(tmp_path: Path) -> None:

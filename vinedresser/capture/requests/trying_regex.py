@@ -31,15 +31,21 @@ def check_quick(regex: str, names: Iterable[str]) -> None:
         names: names of tensors.
 
     Raises:
-        ConfigError: searching takes more than some seconds.
+        ConfigError: searching takes more than some seconds, or could not be tried.
     """
     command = [sys.executable, "-m", "vinedresser.capture.requests.trying_regex"]
     content = json.dumps({"regex": regex, "names": [*names]})
-    done = subprocess.run(command, input=content, text=True, check=False)
+    done = subprocess.run(command, input=content, text=True, capture_output=True, check=False)
     if done.returncode == -signal.SIGXCPU:
         raise ConfigError(
             f"regex {regex!r}: takes more than {_MOST} s for the names of this run, which would "
             "halt its training: avoid repetitions within repetitions, such as (a+)+"
+        )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ConfigError(
+            f"regex {regex!r}: not sent, since the process that tries it on the names of this run "
+            f"ended with exit code {done.returncode}: {reason}"
         )
 
 
