@@ -46,6 +46,23 @@ class Lengths(lightning.LightningModule):
         return torch.optim.Adam(self.parameters())
 
 
+class ByHand(Lengths):
+    """Calls its optimizer itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, number: int) -> Tensor:
+        """Minimize the mean length, and return it."""
+        optimizer: Any = self.optimizers()
+        optimizer.zero_grad()
+        loss = super().training_step(batch, number)
+        self.manual_backward(loss)
+        optimizer.step()
+        return loss
+
+
 def again() -> Any:
     """Build the model and its step for a replay."""
     model = Lengths()
@@ -58,10 +75,12 @@ def again() -> Any:
     return model, step
 
 
-def train(run: Path | None, *, stop: bool = False, **options: Any) -> list[bytes]:
+def train(
+    run: Path | None, *, stop: bool = False, kind: type[Lengths] = Lengths, **options: Any
+) -> list[bytes]:
     """Train; return the bits of the weights."""
     torch.manual_seed(0)
-    model = Lengths()
+    model = kind()
     weights = torch.ones(64, 3)
     weights[BAD] = 0
     data = DataLoader(TensorDataset(torch.randn(64, 4), weights), batch_size=BATCH)
@@ -88,10 +107,12 @@ def train(run: Path | None, *, stop: bool = False, **options: Any) -> list[bytes
     return [one.detach().numpy().tobytes() for one in model.parameters()]
 
 
-def test_a_step_is_found_and_runs_again(tmp_path: Path) -> None:
-    assert train(tmp_path / "run") == train(None)
+@pytest.mark.parametrize("kind", [Lengths, ByHand])
+def test_a_step_is_found_and_runs_again(kind: Any, tmp_path: Path) -> None:
+    assert train(tmp_path / "run", kind=kind) == train(None, kind=kind)
     replayed = replay(open_snapshot(tmp_path / "run" / "snapshots" / "step-4"), f"{__name__}:again")
     assert replayed.comparison.exact
+    assert replayed.comparison.losses
     samples = bisect(replayed)
     assert samples is not None
     assert samples.found.samples == [(0, BAD % BATCH)]

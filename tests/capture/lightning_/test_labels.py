@@ -85,6 +85,25 @@ class Net(LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
 
+class Manual(Net):
+    """A classifier that calls its optimizer itself."""
+
+    def __init__(self, features: int, *, own_forward: bool) -> None:
+        super().__init__(features, own_forward=own_forward)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:  # type: ignore[override]
+        optimizer: Any = self.optimizers()
+        optimizer.zero_grad()
+        loss = self._loss(batch, "train")
+        if batch_idx % 2:
+            self.manual_backward(loss)
+        else:
+            # What the documentation advises against, but a module without precision plugins can.
+            loss.backward()
+        optimizer.step()
+
+
 def learnable() -> Data:
     """Return rows whose classes a linear model can tell."""
     generator = torch.Generator().manual_seed(5)
@@ -119,18 +138,23 @@ def saved(module: nn.Module) -> bytes:
 
 
 @pytest.mark.parametrize("own_forward", [True, False], ids=["forward", "part"])
+@pytest.mark.parametrize("kind", [Net, Manual])
 def test_labels_predictions_and_inputs_are_those_of_the_model(
-    own_forward: bool, tmp_path: Path
+    kind: Any, own_forward: bool, tmp_path: Path
 ) -> None:
-    plain, module = (Net(FEATURES, own_forward=own_forward) for _ in range(2))
+    plain, module = (kind(FEATURES, own_forward=own_forward) for _ in range(2))
     fit(tmp_path, plain, learnable(), None)
     run = fit(tmp_path, module, learnable())
     assert run is not None
     assert saved(module) == saved(plain)
-    assert not {name for name in run.tensor_names("inputs") if name != "inputs/Net"}
+    name = kind.__name__
+    assert run.tensor_names("inputs") == [f"inputs/{name}"]
+    assert run.scalar_names("losses") == ["losses/loss"]
+    losses = run.scalars("losses", mode="train")["losses/loss"].values.tolist()
+    assert losses == pytest.approx([float(seen.loss) for seen in module.seen["train"]])
     for step, seen in enumerate(module.seen["train"]):
-        np.testing.assert_array_equal(run.tensor("inputs/Net").value(step), seen.x)
-        np.testing.assert_array_equal(run.tensor("outputs/Net").value(step), seen.outputs)
+        np.testing.assert_array_equal(run.tensor(f"inputs/{name}").value(step), seen.x)
+        np.testing.assert_array_equal(run.tensor(f"outputs/{name}").value(step), seen.outputs)
         np.testing.assert_array_equal(run.tensor("labels/loss").value(step), seen.y)
         logarithms = seen.outputs.log_softmax(1)
         np.testing.assert_allclose(
@@ -138,8 +162,11 @@ def test_labels_predictions_and_inputs_are_those_of_the_model(
         )
 
 
-def test_an_evaluation_that_only_logs_has_loss_labels_and_predictions(tmp_path: Path) -> None:
-    module = Net(FEATURES, own_forward=True)
+@pytest.mark.parametrize("kind", [Net, Manual])
+def test_an_evaluation_that_only_logs_has_loss_labels_and_predictions(
+    kind: Any, tmp_path: Path
+) -> None:
+    module = kind(FEATURES, own_forward=True)
     run = fit(tmp_path, module, learnable())
     assert run is not None
     seen = module.seen["eval"]

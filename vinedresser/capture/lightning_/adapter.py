@@ -82,16 +82,15 @@ class LightningAdapter(Adapter):
         if self._inner is not None:
             self._inner.record_loss(name, value, arguments)
 
-    def record_value(self, name: str, value: Any, batch: Any) -> None:
-        """Record the value of a loss without its arguments.
+    def batch_begins(self) -> None:
+        """Note the start of a batch of a manual optimization."""
+        if self._losses is not None:
+            self._losses.batch_begins()
 
-        Args:
-            name: name of the loss.
-            value: value of the loss, a nesting of tensors.
-            batch: batch of the loss, a nesting of tensors [batch, ...].
-        """
-        if self._inner is not None:
-            self._inner.record_value(name, value, batch)
+    def backward(self, loss: Any) -> None:
+        """Record a loss [] of a manual optimization."""
+        if self._losses is not None:
+            self._losses.backward(loss)
 
     def attach(self, module: nn.Module, optimizers: Sequence[Optimizer], *, manual: bool) -> None:
         """Watch a module instead of the present one.
@@ -108,9 +107,10 @@ class LightningAdapter(Adapter):
         given = list(optimizers) if len(optimizers) > 1 else next(iter(optimizers), None)
         self._inner = TorchAdapter(self._session, self._model, None, given)
         self._session.leader = self if manual else self._inner
-        if not manual:
-            self._losses = StepLosses(self._session, self._inner)
-            self._inner.find_losses(None, self._losses)
+        self._losses = StepLosses(
+            self._session, self._inner, manual=manual, adversaries=manual and len(optimizers) > 1
+        )
+        self._inner.find_losses(None, self._losses)
         self._stand_ins = [_StandIn(module, name, self._step) for name in _STEPS]
         self._stand_ins.append(_StandIn(module, "log", self._logging))
         self._handles = [one.register_step_post_hook(self._after_update) for one in optimizers]

@@ -62,8 +62,9 @@ class LightningCallback(_CALLBACK):  # type: ignore[misc]
     - A train step is an optimizer step; with manual optimization, a batch in which any optimizer
       took a step.
     - ``losses/loss`` is the value that ``training_step`` and ``validation_step`` return, or its
-      "loss"; with manual optimization, the argument of ``manual_backward``, where the second one in
-      a batch is ``loss#1``.
+      "loss"; with manual optimization, the argument of ``manual_backward``, or without it the sum
+      of the losses with a backward pass before an optimizer's step. The second one in a batch is
+      ``loss#1``.
     - Values passed to ``self.log`` in a train step are ``metrics/<name>``; in an evaluation,
       Lightning's final values are.
     - A validation or test is one record of mode "eval", a prediction one of mode "predict". The
@@ -83,13 +84,13 @@ class LightningCallback(_CALLBACK):  # type: ignore[misc]
         self._open = guard("the start of an evaluation", self._begin_evaluation)
         self._close = guard("the end of an evaluation", self._end_evaluation)
         self._leave = guard("detaching from the Lightning module", self._detach)
-        self._lose = guard("the loss", self._take_loss)
+        self._begin_batch = guard("the start of a batch", self._adapter.batch_begins)
+        self._lose = guard("the loss", self._adapter.backward)
         self._end_batch = guard("the end of a batch", self._end_manual_step)
         self._block = ExitStack()
         # Names logged in the open evaluation.
         self._logged: set[str] = set()
         self._watched: nn.Module | None = None
-        self._backwards = 0
 
     def setup(self, *_: Any, **__: Any) -> None:
         """Install the SIGTERM handler before the trainer's, which then calls it."""
@@ -108,7 +109,7 @@ class LightningCallback(_CALLBACK):  # type: ignore[misc]
 
     def on_train_batch_start(self, *_: Any) -> None:
         """Count the losses of a batch from 0."""
-        self._backwards = 0
+        self._begin_batch()
 
     def on_before_backward(self, _trainer: Any, _module: Any, loss: Any) -> None:
         """Record a loss of a manual optimization."""
@@ -205,11 +206,6 @@ class LightningCallback(_CALLBACK):  # type: ignore[misc]
                 self._hook.metric(name, now)
         else:
             self._logged.add(name)
-
-    def _take_loss(self, loss: Any) -> None:
-        name = f"loss#{self._backwards}" if self._backwards else "loss"
-        self._backwards += 1
-        self._adapter.record_value(name, loss, ())
 
     def _end_manual_step(self) -> None:
         self._adapter.stepped = False

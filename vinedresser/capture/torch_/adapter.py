@@ -108,7 +108,7 @@ class TorchAdapter(Adapter):
         calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
         self._sequence = ForwardSequence(model, session.shield)
         self._handles: list[Removable] = [self._modes, calls, self._sequence]
-        self._guard = guard_of(session, model, self._names, self._handles)
+        self.guard = guard_of(session, model, self._names, self._handles)
         session.batch_takers.append(InjectedBatch(self._model, loss).answer)
         if loss is not None:
             session.losses_reported = True
@@ -184,8 +184,8 @@ class TorchAdapter(Adapter):
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """See `LossTaker.record_loss`."""
-        if self._guard is not None:
-            self._guard.took_loss(name, value, arguments)
+        if self.guard is not None:
+            self.guard.took_loss(name, value, arguments)
         if self._plain.take_loss(name, value):
             return
         # Callers that have only the value pass it as the argument as well.
@@ -260,8 +260,8 @@ class TorchAdapter(Adapter):
 
     def _found(self, optimizer: Optimizer) -> None:
         self._notes.saw_optimizer(optimizer)
-        if self._guard is not None:
-            self._guard.saw(optimizer)
+        if self.guard is not None:
+            self.guard.saw(optimizer)
         self._session.newly_set_up = True
 
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
@@ -304,8 +304,8 @@ class TorchAdapter(Adapter):
         arguments = (*args, *kwargs.values())
         if not self._recorder.quiet or self._modes.aside:
             self.record_loss(self._loss, output, arguments)
-        elif self._guard is not None:
-            self._guard.took_loss(self._loss, output, arguments)
+        elif self.guard is not None:
+            self.guard.took_loss(self._loss, output, arguments)
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._unseen.any_seen = True

@@ -215,8 +215,11 @@ class BackwardLosses:
             closure: whether the backward pass runs inside the step.
         """
         self._name = name
-        self._awaited = closure
-        if not closure:
+        # Lightning passes a closure that does nothing to the optimizers that a module calls itself.
+        ran = self._pending is not None
+        self._awaited = closure and not ran
+        self._over = closure and ran
+        if ran or not closure:
             self._record()
 
     def step_ended(self) -> None:
