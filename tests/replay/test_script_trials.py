@@ -62,6 +62,26 @@ hook.close()
 """
 ).replace("nn.BatchNorm1d(8), ", "")
 
+# The same loss of two models.
+TWO_LARGE = (
+    HEAD
+    + """
+first, second = nn.Linear(6, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 3))
+optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (first, second)]
+hook = Hook("runs/run", guard="nonfinite")
+hook.watch(first, optimizer=optimizers[0], name="first")
+hook.watch(second, optimizer=optimizers[1], name="second")
+data = TensorDataset(*map(torch.cat, zip(*map(batch, range(4)))))
+for step, (images, labels) in enumerate(DataLoader(data, batch_size=16)):
+    for one in optimizers:
+        one.zero_grad()
+    wanted = F.one_hot(labels, 3) * (1e13 if step == 2 else 1.0)
+    (second(first(images)) - wanted).pow(4).mean().backward()
+    for one in optimizers:
+        one.step()
+hook.close()
+"""
+)
 
 # Two models with one loss and a learning rate that is too high, or with a loss for each.
 TWO = (
@@ -114,6 +134,17 @@ def test_precision_is_found_to_be_the_cause(tmp_path: Path) -> None:
     folder = trained(tmp_path, LARGE)
     told = again(folder, 2, "--dtype", "float64")
     assert "loss inf: the same" in told
+    assert re.search(r"in float64: loss [\d.]+e\+5\d, all gradients are finite: precision", told)
+
+
+@pytest.mark.thorough
+def test_precision_of_two_models(tmp_path: Path) -> None:
+    folder = trained(tmp_path, TWO_LARGE)
+    # The recorded step takes the place of the first one.
+    script = folder / "train.py"
+    script.write_text(script.read_text().replace("step == 2", "step == 0"))
+    told = again(folder, 2, "--dtype", "float64", code=0)
+    assert "not finite: " in told
     assert re.search(r"in float64: loss [\d.]+e\+5\d, all gradients are finite: precision", told)
 
 

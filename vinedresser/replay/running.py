@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from vinedresser.capture.torch_.guard.guard import digest
@@ -16,6 +17,7 @@ from vinedresser.capture.torch_.guard.inputs import with_output
 from vinedresser.capture.torch_.guard.nonfinite import nonfinite_entries
 from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
 from vinedresser.errors import ConfigError
 from vinedresser.replay.batch import Batch, batch_size, selected
 from vinedresser.replay.factory import NEEDED, Parts
@@ -27,7 +29,15 @@ __all__ = ["Outcome", "Replay", "UpdateReached"]
 
 
 class UpdateReached(BaseException):
-    """The step function is about to update the weights; its gradients are complete."""
+    """The step function is about to update the weights; its gradients are complete.
+
+    Args:
+        loss: what the closure of the optimizer returned; None without a closure.
+    """
+
+    def __init__(self, loss: Any = None) -> None:
+        super().__init__()
+        self.loss = loss
 
 
 @dataclass(frozen=True)
@@ -138,8 +148,8 @@ class Replay:
                     self._only_loss = not self._has_gradients()
                 if self._only_loss:
                     loss.backward()
-        except UpdateReached:
-            return loss
+        except UpdateReached as reached:
+            loss = reached.loss
         return loss.detach() if isinstance(loss, Tensor) else None
 
     def _plain_step(self, batch: Batch) -> Tensor:
@@ -192,5 +202,15 @@ class Replay:
         )
 
 
-def _stop(*_: object) -> None:
-    raise UpdateReached
+def _stop(_: Optimizer, args: Any, kwargs: Any) -> Any:
+    """End a step before its update; with a closure, after it has computed the gradients."""
+    if not has_closure(args, kwargs):
+        raise UpdateReached
+
+    def stopping(closure: Callable[[], Any]) -> Callable[[], Any]:
+        def computed() -> Any:
+            raise UpdateReached(closure())
+
+        return computed
+
+    return with_closure(args, kwargs, stopping)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from vinedresser.errors import VinedresserError
@@ -98,6 +99,7 @@ class _OneStep:
         self._settings, self._answer = settings, answer
         self._snapshot, self._step = snapshot, step
         self._wider = WIDER[settings.dtype] if settings.dtype else None
+        self.widens = self._wider is not None
         self._scan: Any = None
 
     @contextmanager
@@ -130,8 +132,15 @@ class _OneStep:
     def begins(self, _: ScriptStep) -> None:
         """See `StepUser.begins`; there is only one step."""
 
+    def joining(self, model: nn.Module) -> AbstractContextManager[object]:
+        """See `StepUser.joining`."""
+        return nullcontext() if self._wider is None else in_precision(self._wider, [model], [])
+
     def passes(self, _: Optimizer) -> None:
         """See `StepUser.passes`; there is only one step."""
+
+    def evaluates(self, _: Optimizer) -> None:
+        """See `StepUser.evaluates`; there is only one step."""
 
     def _result(self, watched: ScriptStep) -> ScriptResult:
         # The gradients of other models are not those of this update.

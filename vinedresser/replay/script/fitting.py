@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ class NotAlike(Exception):
     """The structures of two values differ, so one cannot replace the other."""
 
 
-def fitted(own: Any, recorded: Any, *, keep: bool = False) -> Any:
+def fitted(own: Any, recorded: Any, *, keep: bool = False, wider: bool = False) -> Any:
     """Return a recorded value with the containers of the script's own.
 
     A tensor of the script that is equal bit for bit stays the one that it is, with its views.
@@ -32,8 +33,8 @@ def fitted(own: Any, recorded: Any, *, keep: bool = False) -> Any:
         recorded: value of the snapshot, a nesting of the same structure; tensors may have another
             length.
         keep: whether tensors that the script has computed with a gradient stay, too: those that
-            another model returns have other values if something is changed. Others may have a
-            wider dtype.
+            another model returns have other values if something is changed.
+        wider: whether tensors of the script may have a wider dtype, in which a step is run.
 
     Raises:
         NotAlike: the structures, or the dtypes of tensors, differ.
@@ -41,7 +42,7 @@ def fitted(own: Any, recorded: Any, *, keep: bool = False) -> Any:
     if isinstance(recorded, LeftOut):
         raise NotAlike(recorded.why)
     if isinstance(own, Tensor):
-        return own if keep and own.grad_fn is not None else _fitted_tensor(own, recorded, keep)
+        return own if keep and own.grad_fn is not None else _fitted_tensor(own, recorded, wider)
     if isinstance(own, np.ndarray):
         if not isinstance(recorded, np.ndarray) or own.dtype != recorded.dtype:
             raise NotAlike(f"an array of {own.dtype} in place of a {type(recorded).__name__}")
@@ -50,19 +51,19 @@ def fitted(own: Any, recorded: Any, *, keep: bool = False) -> Any:
         if not isinstance(recorded, PackedSequence):
             raise NotAlike(f"a packed sequence in place of a {type(recorded).__name__}")
         return recorded
-    return _fitted_nesting(own, recorded, keep)
+    inner = partial(fitted, keep=keep, wider=wider)
+    return _fitted_nesting(own, recorded, inner)
 
 
-def _fitted_tensor(own: Tensor, recorded: Any, keep: bool) -> Tensor:
+def _fitted_tensor(own: Tensor, recorded: Any, wider: bool) -> Tensor:
     if not isinstance(recorded, Tensor):
         raise NotAlike(f"a tensor in place of a {type(recorded).__name__}")
-    # What a trial computes in a wider precision.
-    wider = (
-        keep
+    wide = (
+        wider
         and own.is_floating_point()
         and own.dtype == torch.promote_types(own.dtype, recorded.dtype)
     )
-    if (own.dtype != recorded.dtype and not wider) or own.dim() != recorded.dim():
+    if (own.dtype != recorded.dtype and not wide) or own.dim() != recorded.dim():
         raise NotAlike(
             f"{own.dtype} {list(own.shape)} in place of {recorded.dtype} {list(recorded.shape)}"
         )
@@ -73,15 +74,15 @@ def _fitted_tensor(own: Tensor, recorded: Any, keep: bool) -> Tensor:
     return made.requires_grad_() if recorded.requires_grad else made
 
 
-def _fitted_nesting(own: Any, recorded: Any, keep: bool) -> Any:
+def _fitted_nesting(own: Any, recorded: Any, inner: Callable[[Any, Any], Any]) -> Any:
     if is_dataclass(own) and not isinstance(own, type | Mapping) and isinstance(recorded, Fields):
         found = {name: getattr(recorded, name) for name in recorded._fields}
-        parts = {key: fitted(getattr(own, key), one, keep=keep) for key, one in found.items()}
+        parts = {key: inner(getattr(own, key), one) for key, one in found.items()}
         return replace(own, **parts)
     if isinstance(own, Mapping):
         if not isinstance(recorded, dict) or own.keys() != recorded.keys():
             raise NotAlike(f"a {type(own).__name__} with other keys")
-        parts = {key: fitted(own[key], one, keep=keep) for key, one in recorded.items()}
+        parts = {key: inner(own[key], one) for key, one in recorded.items()}
         if type(own) is dict:
             return parts
         # Such as the batches of tokenizers, which have methods of their own.
@@ -90,13 +91,13 @@ def _fitted_nesting(own: Any, recorded: Any, keep: bool) -> Any:
             made[key] = one
         return made
     if isinstance(own, tuple | list):
-        return _fitted_sequence(own, recorded, keep)
+        return _fitted_sequence(own, recorded, inner)
     if type(own) is not type(recorded):
         raise NotAlike(f"a {type(own).__name__} in place of a {type(recorded).__name__}")
     return recorded
 
 
-def _fitted_sequence(own: Any, recorded: Any, keep: bool) -> Any:
+def _fitted_sequence(own: Any, recorded: Any, inner: Callable[[Any, Any], Any]) -> Any:
     if not isinstance(recorded, tuple | list):
         raise NotAlike(f"a {type(own).__name__} in place of a {type(recorded).__name__}")
     if all(isinstance(one, str) for one in (*own, *recorded)) and isinstance(own, list):
@@ -104,5 +105,5 @@ def _fitted_sequence(own: Any, recorded: Any, keep: bool) -> Any:
         return list(recorded)
     if len(own) != len(recorded):
         raise NotAlike(f"{len(own)} values in place of {len(recorded)}")
-    parts = [fitted(one, other, keep=keep) for one, other in zip(own, recorded, strict=True)]
+    parts = [inner(one, other) for one, other in zip(own, recorded, strict=True)]
     return type(own)(*parts) if hasattr(own, "_fields") else type(own)(parts)

@@ -122,12 +122,8 @@ def run_wider(replayed: ScriptReplayed, dtype: str) -> Wider:
     """Run a step in a wider precision; see `vinedresser.replay.wider.run_wider`.
 
     Raises:
-        ConfigError: the snapshot has several models, or the script does not come to such a step.
+        ConfigError: the script does not come to such a step.
     """
-    if len(replayed.step.models) > 1:
-        raise ConfigError(
-            "--dtype: not with --script if the snapshot has several models; use --factory"
-        )
     command, eager = replayed.command, replayed.eager
     found = run_script(replayed.snapshot, command, dtype=dtype, eager=eager)
     return Wider(dtype, found.outcome, replayed.outcome.broken)

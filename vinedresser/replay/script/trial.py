@@ -60,7 +60,7 @@ class ScriptTrial:
         end: ends the process with a result.
     """
 
-    needs_all = True
+    needs_all = widens = True
 
     def __init__(
         self, settings: TrialSettings, step: RecordedStep, end: Callable[[ScriptResult], NoReturn]
@@ -136,11 +136,22 @@ class ScriptTrial:
             for one in watched.model.parameters():
                 one.grad = None
 
+    def joining(self, _: nn.Module) -> AbstractContextManager[object]:
+        """See `StepUser.joining`; a trial begins once all models were seen."""
+        return nullcontext()
+
     def passes(self, optimizer: Optimizer) -> None:
         """See `StepUser.passes`."""
         if not self._is_finite(optimizer):
             self._course.broke = len(self._course.losses)
             self._finish()
+        self._prepare_update(optimizer)
+
+    def evaluates(self, optimizer: Optimizer) -> None:
+        """See `StepUser.evaluates`."""
+        # How often depends on the weights; the batch is that of the first evaluation.
+        self._inputs = hashlib.sha256()
+        # A line search may try weights without finite gradients, and take others.
         self._prepare_update(optimizer)
 
     def ended(self) -> ScriptResult:
@@ -172,10 +183,6 @@ class ScriptTrial:
                     f"the model is first called, and the snapshot has {wanted}; use --factory"
                 )
             optimizers += found
-        if any(isinstance(one, torch.optim.LBFGS) for one in optimizers):
-            raise ConfigError(
-                "its optimizer, LBFGS, computes gradients several times in a step; use --factory"
-            )
         self._parts = Parts(models, optimizers)
         restore(self._parts, self._step, WHOSE)
         self._training = training = Changeable(model, list(dict.fromkeys(optimizers)))

@@ -19,7 +19,7 @@ from vinedresser.capture.fetching import listen
 from vinedresser.capture.torch_.guard.nonfinite import all_finite
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.names import unwrapped
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
 from vinedresser.errors import VinedresserError
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
@@ -43,9 +43,11 @@ class StepUser(Protocol):
 
     Attributes:
         needs_all: whether the step begins only once all models of the snapshot were seen.
+        widens: whether the step may run in a wider precision than the recorded one.
     """
 
     needs_all: bool
+    widens: bool
 
     def within(self, watched: ScriptStep) -> AbstractContextManager[object]:
         """Return the context of a step, entered in its recorded state."""
@@ -67,8 +69,14 @@ class StepUser(Protocol):
     def begins(self, watched: ScriptStep) -> None:
         """Note the first call of the model in a step that follows the recorded one."""
 
+    def joining(self, model: nn.Module) -> AbstractContextManager[object]:
+        """Return the context of another model, first called in the step, until the step ends."""
+
     def passes(self, optimizer: Optimizer) -> None:
         """Note an update of other models only, after the recorded step."""
+
+    def evaluates(self, optimizer: Optimizer) -> None:
+        """Use gradients that a closure has computed again, in the same step of an optimizer."""
 
 
 class ScriptStep:
@@ -114,6 +122,8 @@ class ScriptStep:
         # Number of calls in the step so far, and of backward passes; whether a batch was replaced.
         self._calls = self._backwards = self._tries = 0
         self._loaded = False
+        # Everything is in the state at the beginning of the step, before the first call.
+        self._begun = False
         # The models that were updated since the latest backward pass.
         self._updated_since: set[str] = set()
 
@@ -171,6 +181,7 @@ class ScriptStep:
                 restore_model(module, self._step.models[name], WHOSE)
             except VinedresserError as error:
                 self._user.failed(str(error))
+            self._context.enter_context(self._user.joining(module))
 
     def _watch(self, module: nn.Module) -> None:
         """Take over the calls of the model whose update was next."""
@@ -242,14 +253,14 @@ class ScriptStep:
                 self._user.begins(self)
             self._calls += 1
             return args, kwargs
-        if self._calls in (0, len(self._batches)):
+        if self._calls == len(self._batches) or not (self._calls or self._begun):
             self._begin()
         batch = self._batches[self._calls]
         self._calls += 1
         if not self._loaded:
             self.losses.targets = batch.loss_args
-        keep = self._user.needs_all
-        return fitted(args, batch.args, keep=keep), fitted(kwargs, batch.kwargs, keep=keep)
+        put = functools.partial(fitted, keep=self._user.needs_all, wider=self._user.widens)
+        return put(args, batch.args), put(kwargs, batch.kwargs)
 
     def _begin(self) -> None:
         """Put everything into the state at the beginning of the step."""
@@ -302,9 +313,7 @@ class ScriptStep:
                 optimizer.zero_grad()
             return None
         # The closure may be the first to call the model.
-        if kwargs.get("closure") is not None:
-            return args, kwargs | {"closure": self._finishing(kwargs["closure"], optimizer)}
-        return (args[0], self._finishing(args[1], optimizer), *args[2:]), kwargs
+        return with_closure(args, kwargs, functools.partial(self._finishing, optimizer))
 
     def _updates(self, optimizer: Optimizer, name: str) -> bool:
         """Return whether an optimizer has parameters of a model."""
@@ -312,17 +321,37 @@ class ScriptStep:
         ours = set() if model is None else set(map(id, model.parameters()))
         return any(id(one) in ours for group in optimizer.param_groups for one in group["params"])
 
-    def _finishing(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
-        """Return a closure that finishes once it has computed gradients."""
+    def _finishing(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a closure that finishes once it has computed gradients for the first time."""
+        first = True
+        if not self.steps and self._user.needs_all and isinstance(optimizer, torch.optim.LBFGS):
+            self._begin_ahead(optimizer, closure)
 
         @functools.wraps(closure)
         def computed() -> Any:
+            nonlocal first
             loss = closure()
             if self._updates(optimizer, self._name):
-                self._updated(optimizer)
+                if first or not self.steps:
+                    self._updated(optimizer)
+                else:
+                    self._user.evaluates(optimizer)
+                    self._restart()
+                first = False
             return loss
 
         return computed
+
+    def _begin_ahead(self, optimizer: Optimizer, closure: Callable[[], Any]) -> None:
+        """Begin the step before an optimizer that reads its state before it calls the closure.
+
+        The closure is called once more, since it may be the first to call the model.
+        """
+        if not self._calls:
+            closure()
+        if self._calls and self._updates(optimizer, self._name):
+            self._begin()
+            self._begun = True
 
     def _updated(self, optimizer: Optimizer) -> None:
         """Finish the step, unless another update of the model is the one that was recorded.
@@ -347,5 +376,9 @@ class ScriptStep:
         except VinedresserError as error:
             self._user.failed(str(error))
         self.steps += 1
+        self._restart()
+
+    def _restart(self) -> None:
+        """Wait for the calls that follow."""
         self._calls = self._backwards = 0
         self.losses.restart()

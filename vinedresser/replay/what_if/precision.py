@@ -105,9 +105,7 @@ def in_precision(
     _cast(parameters, [wide] * len(dtypes))
     _cast_buffers([(module, name, wide) for module, name, _ in buffers])
     for state in (one for each in optimizers for one in each.state.values()):
-        for key, value in state.items():
-            if isinstance(value, Tensor) and value.dtype in narrow:
-                state[key] = value.to(wide)
+        state.update({key: _widened(value, wide) for key, value in state.items()})
     try:
         if default in narrow:
             torch.set_default_dtype(wide)
@@ -126,13 +124,16 @@ def cast_batch(batch: Batch, wide: torch.dtype) -> Batch:
         batch: the batch.
         wide: see `in_precision`.
     """
-    narrow = _narrower(wide)
+    return mapped(batch, lambda value: _widened(value, wide))
 
-    def cast(value: Any) -> Any:
-        is_narrow = isinstance(value, Tensor) and value.dtype in narrow
-        return value.to(wide) if is_narrow else value
 
-    return mapped(batch, cast)
+def _widened(value: Any, wide: torch.dtype) -> Any:
+    """Return a tensor, or a list of some, in a wider precision; another value as it is."""
+    if type(value) is list:
+        # LBFGS keeps its latest directions in lists.
+        return [_widened(one, wide) for one in value]
+    is_narrow = isinstance(value, Tensor) and value.dtype in _narrower(wide)
+    return value.to(wide) if is_narrow else value
 
 
 def _cast(parameters: list[nn.Parameter], dtypes: list[torch.dtype]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from vinedresser.capture.torch_.guard.nonfinite import (
 )
 from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
 from vinedresser.errors import ConfigError
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
@@ -175,11 +177,38 @@ class Training(Changeable):
             )
         self.optimizers[0].step()
 
-    def _before_update(self, optimizer: Optimizer, *_: Any) -> None:
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         if not any(one is optimizer for one in self._seen):
             self._seen.append(optimizer)
+        if has_closure(args, kwargs):
+            return with_closure(args, kwargs, partial(self._using, optimizer))
+        self._use(optimizer)
+        return None
+
+    def _using(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a closure whose gradients are used as those before an update."""
+        first = True
+
+        def computed() -> Any:
+            nonlocal first
+            loss = closure()
+            # A line search may try weights without finite gradients, and take others.
+            self._use(optimizer, loss, judged=first)
+            first = False
+            return loss
+
+        return computed
+
+    def _use(self, optimizer: Optimizer, loss: Any = None, *, judged: bool = True) -> None:
+        """Look at complete gradients, and change them.
+
+        Args:
+            optimizer: the optimizer that is about to use them.
+            loss: what its closure returned.
+            judged: whether they must be finite.
+        """
         if not self._final:
-            raise UpdateReached
+            raise UpdateReached(loss)
         if not self._updates:
             self._held = gradients_of(optimizer)
             for group in optimizer.param_groups:
@@ -190,7 +219,7 @@ class Training(Changeable):
         if scaler_decides(optimizer):
             return
         gradients = gradients_of(optimizer)
-        norm = finite_norm(gradients)
+        norm = finite_norm(gradients) if judged else 0.0
         if norm is None:
             raise _Broken
         self._course.norm = max(self._course.norm, norm)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, w
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
 from vinedresser.capture.torch_.optimizers.schedulers import schedulers_of
 from vinedresser.snapshots.trees import Codec, array_digest
 
@@ -236,11 +237,9 @@ class TorchGuard:
         if not has_closure(args, kwargs):
             self._look(optimizer)
             return None
-        if kwargs.get("closure") is not None:
-            return args, kwargs | {"closure": self._looking(kwargs["closure"], optimizer)}
-        return (args[0], self._looking(args[1], optimizer), *args[2:]), kwargs
+        return with_closure(args, kwargs, partial(self._looking, optimizer))
 
-    def _looking(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
+    def _looking(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure after which the gradients that it has computed are looked at."""
 
         @functools.wraps(closure)

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.shield import Shield
 
-__all__ = ["OptimizerHooks", "has_closure", "updated"]
+__all__ = ["OptimizerHooks", "has_closure", "updated", "with_closure"]
 
 _Hook = Callable[[Optimizer, Any, Any], None]
 
@@ -151,3 +151,20 @@ def updated(optimizers: Iterable[Optimizer]) -> set[int]:
 def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether an optimizer's step has a closure; args[0] is the optimizer."""
     return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
+
+
+def with_closure(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wrapped: Callable[[Callable[[], Any]], Callable[[], Any]],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of an optimizer's step with another closure.
+
+    Args:
+        args: positional arguments of a step with a closure; args[0] is the optimizer.
+        kwargs: its keyword arguments.
+        wrapped: returns the closure for the present one.
+    """
+    if kwargs.get("closure") is not None:
+        return args, kwargs | {"closure": wrapped(kwargs["closure"])}
+    return (args[0], wrapped(args[1]), *args[2:]), kwargs
