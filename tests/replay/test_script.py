@@ -254,10 +254,11 @@ def test_one_of_two_models_that_train_each_other(tmp_path: Path, what: str) -> N
     script = ADVERSARIES.replace("WHAT", what).replace("BAD", "4")
     folder = trained(tmp_path, script)
     finding = next(iter(open_run(folder / "runs/run").findings()))
-    told = again(folder, finding.step)
+    told = again(folder, finding.step, "--dtype", "float64")
     count = {"images": 6, "noise": 4}[what]
     assert f"gradients: {count} of {count} the same" in told
     assert "not finite: " in told
+    assert "in float64: loss nan, not finite, either: precision is not the cause" in told
 
 
 @pytest.mark.thorough

@@ -64,7 +64,7 @@ def built() -> tuple[nn.Module, torch.optim.Optimizer]:
 def taken(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor) -> Any:
     """Take a step, and return the loss before it."""
 
-    def closure() -> Tensor:
+    def closure() -> Any:
         optimizer.zero_grad()
         loss = F.mse_loss(model(rows), data()[1])
         loss.backward()

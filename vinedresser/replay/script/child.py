@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from vinedresser.errors import VinedresserError
 from vinedresser.replay.answers import Answer
 from vinedresser.replay.batch import Batch, selected
+from vinedresser.replay.changed_inputs import changed_inputs
 from vinedresser.replay.comparing import adopt_environment, compare
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_gradients
@@ -26,7 +27,7 @@ from vinedresser.replay.script.settings import ScriptResult, ScriptSettings
 from vinedresser.replay.script.trial import ScriptTrial
 from vinedresser.replay.script.watching import WHOSE, ScriptStep
 from vinedresser.replay.stepping import inexact
-from vinedresser.replay.what_if.precision import cast_batch, in_precision
+from vinedresser.replay.what_if.precision import cast_batch, in_precision, widening
 from vinedresser.replay.wider import WIDER
 from vinedresser.snapshots.reading import Snapshot, open_snapshot
 from vinedresser.store.records import REPLAY_VARIABLE
@@ -107,7 +108,9 @@ class _OneStep:
         """See `StepUser.within`."""
         if self._wider is not None:
             models = watched.parts.models.values()
-            with in_precision(self._wider, models, watched.optimizers):
+            with in_precision(self._wider, models, watched.optimizers), ExitStack() as inputs:
+                for one in models:
+                    inputs.enter_context(changed_inputs(one, widening(self._wider)))
                 yield
         elif self._settings.locate:
             with locate_in(watched.parts, watched.model) as self._scan:
@@ -134,7 +137,11 @@ class _OneStep:
 
     def joining(self, model: nn.Module) -> AbstractContextManager[object]:
         """See `StepUser.joining`."""
-        return nullcontext() if self._wider is None else in_precision(self._wider, [model], [])
+        found = ExitStack()
+        if self._wider is not None:
+            found.enter_context(in_precision(self._wider, [model], []))
+            found.enter_context(changed_inputs(model, widening(self._wider)))
+        return found
 
     def passes(self, _: Optimizer) -> None:
         """See `StepUser.passes`; there is only one step."""

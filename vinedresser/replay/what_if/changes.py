@@ -18,7 +18,8 @@ from torch.nn.modules.dropout import _DropoutNd
 from vinedresser.capture.torch_.guard.codec import Computed
 from vinedresser.capture.torch_.guard.guard import digest
 from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.replay.batch import Batch, batch_size, mapped
+from vinedresser.replay.batch import Batch, batch_size
+from vinedresser.replay.changed_inputs import changed_inputs
 from vinedresser.replay.what_if.changeable import Changeable
 from vinedresser.replay.what_if.input_scales import Scales
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
@@ -162,7 +163,7 @@ def _networks(training: Changeable, models: list[nn.Module], first: Batch) -> It
         yield Change(
             "inputs",
             f"inputs normalized; they range from {scales.lowest:.3g} to {scales.highest:.3g}",
-            partial(_hooked, training.model, scales.normalized),
+            partial(changed_inputs, training.model, scales.normalized),
         )
 
 
@@ -177,7 +178,7 @@ def shuffle_of(training: Changeable, first: Batch) -> Change | None:
     if size < 2:
         return None
     order = torch.randperm(size, generator=torch.Generator().manual_seed(_SEED))
-    within = partial(_hooked, training.model, partial(_shuffled, order=order))
+    within = partial(changed_inputs, training.model, partial(_shuffled, order=order))
     return Change(SHUFFLED, SHUFFLED, within, control=True)
 
 
@@ -269,24 +270,6 @@ def _without_dropout(dropouts: list[_DropoutNd]) -> Iterator[None]:
     for one in dropouts:
         one.training = False
     yield
-
-
-@contextmanager
-def _hooked(model: nn.Module, change: Callable[[Any], Any]) -> Iterator[None]:
-    """Change the arguments of a model, wherever the step takes them from."""
-
-    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-        if kwargs is None:
-            # Removed since the call began, in which torch still calls it.
-            return None
-        changed = mapped(Batch(args, kwargs, (), None), change)
-        return changed.args, changed.kwargs
-
-    handle = model.register_forward_pre_hook(before, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def _shuffled(value: Any, order: Tensor) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, mapped
 
-__all__ = ["HalfSeen", "cast_batch", "in_precision"]
+__all__ = ["HalfSeen", "cast_batch", "in_precision", "widening"]
 
 _HALF = (torch.float16, torch.bfloat16)
 _CASTS = {
@@ -90,7 +90,7 @@ def in_precision(
         models: the models of the step.
         optimizers: their optimizers.
     """
-    narrow = _narrower(wide)
+    narrow, widen = _narrower(wide), widening(wide)
     models = list(models)
     parameters = [one for each in models for one in each.parameters() if one.dtype in narrow]
     buffers = [
@@ -105,7 +105,7 @@ def in_precision(
     _cast(parameters, [wide] * len(dtypes))
     _cast_buffers([(module, name, wide) for module, name, _ in buffers])
     for state in (one for each in optimizers for one in each.state.values()):
-        state.update({key: _widened(value, wide) for key, value in state.items()})
+        state.update({key: widen(value) for key, value in state.items()})
     try:
         if default in narrow:
             torch.set_default_dtype(wide)
@@ -113,8 +113,10 @@ def in_precision(
             yield
     finally:
         torch.set_default_dtype(default)
-        _cast(parameters, dtypes)
-        _cast_buffers(buffers)
+        # Also within another such context, which would widen the dtypes.
+        with torch._C.DisableTorchFunction():
+            _cast(parameters, dtypes)
+            _cast_buffers(buffers)
 
 
 def cast_batch(batch: Batch, wide: torch.dtype) -> Batch:
@@ -124,16 +126,25 @@ def cast_batch(batch: Batch, wide: torch.dtype) -> Batch:
         batch: the batch.
         wide: see `in_precision`.
     """
-    return mapped(batch, lambda value: _widened(value, wide))
+    return mapped(batch, widening(wide))
 
 
-def _widened(value: Any, wide: torch.dtype) -> Any:
-    """Return a tensor, or a list of some, in a wider precision; another value as it is."""
-    if type(value) is list:
-        # LBFGS keeps its latest directions in lists.
-        return [_widened(one, wide) for one in value]
-    is_narrow = isinstance(value, Tensor) and value.dtype in _narrower(wide)
-    return value.to(wide) if is_narrow else value
+def widening(wide: torch.dtype) -> Callable[[Any], Any]:
+    """Return a function that casts a tensor of narrower precision, or a list of some.
+
+    Args:
+        wide: see `in_precision`.
+    """
+    narrow = _narrower(wide)
+
+    def widened(value: Any) -> Any:
+        if type(value) is list:
+            # LBFGS keeps its latest directions in lists.
+            return [widened(one) for one in value]
+        is_narrow = isinstance(value, Tensor) and value.dtype in narrow
+        return value.to(wide) if is_narrow else value
+
+    return widened
 
 
 def _cast(parameters: list[nn.Parameter], dtypes: list[torch.dtype]) -> None:
