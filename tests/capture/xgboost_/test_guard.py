@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xgboost
+from xgboost.callback import CallbackContainer
 
 from tests.capture.attach.runs import attached, script
 from tests.capture.xgboost_.objectives import (
@@ -27,12 +28,13 @@ from tests.capture.xgboost_.objectives import (
 )
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.recording.stopping import TrainingStopped
+from vinedresser.replay.xgboost_.stepping import replay
 from vinedresser.snapshots.arrays import ArrayCodec
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.store.storage import LocalStorage
 
-_UPDATE = xgboost.Booster.update
+_UPDATE, _BOOST = xgboost.Booster.update, xgboost.Booster.boost
 
 
 def taken(run: Path) -> list[int]:
@@ -186,6 +188,52 @@ def test_a_healthy_training_is_the_same_and_silent(
     # The rounds of an objective of XGBoost are not looked at.
     assert taken(tmp_path / "run") == ([0, 3, 6] if objective else [])
     assert xgboost.Booster.update is _UPDATE
+
+
+def boosted(run: Path | None, bad: int | None, **parameters: Any) -> bytes:
+    """Pass gradients to `Booster.boost`, in one round with two that are not finite."""
+    data, hook = rows(), None if run is None else Hook(run, collections={}, guard="nonfinite")
+    callbacks = CallbackContainer([] if hook is None else [hook.xgboost()])
+    given = {"nthread": 1, "base_score": 0.5, "seed": 3, **parameters}
+    booster = callbacks.before_training(xgboost.Booster(given, [data]))
+    for number in range(ROUNDS):
+        callbacks.before_iteration(booster, number, data, None)
+        margin = booster.predict(data, output_margin=True, training=True)
+        gradient, hessian = squared_error(margin, data)
+        if number == bad:
+            hessian[[BAD_ROW, 40]] = np.nan
+        booster.boost(data, number, grad=gradient, hess=hessian)
+        callbacks.after_iteration(booster, number, data, [(data, "train")])
+    callbacks.after_training(booster)
+    if hook is not None:
+        hook.close()
+        assert hook.problems == []
+    return bytes(booster.save_raw("ubj"))
+
+
+@pytest.mark.parametrize("parameters", [{}, {"booster": "dart", "rate_drop": 0.5}])
+def test_gradients_that_a_loop_passes_itself(tmp_path: Path, parameters: dict[str, Any]) -> None:
+    assert boosted(tmp_path / "run", 5, **parameters) == boosted(None, 5, **parameters)
+    assert taken(tmp_path / "run") == [5]
+    found = contents(tmp_path / "run", 5)
+    assert found["bad_rows"].tolist() == [BAD_ROW, 40]
+    before = xgboost.Booster(model_file=bytearray(found["booster"].tobytes()))
+    np.testing.assert_array_equal(before.predict(rows(), output_margin=True), found["predictions"])
+    (finding,) = open_run(tmp_path / "run").findings()
+    assert "Booster.boost gets values that are not finite in round 5: hessian of 2" in finding.seen
+    # The function that computes them runs again as an objective.
+    again = replay(
+        open_snapshot(tmp_path / "run" / "snapshots" / "step-5"),
+        "tests.capture.xgboost_.objectives:squared_error",
+    )
+    # In a round, DART leaves out trees, which the recorded predictions have.
+    assert again.comparison.different == (["gradient", "hessian"] if parameters else ["hessian"])
+    assert (xgboost.Booster.update, xgboost.Booster.boost) == (_UPDATE, _BOOST)
+
+
+def test_a_healthy_loop_is_silent(tmp_path: Path) -> None:
+    assert boosted(tmp_path / "run", None) == boosted(None, None)
+    assert open_run(tmp_path / "run").findings() == []
 
 
 @pytest.mark.parametrize("parameters", [{}, {"booster": "dart", "rate_drop": 0.5}])

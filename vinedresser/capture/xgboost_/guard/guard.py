@@ -68,7 +68,10 @@ class ObjectiveGuard:
 
     def inexact(self) -> list[str]:
         """See `SnapshotSource.inexact`."""
-        return ["the features are not kept: an objective that reads them cannot run again"]
+        found = ["the features are not kept: an objective that reads them cannot run again"]
+        if self._round is not None and self._round.call.objective is None:
+            found.append("the gradients may be those of other predictions than the booster's own")
+        return found
 
     def environment(self) -> dict[str, Any]:
         """See `SnapshotSource.environment`."""

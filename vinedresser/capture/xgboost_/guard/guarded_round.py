@@ -76,10 +76,14 @@ class GuardedRound:
         ]
         objective = ObjectiveName.of(self.call.objective)
         inside = f" of {self.fold}" if self.fold else ""
+        whose = (
+            "Booster.boost gets values"
+            if self.call.objective is None
+            else f"the objective {objective.name} returned values"
+        )
         return Alarm(
             tensors,
-            f"the objective {objective.name} returned values that are not finite in round "
-            f"{self.call.number}{inside}: {', '.join(told)}",
+            f"{whose} that are not finite in round {self.call.number}{inside}: {', '.join(told)}",
             self._cause(),
             objective.reference,
             "the rows, with labels and predictions",

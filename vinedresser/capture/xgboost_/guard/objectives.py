@@ -32,7 +32,12 @@ class ObjectiveName:
 
     @classmethod
     def of(cls, objective: Any) -> Self:
-        """Return the names of an objective as it is passed to `xgboost.Booster.update`."""
+        """Return the names of an objective as it is passed to `xgboost.Booster.update`.
+
+        None stands for the unknown function that computes the gradients for `Booster.boost`.
+        """
+        if objective is None:
+            return cls("", "MODULE:OBJECTIVE", "native")
         call: Call = "object" if isinstance(objective, Objective) else "native"
         if getattr(objective, "__module__", "") == "xgboost.sklearn":
             # The function that makes an estimator's objective one of `xgboost.train`.
