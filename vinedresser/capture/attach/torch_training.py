@@ -56,7 +56,8 @@ class _TorchTrainings(TrainingFinder):
 
     def __init__(self, attachment: Attachment) -> None:
         super().__init__(attachment, without_capture)
-        # Number of steps of the training when an optimizer was created.
+        # Number of steps before the last backward pass when an optimizer was created. Some
+        # libraries create one for each parameter, in the first iteration.
         self._made: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         # Optimizers without a step, and optimizers without a known training.
         self._idle: weakref.WeakSet[Optimizer] = weakref.WeakSet()
@@ -66,7 +67,7 @@ class _TorchTrainings(TrainingFinder):
         self._models = WatchedModels()
         self._losses = TorchLosses(attachment)
         self._manual = ManualSteps(self._losses, self._begin_manually)
-        self._steps = 0
+        self._steps = self._steps_before = 0
         self._end_calls: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -107,7 +108,7 @@ class _TorchTrainings(TrainingFinder):
             end()
 
     def _optimizer_made(self, optimizer: Optimizer) -> None:
-        self._made.setdefault(optimizer, self._steps)
+        self._made.setdefault(optimizer, self._steps_before)
         self._idle.add(optimizer)
         self._unplaced.add(optimizer)
         self._watch_calls()
@@ -178,7 +179,7 @@ class _TorchTrainings(TrainingFinder):
     def _forget(self) -> None:
         """Release a training; the next one has the optimizers without a step."""
         self._manual.forget()
-        self._steps = 0
+        self._steps = self._steps_before = 0
         self._models = WatchedModels()
         self._losses.forget()
         for optimizer in list(self._made):
@@ -189,6 +190,7 @@ class _TorchTrainings(TrainingFinder):
         """Handle losses before their backward pass; assign all optimizers first."""
         # Checkpointing runs nested backward passes.
         if torch._C._current_graph_task_id() == -1:
+            self._steps_before = self._steps
             if self._unplaced:
                 self._place_all()
             if self._manual or not self._made:
@@ -217,7 +219,7 @@ class _TorchTrainings(TrainingFinder):
             hook.watch_trained(module, [], name, leads=True)
             self._losses.watch_model(module)
         # An optimizer that is made from now on begins another training.
-        self._steps = 1
+        self._steps = self._steps_before = 1
         return hook
 
     def _place_all(self) -> None:
