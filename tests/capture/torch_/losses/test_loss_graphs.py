@@ -182,8 +182,9 @@ def test_a_log_softmax_over_another_axis_makes_no_cross_entropy(
         (lambda loss, x: -loss.rsqrt(), False),
         (lambda loss, x: -loss.pow(-1), False),
         (lambda loss, x: -torch.log1p(loss.sqrt()), True),
-        # The sign of a tensor is not read.
-        (lambda loss, x: (-loss * torch.ones(2)).mean(), False),
+        # Weights.
+        (lambda loss, x: (-loss * torch.ones(2)).mean(), True),
+        (lambda loss, x: (-loss * torch.tensor([1.0, -2.0])).mean(), False),
     ],
 )
 def test_a_loss_that_is_subtracted(

@@ -7,34 +7,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.model_outputs import marked_output
-from vinedresser.capture.torch_.losses.picked_losses import picked_loss
+from vinedresser.capture.torch_.losses.likelihoods import likelihood
+from vinedresser.capture.torch_.losses.loss_paths import Path
+from vinedresser.capture.torch_.losses.recomputed import Recomputed, recomputed
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
-__all__ = ["Elementary", "elementary_loss", "is_plain"]
+__all__ = ["Elementary", "elementary_loss"]
 
-_LOG_SOFTMAX = "LogSoftmaxBackward0"
-# Functions that change the shape of a tensor, but not the order of its elements.
-_SHAPES = ("ViewBackward0", "UnsqueezeBackward", "SqueezeBackward", "ReshapeAliasBackward0")
-# Functions between a loss and its function that treat all elements alike.
-_PLAIN = (
-    *_SHAPES,
-    "MeanBackward",
-    "SumBackward",
-    "NegBackward0",
-    "AddBackward0",
-    "SubBackward0",
-    "CloneBackward0",
-    "MulBackward1",
-    "DivBackward1",
-)
-_MOST_SHAPES = 4
+_YES_OR_NO = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
+# A difference may be divided by a standard deviation.
+_MOST_SCALINGS = 3
 # Labels computed from a prediction and a difference are correct to this share of the largest.
 _ROUNDING = 1e-5
 # Maximum rounding error of labels that are taken for integers.
 _WHOLE = 1e-2
-# Tolerance for the sum of float32 probabilities.
-_SUMS = 1e-3
+# Minimum number of rows of a value that is computed from outputs: it may be a statistic of them.
+_LEAST_ROWS = 2
 
 
 class Elementary(NamedTuple):
@@ -44,78 +32,157 @@ class Elementary(NamedTuple):
         predictions: predictions, detached; for a function of logarithms, these.
         labels: labels [like predictions].
         function: name of the function in `torch.nn.functional` that computes the same, or its
-            negative.
+            negative; of errors, perhaps with weights.
         negative: whether the node computes the negative of that function, as the logarithms of
             likelihoods are.
+        direct: whether the predictions are outputs of the model, not computed from them.
     """
 
     predictions: Tensor
     labels: Tensor
     function: str
     negative: bool = False
+    direct: bool = True
 
 
-def is_plain(node: Any) -> bool:
-    """Return whether the function of an autograd node treats all elements of a loss alike."""
-    if node.name() in ("MulBackward0", "DivBackward0"):
-        # A product with a number; the other factor is None if it has a gradient, too.
-        factor = saved(node, "other")
-        return factor is not None and factor.numel() == 1
-    return bool(node.name().startswith(_PLAIN))
-
-
-def elementary_loss(node: Any) -> Elementary | None:
+def elementary_loss(node: Any, path: Path) -> Elementary | None:
     """Return what an autograd node compares, if it certainly compares predictions with labels.
 
-    A difference is certain if it is taken between an output of the model and a tensor without a
-    gradient; torch saves it, and the labels are computed from it: integers exactly, others up to
-    rounding. A product is certain if its factors are a log_softmax and probabilities without a
-    gradient. See also `picked_loss`.
+    A difference is certain if it is taken between a tensor without a gradient and an output of the
+    model, or values [rows, ...] that are computed from outputs only; torch saves it, and the labels
+    are computed from it: integers exactly, others up to rounding. Elements that the loss leaves out
+    by weights of 0 are left out. For likelihoods, see `likelihood`.
 
     Args:
         node: node of the function that is applied to each element.
+        path: the functions between the loss and the node.
 
     Returns:
         None if it is not certain.
     """
     name = node.name()
     if name == "AbsBackward0":
-        return _difference(node, "l1_loss")
+        return _difference(node, "l1_loss", path)
     if name == "PowBackward0":
-        return _difference(node, "mse_loss") if node._saved_exponent == 2 else None
+        return _difference(node, "mse_loss", path) if node._saved_exponent == 2 else None
+    if name == "LinalgVectorNormBackward0":
+        return _difference(node, "mse_loss", path) if node._saved_ord == 2 else None
     if name == "MulBackward0":
         (first, _), (second, _) = node.next_functions
         if first is not None and first is second:
-            return _difference(node, "mse_loss")
-        return _cross_entropy(node)
-    picked = picked_loss(node)
-    if picked is not None:
-        return Elementary(
-            picked.predictions, picked.labels, "cross_entropy", negative=picked.negative
-        )
-    return _divergence(node) if name == "SubBackward0" else None
+            return _difference(node, "mse_loss", path)
+    return _likelihood(node, path)
 
 
-def _difference(node: Any, function: str) -> Elementary | None:
+def _likelihood(node: Any, path: Path) -> Elementary | None:
+    """Return what a likelihood compared, unless its weights may be the values of actions."""
+    found = likelihood(node)
+    if found is None or not path.by_label(found.labels):
+        return None
+    if path.mixed and found.function not in _YES_OR_NO:
+        return None
+    return _counted(Elementary(*found), path)
+
+
+def _difference(node: Any, function: str, path: Path) -> Elementary | None:
     """Return what a function of a difference compared."""
-    origin = node.next_functions[0][0]
-    if origin is None or origin.name() != "SubBackward0" or origin._saved_alpha != 1:
+    subtraction = _subtraction(node, path)
+    if subtraction is None:
         return None
-    (minuend, _), (subtrahend, _) = origin.next_functions
-    if (minuend is None) == (subtrahend is None):
+    origin, difference, path = subtraction
+    first, second = origin.next_functions
+    if origin._saved_alpha != 1 or (first[0] is None) == (second[0] is None):
         return None
-    predictions = _output(minuend or subtrahend)
+    given = recomputed(*(second if first[0] is None else first))
+    if given is None or not difference.numel() or given.value.dtype != difference.dtype:
+        return None
+    compared = _compared(given, difference if second[0] is None else -difference)
+    if compared is None:
+        return None
+    predictions, labels = compared
+    if path.weights:
+        same = predictions.shape == labels.shape
+        if not same or _depend_on_sign(path, predictions - labels):
+            return None
+    found = Elementary(predictions, labels, function, direct=given.direct)
+    return _counted(found, path)
+
+
+def _subtraction(node: Any, path: Path) -> tuple[Any, Tensor, Path] | None:
+    """Return the node of the difference that a function has as its argument, and its value.
+
+    It may be divided by standard deviations, or multiplied by weights, which the path then has.
+    """
     difference = saved(node, "self")
-    if predictions is None or difference is None or not difference.numel():
-        return None
-    if predictions.dtype != difference.dtype:
-        return None
-    difference = difference if subtrahend is None else -difference
+    origin = node.next_functions[0][0]
+    for _ in range(_MOST_SCALINGS):
+        if origin is None or difference is None:
+            return None
+        name = origin.name()
+        if name == "SubBackward0":
+            return origin, difference, path
+        other = saved(origin, "other") if name in ("DivBackward0", "MulBackward0") else None
+        if name == "NegBackward0":
+            difference = -difference
+        elif name == "DivBackward0" and other is not None:
+            difference = difference * other
+        elif name == "MulBackward0" and other is not None and origin.next_functions[1][0] is None:
+            left_out = other == 0
+            path = path._replace(weights=(*path.weights, ~left_out))
+            difference = torch.where(left_out, difference, difference / other)
+        else:
+            return None
+        origin = origin.next_functions[0][0]
+    return None
+
+
+def _compared(given: Recomputed, difference: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return predictions and labels, from the predictions and their difference to the labels."""
+    predictions = given.value
+    if not given.direct:
+        if predictions.shape != difference.shape or not predictions.ndim:
+            return None
+        if len(predictions) != given.rows or given.rows < _LEAST_ROWS:
+            return None
+        labels = _labels(predictions, difference)
+        # A penalty, such as of shares that do not sum to 1, has a constant there.
+        constant = labels is None or bool((labels == labels.reshape(-1)[0]).all())
+        return None if constant else (predictions, labels)  # type: ignore[return-value]
     labels = _broadcast_labels(predictions, difference)
     if labels is None and predictions.numel() == difference.numel():
         predictions = predictions.reshape(difference.shape)
         labels = _labels(predictions, difference)
-    return None if labels is None else Elementary(predictions, labels, function)
+    return None if labels is None else (predictions, labels)
+
+
+def _counted(found: Elementary, path: Path) -> Elementary | None:
+    """Return the rows or entries of a comparison that count in the loss."""
+    out = path.leaves_out(found.labels) if path.weights else None
+    if out is None:
+        return None if path.weights else found
+    if bool(out.all()):
+        return None
+    if not bool(out.any()):
+        return found
+    rows = out.reshape(len(out), -1)
+    whole = rows.all(1)
+    # If entries of some rows are left out, no rows remain, only entries.
+    kept = ~whole if bool((rows.any(1) == whole).all()) else ~out
+    if kept.ndim > found.predictions.ndim:
+        return None
+    return found._replace(predictions=found.predictions[kept], labels=found.labels[kept])
+
+
+def _depend_on_sign(path: Path, errors: Tensor) -> bool:
+    """Return whether weights depend on the signs of errors, as those of quantiles do."""
+    above = errors > 0
+    for weights in path.weights:
+        if weights.shape != errors.shape or bool(above.all()) or not bool(above.any()):
+            continue
+        high, low = weights[above], weights[~above]
+        if bool((high == high[0]).all() & (low == low[0]).all() & (high[0] != low[0])):
+            return True
+    return False
 
 
 def _broadcast_labels(predictions: Tensor, difference: Tensor) -> Tensor | None:
@@ -140,47 +207,3 @@ def _labels(predictions: Tensor, difference: Tensor) -> Tensor | None:
     if not error <= _ROUNDING * most:
         return None
     return whole if off <= error <= _WHOLE else labels
-
-
-def _output(node: Any) -> Tensor | None:
-    """Return the output of the model that is the result of a node, perhaps in another shape."""
-    for _ in range(_MOST_SHAPES):
-        output = marked_output(node)
-        if output is not None:
-            return output
-        if node is None or not node.name().startswith(_SHAPES):
-            return None
-        node = node.next_functions[0][0]
-    return None
-
-
-def _cross_entropy(node: Any) -> Elementary | None:
-    """Return what a product of probabilities and logarithms of a softmax compared."""
-    (first, _), (second, _) = node.next_functions
-    if (first is None) == (second is None):
-        return None
-    origin, probabilities = (second, "self") if first is None else (first, "other")
-    return _distributions(origin, saved(node, probabilities), "cross_entropy")
-
-
-def _divergence(node: Any) -> Elementary | None:
-    """Return what `F.kl_div` compared: t log t - t log p."""
-    (entropy, _), (product, _) = node.next_functions
-    if entropy is not None or product is None or product.name() != "MulBackward0":
-        return None
-    found = _cross_entropy(product)
-    return None if found is None else found._replace(function="kl_div", negative=False)
-
-
-def _distributions(origin: Any, labels: Tensor | None, function: str) -> Elementary | None:
-    """Return the logarithms that a node returned and the labels, if they are probabilities."""
-    if labels is None or origin.name() != _LOG_SOFTMAX:
-        return None
-    predictions = saved(origin, "result")
-    if predictions is None or predictions.shape != labels.shape or not labels.numel():
-        return None
-    # A negative axis is saved as an unsigned number of 64 bits.
-    axis = (origin._saved_dim + 2**63) % 2**64 - 2**63
-    off = (labels.sum(axis) - 1).abs().max()
-    probabilities = labels.min() >= 0 and off <= _SUMS
-    return Elementary(predictions, labels, function, negative=True) if probabilities else None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.elementary_losses import (
-    Elementary,
-    elementary_loss,
-    is_plain,
-)
+from vinedresser.capture.torch_.losses.elementary_losses import Elementary, elementary_loss
+from vinedresser.capture.torch_.losses.loss_paths import Path, path_below
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["LossInputs", "loss_inputs"]
@@ -62,7 +61,9 @@ _SYMMETRIC = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss"})
 _ARGUMENTS = ("self", "target")
 _CTC_ARGUMENTS = ("log_probs", "targets")
 # A loss is a few sums and products away from its functions; the rest of the graph is the model's.
-_MOST_NODES = 24
+_MOST_NODES = 40
+# Maximum number of elementary functions to choose from.
+_MOST_ELEMENTARY = 8
 # Elementary functions that certainly compare with a label, and not with an action.
 _DIFFERENCES = ("l1_loss", "mse_loss")
 
@@ -109,12 +110,13 @@ def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
     """
     found = _search(loss, places)
     if not found.calls:
-        return _of_places(found, found.elementary) if places > 1 else found.nearest()
+        compared = [(number, inputs) for number, inputs, _ in found.elementary]
+        return _of_places(found, compared) if places > 1 else found.nearest()
     negated = found.signs == {-1}
     same = [one for one in found.calls if one.name() == found.calls[0].name()]
     if places > 1 and len(same) > 1:
-        compared = [(one._sequence_nr(), _compared(one, negated=negated)) for one in same]
-        return _of_places(found, compared)
+        calls = [(one._sequence_nr(), _compared(one, negated=negated)) for one in same]
+        return _of_places(found, calls)
     nearest = _compared(found.calls[0], negated=negated)
     return None if nearest is None else _with_other_labels(nearest, found.calls)
 
@@ -131,21 +133,27 @@ class _Found(NamedTuple):
 
     calls: list[Any]
     signs: set[int]
-    elementary: list[tuple[int, LossInputs | None]]
+    elementary: list[tuple[int, LossInputs, bool]]
     complete: bool
 
     def nearest(self) -> LossInputs | None:
-        """Return what the nearest elementary function compared."""
-        return self.elementary[0][1] if self.elementary else None
+        """Return what the nearest elementary function compared.
+
+        Outputs of the model come before values that are computed from them. Of errors by the same
+        labels, as of several stages of a model, the one with the smallest counts.
+        """
+        direct = [inputs for _, inputs, direct in self.elementary if direct]
+        found = direct or [inputs for _, inputs, _ in self.elementary]
+        return min(filter(partial(_same_labels, found[0]), found), key=_error) if found else None
 
 
 def _search(loss: Tensor, places: int) -> _Found:
     """Search the graph of a loss; see `loss_inputs`."""
-    waiting: deque[tuple[Any, int, bool]] = deque([(loss.grad_fn, 1, True)])
-    calls, signs, elementary = list[Any](), set[int](), list[tuple[int, LossInputs | None]]()
+    waiting: deque[tuple[Any, int, Path | None]] = deque([(loss.grad_fn, 1, Path())])
+    calls, signs, elementary = list[Any](), set[int](), list[tuple[int, LossInputs, bool]]()
     seen, summed = 0, False
     while waiting and seen < _MOST_NODES * places:
-        node, sign, plain = waiting.popleft()
+        node, sign, path = waiting.popleft()
         if node is None:
             continue
         seen += 1
@@ -153,28 +161,47 @@ def _search(loss: Tensor, places: int) -> _Found:
             calls.append(node)
             signs.add(sign)
             continue
-        if plain and (places > 1 or not elementary) and (found := elementary_loss(node)):
+        enough = len(elementary) >= _MOST_ELEMENTARY * places
+        if path is not None and not enough and (found := elementary_loss(node, path)):
             # In a sum, another term may be the one that is minimised.
             inputs = _by_hand(found, 0 if summed else sign)
-            elementary.append((node._sequence_nr(), inputs))
-            if places > 1:
-                continue
-        plain = plain and is_plain(node)
+            elementary.append((node._sequence_nr(), inputs, found.direct))
+            continue
         summed |= sum(origin is not None for origin, _ in node.next_functions) > 1
-        waiting.extend(
-            (origin, sign * _direction(node, place), plain)
-            for place, (origin, _) in enumerate(node.next_functions)
-        )
+        for place, (origin, _) in enumerate(node.next_functions):
+            below = path_below(path, node, place) if origin is not None else None
+            weighted = below is not None and below.weights != (path or below).weights
+            direction = 1 if weighted else _direction(node, place)
+            waiting.append((origin, sign * direction, below))
     return _Found(calls, signs, elementary, not any(node for node, _, _ in waiting))
+
+
+def _same_labels(first: LossInputs, other: LossInputs) -> bool:
+    """Return whether two errors are of the same labels, which are computed up to rounding."""
+    if first is other:
+        return True
+    if first.function != other.function or first.function not in _DIFFERENCES:
+        return False
+    alike = first.labels.shape == other.labels.shape == first.predictions.shape
+    return alike and torch.allclose(first.labels, other.labels, rtol=1e-4, atol=1e-5)
+
+
+def _error(inputs: LossInputs) -> float:
+    """Return the mean absolute error of a comparison; 0 if it is none of numbers."""
+    if inputs.function not in _DIFFERENCES or inputs.predictions.shape != inputs.labels.shape:
+        return 0.0
+    return float((inputs.predictions - inputs.labels).abs().mean())
 
 
 def _by_hand(found: Elementary, sign: int) -> LossInputs:
     """Return what an elementary function compared, given the sign of its derivative."""
-    predictions, labels, function, negative = found
-    return LossInputs(predictions, labels, function, negated=sign == (1 if negative else -1))
+    negated = sign == (1 if found.negative else -1)
+    return LossInputs(found.predictions, found.labels, found.function, negated)
 
 
-def _of_places(found: _Found, compared: list[tuple[int, LossInputs | None]]) -> LossInputs | None:
+def _of_places(
+    found: _Found, compared: Sequence[tuple[int, LossInputs | None]]
+) -> LossInputs | None:
     """Join what the calls of one function compared at several places.
 
     Args:

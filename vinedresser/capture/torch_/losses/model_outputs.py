@@ -22,10 +22,19 @@ def mark_outputs(output: Any) -> None:
     for _, one in leaves(output):
         node: Any = one.grad_fn
         if node is not None:
-            node.metadata[_KEY] = one.detach()
+            # The parts of a split have one node.
+            node.metadata[_KEY, one.output_nr] = (one.detach(), one._version)
 
 
-def marked_output(node: Any) -> Tensor | None:
-    """Return the output of the model that is the result of an autograd node, detached, or None."""
-    found = None if node is None else node.metadata.get(_KEY)
-    return found if isinstance(found, Tensor) else None
+def marked_output(node: Any, place: int = 0) -> Tensor | None:
+    """Return the output of the model that is a result of an autograd node.
+
+    Args:
+        node: the node, or None.
+        place: number of the result among those of its function.
+
+    Returns:
+        The output, detached; None if there is none, or if it has been overwritten since.
+    """
+    output, version = (None, 0) if node is None else node.metadata.get((_KEY, place), (None, 0))
+    return output if isinstance(output, Tensor) and output._version == version else None

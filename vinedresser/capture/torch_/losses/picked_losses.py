@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vinedresser.capture.torch_.losses.logarithms import logarithm, probabilities, sum_to_one
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["Picked", "is_last_axis", "picked_columns", "picked_loss"]
 
-_LOG_SOFTMAX, _LOGSUMEXP = "LogSoftmaxBackward0", "LogsumexpBackward0"
+_LOG, _LOGSUMEXP = "LogBackward0", "LogsumexpBackward0"
 _GATHER, _INDEX = "GatherBackward0", "IndexBackward0"
+# Functions between picked probabilities and their logarithms.
+_BOUNDS = ("AddBackward0", "ClampBackward1", "ClampMinBackward0")
 # Functions by which a column [N, 1] becomes [N].
 _COLUMNS = ("SelectBackward0", "SqueezeBackward")
 # A single row may be a step of a policy, and its class an action.
@@ -29,17 +32,20 @@ class Picked(NamedTuple):
         predictions: scores [N, C], or the logarithms of their softmax.
         labels: class numbers int64 [N].
         negative: whether the node computes log-likelihoods, not their negatives.
+        function: "cross_entropy", or "nll_loss" if the softmax is one over another axis.
     """
 
     predictions: Tensor
     labels: Tensor
     negative: bool
+    function: str = "cross_entropy"
 
 
 def picked_loss(node: Any) -> Picked | None:
     """Return what an autograd node compares if it computes a cross-entropy by indexing.
 
-    Known are ``scores.log_softmax(1)`` of which `torch.gather` or ``[range(N), labels]`` takes one
+    Known are logarithms of probabilities, such as ``scores.log_softmax(1)``, and probabilities of
+    which the logarithms are taken then, of which `torch.gather` or ``[range(N), labels]`` takes one
     element per row, and ``scores.logsumexp(1)`` minus such elements of the scores.
 
     Args:
@@ -50,14 +56,32 @@ def picked_loss(node: Any) -> Picked | None:
     """
     if node.name() == "SubBackward0":
         return _of_scores(node)
+    if node.name() == _LOG:
+        return _of_probabilities(node)
     node = _taken(node)
     origin = None if node is None else node.next_functions[0][0]
-    if origin is None or origin.name() != _LOG_SOFTMAX:
+    found = None if origin is None else logarithm(origin)
+    if found is None:
         return None
-    result = saved(origin, "result")
-    if result is None or not is_last_axis(origin._saved_dim, result.ndim):
+    other = not is_last_axis(found.axis % (1 << 64), found.values.ndim)
+    if not sum_to_one(found.values.exp(), found.axis):
         return None
-    return _compared(node, result, negative=True)
+    picked = _compared(node, found.values, negative=True)
+    return picked if picked is None or not other else picked._replace(function="nll_loss")
+
+
+def _of_probabilities(node: Any) -> Picked | None:
+    """Return what the logarithms of picked probabilities compared."""
+    inner = node.next_functions[0][0]
+    if inner is not None and inner.name() in _BOUNDS:
+        inner = next((one for one, _ in inner.next_functions if one is not None), None)
+    picking = None if inner is None else _taken(inner)
+    origin = None if picking is None else picking.next_functions[0][0]
+    found = None if origin is None else probabilities(origin)
+    if found is None:
+        return None
+    least = torch.finfo(found.dtype).tiny
+    return _compared(picking, found.clamp(min=least).log(), negative=True)
 
 
 def is_last_axis(axis: int, axes: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["saved"]
+__all__ = ["saved", "signed"]
 
 
 def saved(node: Any, name: str) -> Tensor | None:
@@ -27,3 +27,12 @@ def saved(node: Any, name: str) -> Tensor | None:
         # Freed by an earlier backward pass, or overwritten since.
         return None
     return found.detach() if isinstance(found, torch.Tensor) else None
+
+
+def signed(number: int) -> int:
+    """Return a number that an autograd node saved, such as an axis.
+
+    Args:
+        number: as saved; a negative one is saved as an unsigned number of 64 bits.
+    """
+    return (number + 2**63) % 2**64 - 2**63
