@@ -176,6 +176,7 @@ def test_a_likelihood_of_shares(loss: Callable[[Tensor], Tensor]) -> None:
         lambda p: logits_to_loss(p).mean(),
         lambda p: -((1 - YES) * (1 - p.sigmoid()).log() + YES * p.sigmoid().log()).sum(1).mean(),
         lambda p: (-YES * p.sigmoid().log() - (1 - YES) * (1 - p.sigmoid()).log()).mean(),
+        lambda p: -((YES > 0) * p.sigmoid().log() + (YES == 0) * (1 - p.sigmoid()).log()).mean(),
         lambda p: -(YES * F.logsigmoid(p) + (1 - YES) * F.logsigmoid(-p)).mean(),
         lambda p: -(YES * F.logsigmoid(p) + (1 - YES) * (F.logsigmoid(p) - p)).mean(),
         lambda p: (F.softplus(p) - YES * p).mean(),

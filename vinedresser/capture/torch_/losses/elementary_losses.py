@@ -96,6 +96,8 @@ def _difference(node: Any, function: str, path: Path) -> Elementary | None:
     given = recomputed(*(second if first[0] is None else first))
     if given is None or not difference.numel() or given.value.dtype != difference.dtype:
         return None
+    if not difference.is_floating_point():
+        return None
     compared = _compared(given, difference if second[0] is None else -difference)
     if compared is None:
         return None

@@ -79,7 +79,10 @@ def _factors(node: Any) -> tuple[Any, Tensor | None] | None:
     (first, _), (second, _) = node.next_functions
     if (first is None) == (second is None):
         return None
-    return (second, saved(node, "self")) if first is None else (first, saved(node, "other"))
+    constant = saved(node, "self" if first is None else "other")
+    if constant is not None and not constant.is_floating_point():
+        constant = constant.to(torch.get_default_dtype())
+    return first or second, constant
 
 
 def _of_shares(node: Any) -> Likelihood | None:
