@@ -49,6 +49,7 @@ def logits_to_loss(p: Tensor) -> Tensor:
         (lambda p: (2 * p.cumsum(1).cos() - Y).square().mean(), lambda p: 2 * p.cumsum(1).cos()),
         (lambda p: (p - Y).square().mean().sqrt(), lambda p: p),
         (lambda p: (p - Y).norm(dim=1).mean(), lambda p: p),
+        (lambda p: (p @ Y[:3] - Y).square().mean(), lambda p: p @ Y[:3]),
         (lambda p: ((p - Y).norm(dim=1) / (Y.norm(dim=1) + 1)).mean(), lambda p: p),
         (lambda p: torch.stack([(p[:, 0] - Y[:, 0]) ** 2]).mean(), lambda p: p[:, 0]),
         (lambda p: ((p[:, 0] - Y[:, 0]) / Y[:, 0]).square().mean(), lambda p: p[:, 0]),
@@ -212,6 +213,23 @@ def test_a_loss_of_counts() -> None:
     torch.testing.assert_close(found.predictions, output().detach())
 
 
+@pytest.mark.parametrize(
+    ("loss", "predicted", "labels"),
+    [
+        (lambda p: (X[:, :3] + p - Y).square().mean(), lambda p: p, Y - X[:, :3]),
+        (lambda p: (2 * p + 5 - Y).abs().mean(), lambda p: 2 * p, Y - 5),
+        (lambda p: (Y - (X[:, :3] - p)).square().mean(), lambda p: -p, Y - X[:, :3]),
+    ],
+)
+def test_a_constant_that_is_added_to_the_outputs_is_subtracted_from_the_labels(
+    loss: Callable[[Tensor], Tensor], predicted: Callable[[Tensor], Tensor], labels: Tensor
+) -> None:
+    found = compared(loss)
+    assert found is not None
+    torch.testing.assert_close(found.predictions, predicted(output().detach()))
+    torch.testing.assert_close(found.labels, labels)
+
+
 def test_the_last_of_several_stages_with_the_same_labels() -> None:
     torch.manual_seed(3)
     first = nn.Linear(4, 3)(X)
@@ -246,8 +264,10 @@ def test_the_last_of_several_stages_with_the_same_labels() -> None:
         lambda p: (F.softplus(p) - 3 * p * Y).mean(),
         lambda p: -(Y * p.sigmoid().log() + (1 - Y) * (1 - p.sigmoid()).log()).mean(),
         lambda p: -(YES * p.sigmoid().log() + (1 - YES) * (1 - (2 * p).sigmoid()).log()).mean(),
-        # A constant was added to the output, which autograd does not save.
-        lambda p: ((p + Y) - Y.roll(1, 0)).square().mean(),
+        # A constant was added inside, which autograd does not save.
+        lambda p: ((p + Y).exp() - Y.roll(1, 0)).square().mean(),
+        # A target that is the same for all rows is a penalty, if there are other terms.
+        lambda p: (p - 1).square().mean() + p.exp().mean(),
     ],
 )
 def test_nothing_is_said_of_losses_that_compare_otherwise(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.losses.likelihoods import likelihood
 from vinedresser.capture.torch_.losses.loss_paths import Path
-from vinedresser.capture.torch_.losses.recomputed import Recomputed, recomputed
+from vinedresser.capture.torch_.losses.recomputed import Recomputed, without_constant
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["Elementary", "elementary_loss"]
@@ -50,7 +50,8 @@ def elementary_loss(node: Any, path: Path) -> Elementary | None:
 
     A difference is certain if it is taken between a tensor without a gradient and an output of the
     model, or values [rows, ...] that are computed from outputs only; torch saves it, and the labels
-    are computed from it: integers exactly, others up to rounding. Elements that the loss leaves out
+    are computed from it: integers exactly, others up to rounding. From labels of outputs to which a
+    constant was added, this constant is subtracted. Elements that the loss leaves out
     by weights of 0 are left out. For likelihoods, see `likelihood`.
 
     Args:
@@ -93,21 +94,15 @@ def _difference(node: Any, function: str, path: Path) -> Elementary | None:
     first, second = origin.next_functions
     if origin._saved_alpha != 1 or (first[0] is None) == (second[0] is None):
         return None
-    given = recomputed(*(second if first[0] is None else first))
-    if given is None or not difference.numel() or given.value.dtype != difference.dtype:
+    given = without_constant(*(second if first[0] is None else first))
+    if given is None or not difference.numel() or not difference.is_floating_point():
         return None
-    if not difference.is_floating_point():
+    if given.value.dtype != difference.dtype:
         return None
     compared = _compared(given, difference if second[0] is None else -difference)
-    if compared is None:
+    if compared is None or (path.weights and _depend_on_sign(path, *compared)):
         return None
-    predictions, labels = compared
-    if path.weights:
-        same = predictions.shape == labels.shape
-        if not same or _depend_on_sign(path, predictions - labels):
-            return None
-    found = Elementary(predictions, labels, function, direct=given.direct)
-    return _counted(found, path)
+    return _counted(Elementary(*compared, function, direct=given.direct), path)
 
 
 def _subtraction(node: Any, path: Path) -> tuple[Any, Tensor, Path] | None:
@@ -175,11 +170,13 @@ def _counted(found: Elementary, path: Path) -> Elementary | None:
     return found._replace(predictions=found.predictions[kept], labels=found.labels[kept])
 
 
-def _depend_on_sign(path: Path, errors: Tensor) -> bool:
-    """Return whether weights depend on the signs of errors, as those of quantiles do."""
-    above = errors > 0
+def _depend_on_sign(path: Path, predictions: Tensor, labels: Tensor) -> bool:
+    """Return whether weights depend on the signs of errors, as those of quantiles do, or may."""
+    if predictions.shape != labels.shape:
+        return True
+    above = predictions > labels
     for weights in path.weights:
-        if weights.shape != errors.shape or bool(above.all()) or not bool(above.any()):
+        if weights.shape != above.shape or bool(above.all()) or not bool(above.any()):
             continue
         high, low = weights[above], weights[~above]
         if bool((high == high[0]).all() & (low == low[0]).all() & (high[0] != low[0])):

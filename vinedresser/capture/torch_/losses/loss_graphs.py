@@ -165,7 +165,8 @@ def _search(loss: Tensor, places: int) -> _Found:
         if path is not None and not enough and (found := elementary_loss(node, path)):
             # In a sum, another term may be the one that is minimised.
             inputs = _by_hand(found, 0 if summed else sign)
-            elementary.append((node._sequence_nr(), inputs, found.direct))
+            if not (summed and _is_penalty(inputs)):
+                elementary.append((node._sequence_nr(), inputs, found.direct))
             continue
         summed |= sum(origin is not None for origin, _ in node.next_functions) > 1
         for place, (origin, _) in enumerate(node.next_functions):
@@ -174,6 +175,12 @@ def _search(loss: Tensor, places: int) -> _Found:
             direction = 1 if weighted else _direction(node, place)
             waiting.append((origin, sign * direction, below))
     return _Found(calls, signs, elementary, not any(node for node, _, _ in waiting))
+
+
+def _is_penalty(inputs: LossInputs) -> bool:
+    """Return whether an error is one by the same number everywhere, as of penalties."""
+    labels = inputs.labels.reshape(-1)
+    return inputs.function in _DIFFERENCES and bool((labels == labels[:1]).all())
 
 
 def _same_labels(first: LossInputs, other: LossInputs) -> bool:

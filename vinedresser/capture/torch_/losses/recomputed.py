@@ -16,7 +16,7 @@ from torch import Tensor
 from vinedresser.capture.torch_.losses.model_outputs import marked_output
 from vinedresser.capture.torch_.losses.saved_tensors import saved, signed
 
-__all__ = ["Recomputed", "recomputed", "result_shape"]
+__all__ = ["Recomputed", "recomputed", "result_shape", "without_constant"]
 
 # A prediction is a few functions away from the outputs of the model.
 _MOST_NODES = 24
@@ -48,6 +48,16 @@ _OF_ONE: dict[str, Callable[[Tensor, Any], Tensor]] = {
 }
 # The same for functions that change the shape only.
 _SHAPES = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze")
+# Functions of two arguments, and under which names constant ones are saved.
+_OF_TWO: dict[str, tuple[Callable[..., Tensor], tuple[str, str]]] = {
+    "Mul": (torch.mul, ("self", "other")),
+    "Div": (torch.div, ("", "other")),
+    "Mm": (torch.mm, ("self", "mat2")),
+    "Bmm": (torch.bmm, ("self", "mat2")),
+    "Mv": (torch.mv, ("self", "vec")),
+    "Add": (torch.add, ("", "")),
+    "Sub": (torch.sub, ("", "")),
+}
 _JOINS: dict[str, Callable[..., Tensor]] = {"Stack": torch.stack, "Cat": torch.cat}
 
 
@@ -78,6 +88,28 @@ def recomputed(node: Any, place: int = 0) -> Recomputed | None:
     return _Values().of(node, place)
 
 
+def without_constant(node: Any, place: int = 0) -> Recomputed | None:
+    """Return the same as `recomputed`, less a constant that may have been added last.
+
+    Args:
+        node: the node, or None.
+        place: number of the result among those of its function.
+    """
+    found = recomputed(node, place)
+    if found is not None or node is None:
+        return found
+    function = node.name().partition("Backward")[0]
+    origins = list(node.next_functions)
+    given = [one for one in origins if one[0] is not None]
+    if function not in ("Add", "Sub", "Rsub") or len(given) != 1 or node._saved_alpha != 1:
+        return None
+    found = recomputed(*given[0])
+    if found is None or tuple(found.value.shape) != result_shape(node, place):
+        return None
+    negative = function == "Rsub" or (function == "Sub" and origins[0][0] is None)
+    return found._replace(value=-found.value if negative else found.value, direct=False)
+
+
 def result_shape(node: Any, place: int = 0) -> tuple[int, ...]:
     """Return the shape of a result of an autograd node."""
     return tuple(node._input_metadata[place].shape)
@@ -106,7 +138,7 @@ class _Values:
         if output is not None:
             return Recomputed(output, len(output) if output.ndim else 0, direct=True)
         function = node.name().partition("Backward")[0]
-        if function in ("Mul", "Div", "Add", "Sub"):
+        if function in _OF_TWO:
             found = self._of_two(node, function)
         elif function in _JOINS:
             found = self._joined(node, _JOINS[function])
@@ -135,30 +167,21 @@ class _Values:
 
     def _of_two(self, node: Any, function: str) -> Recomputed | None:
         """Return a product, quotient, sum or difference."""
-        first, second = (self.of(*one) for one in node.next_functions[:2])
-        origins = [origin for origin, _ in node.next_functions]
-        if first is not None and second is not None:
-            values = first.value, second.value
-        elif function in ("Mul", "Div") and origins[1] is None and first is not None:
-            constant = saved(node, "other")
-            values = (first.value, constant)  # type: ignore[assignment]
-        elif function == "Mul" and origins[0] is None and second is not None:
-            values = (saved(node, "self"), second.value)  # type: ignore[assignment]
-        else:
+        (first, _), (second, _) = node.next_functions[:2]
+        found = [self.of(*one) for one in node.next_functions[:2]]
+        known = [one for one in found if one is not None]
+        if len(known) < (first is not None) + (second is not None) or not known:
             return None
+        operation, names = _OF_TWO[function]
+        values = [
+            saved(node, name) if one is None and name else one and one.value
+            for one, name in zip(found, names, strict=True)
+        ]
         if any(one is None for one in values):
             return None
-        given = first or second
-        assert given is not None, "one of them has a value"
-        if function == "Mul":
-            result = values[0] * values[1]
-        elif function == "Div":
-            result = values[0] / values[1]
-        else:
-            alpha = node._saved_alpha * (1 if function == "Add" else -1)
-            result = torch.add(*values, alpha=alpha)
-        rows = max(one.rows for one in (first, second) if one is not None)
-        return Recomputed(result, rows, direct=False)
+        if not any(names):
+            values[1] = node._saved_alpha * values[1]
+        return Recomputed(operation(*values), max(one.rows for one in known), direct=False)
 
     def _joined(self, node: Any, join: Callable[..., Tensor]) -> Recomputed | None:
         if len(node.next_functions) > _MOST_NODES:
