@@ -55,6 +55,14 @@ def ppo_of_positive_advantages(out: Tensor) -> Tensor:
     return total
 
 
+def ppo_in_logarithms(out: Tensor) -> Tensor:
+    """The clipped objective as TorchRL writes it, before the critic knows anything."""
+    logarithm = Categorical(logits=out).log_prob(ACTIONS) - OLD
+    clipped = logarithm.clamp(-0.22, 0.18)
+    gains = torch.stack([one.exp() * ADVANTAGES.abs() for one in (logarithm, clipped)], -1)
+    return -gains.min(dim=-1).values.mean()
+
+
 def actor_critic(out: Tensor) -> Tensor:
     chosen = Categorical(logits=out)
     policy = -(chosen.log_prob(ACTIONS) * ADVANTAGES).mean()
@@ -77,7 +85,8 @@ def is_policy_gradient(*losses: Tensor) -> bool:
 
 
 @pytest.mark.parametrize(
-    "loss", [reinforce, ppo, ppo_of_positive_advantages, actor_critic, continuous]
+    "loss",
+    [reinforce, ppo, ppo_of_positive_advantages, ppo_in_logarithms, actor_critic, continuous],
 )
 def test_policy_gradients(loss: Callable[[Tensor], Tensor]) -> None:
     assert is_policy_gradient(loss(logits()))
@@ -94,6 +103,8 @@ def test_policy_gradients(loss: Callable[[Tensor], Tensor]) -> None:
         lambda out: (1 - out[:, 0] * ADVANTAGES.sign()).clamp(min=0).mean(),
         lambda out: out.pow(2).sum() - 0.5 * (1 + out - out.exp()).sum(),
         lambda out: torch.min(out[0] * ADVANTAGES[0], out[1].clamp(0, 1) * ADVANTAGES[2]).mean(),
+        lambda out: (out * (ADVANTAGES.sign() - 0.5)[:, None]).max(1).values.mean(),
+        lambda out: torch.stack([out[0] * 2.0, out[1].clamp(0, 1) * 3.0]).max(0).values.mean(),
         lambda out: -(out.log_softmax(1) * out.detach().softmax(1)).sum(1).mean(),
     ],
 )

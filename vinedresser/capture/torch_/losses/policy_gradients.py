@@ -17,6 +17,9 @@ _LINEAR = (
     *("MinimumBackward", "MaximumBackward", "SqueezeBackward", "UnsqueezeBackward"),
     *("ViewBackward", "ReshapeAliasBackward", "ToCopyBackward", "StackBackward", "CatBackward"),
 )
+# The smaller or larger one of two tensors, and that along the dimension in which they are stacked.
+_EXTREMES = ("MinimumBackward", "MaximumBackward")
+_STACKED_EXTREMES = ("MinBackward", "MaxBackward", "AminBackward", "AmaxBackward")
 _STACKS = ("StackBackward", "CatBackward")
 # A loss may be a sum over the steps of an episode.
 _MOST_NODES = 256
@@ -111,7 +114,7 @@ class PolicyGradients:
             if factor is not None and len(self._weights) < _MOST_NODES and _picks(node):
                 self._weights += factor.reshape(-1)[:_MOST_NODES].tolist()
             scales = factor is not None and factor.numel() == 1
-            if scales or node.name().startswith(_LINEAR):
+            if scales or node.name().startswith(_LINEAR) or _compared(node):
                 stacked |= node.name().startswith(_STACKS)
                 waiting.extend((origin, stacked) for origin, _ in node.next_functions)
         return len(signs) == 2
@@ -124,16 +127,31 @@ def _differ(weights: list[float]) -> bool:
 
 def _is_clipped(node: Any) -> bool:
     """Return whether a node computes min(ratio * A, clamp(ratio) * A), or the maximum."""
-    if not node.name().startswith(("MinimumBackward", "MaximumBackward")):
+    products = _compared(node)
+    if not products or any(one is None or _factor(one) is None for one in products):
         return False
-    products = [origin for origin, _ in node.next_functions]
-    if any(one is None or _factor(one) is None for one in products):
-        return False
-    ratios = [_origin(one) for one in products]
-    return any(
-        one.name().startswith("ClampBackward") and one.next_functions[0][0] is other
-        for one, other in (ratios, reversed(ratios))
-    )
+    first, second = (_origin(one) for one in products)
+    return _clamps(first, second) or _clamps(second, first)
+
+
+def _compared(node: Any) -> list[Any]:
+    """Return the origins of the two tensors whose minimum or maximum a node computes; else []."""
+    if node.name().startswith(_STACKED_EXTREMES):
+        node = _origin(node)
+        if node is None or not node.name().startswith("StackBackward"):
+            return []
+    elif not node.name().startswith(_EXTREMES):
+        return []
+    origins = [origin for origin, _ in node.next_functions]
+    return origins if len(origins) == 2 else []
+
+
+def _clamps(ratio: Any, other: Any) -> bool:
+    """Return whether a ratio is another one, clamped itself or by its logarithm."""
+    names = [one.name() for one in (ratio, other)]
+    if all(name.startswith("ExpBackward") for name in names):
+        ratio, other = _origin(ratio), _origin(other)
+    return bool(ratio.name().startswith("ClampBackward")) and _origin(ratio) is other
 
 
 def _factor(node: Any) -> Tensor | None:
