@@ -88,11 +88,11 @@ def test_recipes_are_trained_and_judged(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.thorough
-def test_verifying_a_pair_judges_nothing(
+def test_verifying_a_sealed_pair_judges_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep = tmp_path / "runs"
-    chosen = ["--only", "wishes/misaligned_targets"]
+    chosen = ["--sealed", "--only", "housing/misaligned_targets"]
     main([*chosen, "--draws", "1", "--verify", "--keep", str(keep)])
     printed = capsys.readouterr().out.splitlines()
     healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)
@@ -100,7 +100,7 @@ def test_verifying_a_pair_judges_nothing(
     assert faulty.ending.harmed(healthy.ending)
     assert all(one.runs for one in (healthy, faulty))
     rows = {line.split()[0]: line.split()[1:5] for line in printed if line.split()}
-    assert rows["wishes"] == rows["all"] == ["1", "1", "1", "1"]
+    assert rows["housing"] == rows["all"] == ["1", "1", "1", "1"]
     assert not list(keep.rglob("findings*")), "nothing was judged"
 
 
