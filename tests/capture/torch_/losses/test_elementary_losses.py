@@ -171,6 +171,15 @@ def test_a_softmax_over_the_rows_is_no_cross_entropy() -> None:
     assert torch.equal(found.predictions, p.detach().log_softmax(0))
 
 
+def test_picked_probabilities_without_a_logarithm_are_no_cross_entropy() -> None:
+    p = output()
+    found = loss_inputs(-p.softmax(1)[range(8), CLASSES].mean())
+    assert found is not None
+    assert (found.function, found.negated) == ("nll_loss", False)
+    assert torch.equal(found.labels, CLASSES)
+    assert torch.equal(found.predictions, p.detach().softmax(1))
+
+
 @pytest.mark.parametrize(
     "loss",
     [

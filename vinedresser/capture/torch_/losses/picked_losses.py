@@ -16,6 +16,7 @@ from vinedresser.capture.torch_.losses.saved_tensors import saved
 __all__ = ["Picked", "is_last_axis", "picked_columns", "picked_loss"]
 
 _LOG, _LOGSUMEXP = "LogBackward0", "LogsumexpBackward0"
+_SOFTMAX = "SoftmaxBackward0"
 _GATHER, _INDEX = "GatherBackward0", "IndexBackward0"
 # Functions between picked probabilities and their logarithms.
 _BOUNDS = ("AddBackward0", "ClampBackward1", "ClampMinBackward0")
@@ -32,7 +33,8 @@ class Picked(NamedTuple):
         predictions: scores [N, C], or the logarithms of their softmax.
         labels: class numbers int64 [N].
         negative: whether the node computes log-likelihoods, not their negatives.
-        function: "cross_entropy", or "nll_loss" if the softmax is one over another axis.
+        function: "cross_entropy", or "nll_loss" if the softmax is one over another axis, or lacks
+            its logarithm.
     """
 
     predictions: Tensor
@@ -60,6 +62,11 @@ def picked_loss(node: Any) -> Picked | None:
         return _of_probabilities(node)
     node = _taken(node)
     origin = None if node is None else node.next_functions[0][0]
+    if origin is not None and origin.name() == _SOFTMAX:
+        # Without a logarithm, as `F.nll_loss` of probabilities.
+        shares = probabilities(origin)
+        picked = None if shares is None else _compared(node, shares, negative=True)
+        return None if picked is None else picked._replace(function="nll_loss")
     found = None if origin is None else logarithm(origin)
     if found is None:
         return None
