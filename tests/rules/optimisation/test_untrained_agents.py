@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -78,3 +79,39 @@ def test_an_optimizer_of_a_spread_alone_is_a_warning_at_the_end(tmp_path: Path) 
 
 def test_a_whole_policy_that_is_trained_is_ignored(tmp_path: Path) -> None:
     assert of_agent(tmp_path, lambda agent: list(agent.parameters())) == []
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_policy_beside_its_critic_may_be_updated_by_hand_from_time_to_time(
+    tmp_path: Path,
+    by_hand: bool,  # noqa: FBT001 (parametrized)
+) -> None:
+    """As TRPO does once in 160 steps of the critic; a policy that is never updated is found."""
+    torch.manual_seed(0)
+    rule = UntrainedParameters()
+    agent = nn.ModuleDict(
+        {
+            "body": nn.Sequential(nn.Linear(4, 16), nn.Tanh()),
+            "critic": nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)),
+            "head": nn.Linear(16, 2),
+        }
+    )
+    actor = [*agent["body"].parameters(), *agent["head"].parameters()]
+    optimizer = torch.optim.Adam(agent.parameters(), lr=1e-3)
+    errors = nn.MSELoss()
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(agent, loss=errors, optimizer=optimizer)
+        for step in range(500):
+            states = torch.randn(64, 4)
+            if by_hand and step % 160 == 0:
+                wanted = agent["head"](agent["body"](states)).square().mean()
+                with torch.no_grad():
+                    for one, change in zip(actor, torch.autograd.grad(wanted, actor), strict=True):
+                        one -= 0.1 * change
+            optimizer.zero_grad()
+            errors(agent["critic"](states)[:, 0], states.square().sum(1)).backward()
+            optimizer.step()
+    findings = [one for one in found(open_run(tmp_path / "run"), rule) if one.severity != "info"]
+    assert [(one.step, one.evidence["names"]) for one in findings] == (
+        [] if by_hand else [(320, ["weights/body.0.weight", "weights/head.weight"])]
+    )

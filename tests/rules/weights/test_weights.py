@@ -136,15 +136,19 @@ def test_equal_units_that_are_not_trained_are_ignored(tmp_path: Path) -> None:
     assert found(captured(tmp_path, rules, model, sgd(1e-9)), *rules) == []
 
 
-def test_weights_that_are_far_too_small_are_warned_of_at_once(tmp_path: Path) -> None:
-    """Also in a training that learns."""
+@pytest.mark.parametrize("grow", [False, True])
+def test_weights_that_are_far_too_small_and_stay_so_are_warned_of(
+    tmp_path: Path,
+    grow: bool,  # noqa: FBT001 (parametrized)
+) -> None:
+    """Adam makes them grow at once, and the training learns."""
     rule = BadInitialisation()
     tiny = normal(1e-3)
     model = lambda: stack((64, 32, 32, 10), nn.ReLU, tiny)  # type: ignore[arg-type]  # noqa: E731
-    run = captured(tmp_path, [rule], model, adam(1e-2), steps=100, total=1000)
-    (finding,) = found(run, rule)
-    assert (finding.severity, finding.step) == ("warning", 0)
-    assert "too small" in finding.cause
+    optimizer = adam(1e-2) if grow else sgd(1e-2)
+    findings = found(captured(tmp_path, [rule], model, optimizer, steps=100, total=1000), rule)
+    assert [(one.severity, one.step) for one in findings] == ([] if grow else [("warning", 40)])
+    assert all("too small" in one.cause for one in findings)
 
 
 def test_each_of_several_models_has_its_scale(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ _BIASES = 1.25
 # Factor of the patience for a whole model, which may be trained after a phase of exploration, and
 # for gradients of zero: the weight of a term may rise from 0.
 _LONGER: dict[Trouble, int] = {"elsewhere": 2, "zero": 2}
+# The same for layers that no gradient reaches beside trained ones, not before them: the loop may
+# update them by hand once in many steps of the others, as TRPO does its actor.
+_BESIDE = 8
 
 _ADVICE: dict[Trouble, Advice] = {
     "elsewhere": Advice(
@@ -95,7 +98,8 @@ class UntrainedParameters(Rule):
     Args:
         every: train steps between checks.
         patience: number of consecutive checks; twice as many if no gradient reaches any parameter,
-            and for gradients of zero. One is enough for weights that no optimizer has, if there is
+            and for gradients of zero; eight times as many for layers without a gradient beside or
+            after trained ones, which a loop may update by hand from time to time. One is enough for weights that no optimizer has, if there is
             one model and one optimizer: another optimizer may take its first step later; and for
             weights that no gradient reaches at the end of a run that was too short for more.
     """
@@ -155,10 +159,12 @@ class UntrainedParameters(Rule):
 
     def _judge(self, step: Step, *, ended: bool) -> Finding | None:
         """Return the finding at a look, if there is news."""
+        beside = not ended and self._beside()
         states = {
             name: state
             for name, state in self.parameters.states.items()
-            if state.looks >= self._enough(state.trouble, short=ended and self._is_short(step))
+            if state.looks
+            >= self._enough(state.trouble, short=ended and self._is_short(step), beside=beside)
         }
         for trouble in _ADVICE:
             names = [name for name, state in states.items() if state.trouble == trouble]
@@ -171,17 +177,26 @@ class UntrainedParameters(Rule):
         """Return whether a run that ended after a look was too short for more looks."""
         return last.step < (self.patience + 1) * self.every
 
-    def _enough(self, trouble: Trouble, *, short: bool) -> int:
+    def _beside(self) -> bool:
+        """Return whether the layers that no gradient reaches are not the first ones of a model."""
+        states = self.parameters.states
+        cut = [name for name, state in states.items() if state.trouble == "cut_off"]
+        layers = self.parameters.layers(cut) if cut else []
+        reached = [place for place, name in enumerate(layers) if name not in cut]
+        return any(name in cut for name in layers[min(reached, default=len(layers)) :])
+
+    def _enough(self, trouble: Trouble, *, short: bool, beside: bool) -> int:
         """Return the number of consecutive checks that show a trouble.
 
         Args:
             trouble: the trouble.
             short: whether the run has ended before more checks.
+            beside: whether layers without a gradient stand beside or after trained ones.
         """
         if trouble == "left_out" and self._alone:
             return 1
-        if trouble == "cut_off" and short:
-            return 1
+        if trouble == "cut_off":
+            return 1 if short else self.patience * (_BESIDE if beside else 1)
         return self.patience * _LONGER.get(trouble, 1)
 
     def _is_news(self, trouble: Trouble, severity: Severity) -> bool:

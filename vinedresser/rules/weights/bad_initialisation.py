@@ -21,10 +21,12 @@ from vinedresser.store.records import RunRecord
 _NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
 # Scale of He initialisation (ICCV 2015), which preserves the variance after relu.
 _HE = math.sqrt(2)
-# Checks at which weights are zero that stay so, and factors of the bounds of scales beyond which
-# they do harm whatever the outcome.
-_STILL_ZERO = 3
+# Checks at which weights are zero or tiny that stay so, and factors of the bounds of scales beyond
+# which they do harm whatever the outcome.
+_STILL = 3
 _FAR_BELOW, _FAR_ABOVE = 0.1, 3.0
+# Growth of tiny weights since the first check that shows that they do not stay so.
+_GROWN = 2.0
 
 
 class BadInitialisation(SymptomRule):
@@ -40,8 +42,9 @@ class BadInitialisation(SymptomRule):
       least two layers and no normalisation,
 
     and the training learns less than it should. Warns whatever the outcome of weights that are
-    still zero at the third check (those of adapters are zero at first only), and of a median scale
-    below a tenth of ``small`` or above three times ``large``. Embeddings, norm layers and weights
+    still zero at the third check (those of adapters are zero at first only), of a median scale that
+    is below a tenth of ``small`` and has not doubled by the third check (Adam makes tiny weights
+    grow at once), and of one above three times ``large``. Embeddings, norm layers and weights
     that are not trained are ignored.
 
     Args:
@@ -65,8 +68,8 @@ class BadInitialisation(SymptomRule):
         self._models = ModelNames()
         self._untrained: frozenset[str] = frozenset()
         self._checked = False
-        # Checks at which the weights that began as zero still are.
-        self._zeros = 0
+        # Checks at which the weights that began as zero or tiny still are.
+        self._still = 0
         self._symptom: Symptom | None = None
 
     def begin(self, info: RunRecord) -> None:
@@ -84,18 +87,27 @@ class BadInitialisation(SymptomRule):
             # Weights of a later step are not the initial ones.
             if step.step < self.every:
                 self._symptom = self._at_first(self._scales(step))
-        if self._symptom is not None and (zero := self._symptom.evidence.get("zero")):
-            scales = self._scales(step)
-            self._zeros += all(name in scales and scales[name].rms == 0 for name in zero)
+        if self._symptom is not None and self._unchanged(self._symptom, self._scales(step)):
+            self._still += 1
         return self._symptom
+
+    def _unchanged(self, symptom: Symptom, scales: dict[str, WeightScale]) -> bool:
+        """Return whether the weights of a symptom still are zero, or as tiny."""
+        names = symptom.evidence.get("zero", symptom.evidence.get("scales", {}))
+        if not all(name in scales for name in names):
+            return False
+        if "zero" in symptom.evidence:
+            return all(scales[name].rms == 0 for name in names)
+        scale = statistics.median_high(scales[name].scale for name in names)
+        return scale < min(self.small * _FAR_BELOW, _GROWN * symptom.value)
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (always)
         """See `SymptomRule.certain`: no or hardly any signal passes, or far too large a one."""
         if "zero" in symptom.evidence:
-            return self._zeros >= _STILL_ZERO
+            return self._still >= _STILL
         # Tensors without a module may be no matrices that multiply a signal.
         known = all(module_of(name) in self._modules for name in symptom.evidence["scales"])
-        return known and not self.small * _FAR_BELOW <= symptom.value <= self.large * _FAR_ABOVE
+        return known and (self._still >= _STILL or symptom.value > self.large * _FAR_ABOVE)
 
     def _scales(self, step: Step) -> dict[str, WeightScale]:
         """Return the scales of the trained weights."""
