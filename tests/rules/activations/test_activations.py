@@ -110,6 +110,14 @@ def test_large_weights_saturate_a_sigmoid(tmp_path: Path) -> None:
     assert "weights" in finding.cause
 
 
+def test_weights_that_long_steps_have_made_large_blame_the_learning_rate(tmp_path: Path) -> None:
+    rule = SaturatedActivation()
+    model = lambda: stack((64, 64, 64, 10), nn.Tanh)  # noqa: E731
+    finding = found(captured(tmp_path, [rule], model, adam(3.0)), rule)[0]
+    assert finding.fault == "learning_rate_too_high"
+    assert "at the first check" in finding.seen
+
+
 def test_unsaturated_layers_are_ignored(tmp_path: Path) -> None:
     rule = SaturatedActivation()
     model = lambda: stack((64, 64, 64, 10), nn.Tanh)  # noqa: E731

@@ -84,7 +84,7 @@ def test_a_whole_policy_that_is_trained_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_policy_beside_its_critic_may_be_updated_by_hand_from_time_to_time(
     tmp_path: Path,
-    by_hand: bool,  # noqa: FBT001 (parametrized)
+    by_hand: bool,
 ) -> None:
     """As TRPO does once in 160 steps of the critic; a policy that is never updated is found."""
     torch.manual_seed(0)
@@ -107,7 +107,7 @@ def test_a_policy_beside_its_critic_may_be_updated_by_hand_from_time_to_time(
                 wanted = agent["head"](agent["body"](states)).square().mean()
                 with torch.no_grad():
                     for one, change in zip(actor, torch.autograd.grad(wanted, actor), strict=True):
-                        one -= 0.1 * change
+                        one.sub_(0.1 * change)
             optimizer.zero_grad()
             errors(agent["critic"](states)[:, 0], states.square().sum(1)).backward()
             optimizer.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,13 @@ from torch.nn import functional
 
 from tests.rules.trainings import Data, adam, digits, sgd
 from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.rules.base import capture_for
 from vinedresser.rules.tensors.all_zero import AllZero
 from vinedresser.rules.tensors.low_variance import LowVariance
 from vinedresser.rules.tensors.similar_across_runs import SimilarAcrossRuns
 from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
+from vinedresser.store.reading.reader import open_run
 from vinedresser.testing.runs import make_run, step_record
 
 WIDTHS = (64, 32, 32, 10)
@@ -66,6 +70,30 @@ def test_gradients_that_never_arrive_are_warned_of_at_once(
     rule, model = AllZero(), lambda: stack(WIDTHS, nn.ReLU)
     (finding,) = found(captured(tmp_path, [rule], model, sgd(0.1), loss=Lossy(change)), rule)
     assert (finding.severity, finding.fault, finding.step) == ("warning", "vanishing_gradient", 40)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_model_that_is_its_own_reference_is_not_trained(
+    tmp_path: Path,
+    shared: bool,
+) -> None:
+    """Its loss, the log-sigmoid of a difference of 0, is the same for all batches."""
+    torch.manual_seed(0)
+    rule, data, model = AllZero(), digits(), stack(WIDTHS, nn.ReLU)
+    reference = model if shared else copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        loss_of = hook.loss(lambda gain: -functional.logsigmoid(gain).mean(), name="preference")
+        for step in range(60):
+            x, y = (one[step * 20 : step * 20 + 20] for one in (data.x, data.y))
+            gain = (model(x) - reference(x)).gather(1, y[:, None])
+            optimizer.zero_grad()
+            loss_of(gain).backward()
+            optimizer.step()
+    findings = found(open_run(tmp_path / "run"), rule)
+    expected = [("warning", "untrained_parameters", 20)] if shared else []
+    assert [(one.severity, one.fault, one.step) for one in findings] == expected
 
 
 def test_a_loss_of_zero_has_no_gradient(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_equal_units_that_are_not_trained_are_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("grow", [False, True])
 def test_weights_that_are_far_too_small_and_stay_so_are_warned_of(
     tmp_path: Path,
-    grow: bool,  # noqa: FBT001 (parametrized)
+    grow: bool,
 ) -> None:
     """Adam makes them grow at once, and the training learns."""
     rule = BadInitialisation()

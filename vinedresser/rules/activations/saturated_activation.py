@@ -18,6 +18,13 @@ __all__ = ["SaturatedActivation", "mean_slope"]
 
 # Root mean square above which the inputs are blamed for saturating the first layer.
 _LARGE_INPUTS = 5.0
+# Mean slope at the first check of a layer that was far from saturated.
+_STEEP = 0.3
+_GROWN = Advice(
+    cause="the learning rate is too high: since the start, steps have made the weights so large "
+    "that the activations are flat",
+    remedy="use a tenth of the learning rate; warm it up, clip the gradient norm",
+)
 
 
 class SaturatedActivation(SymptomRule):
@@ -27,7 +34,9 @@ class SaturatedActivation(SymptomRule):
     and of its square therefore give the exact mean slope over all units and rows. Fires when the
     mean slope of a layer is below ``slope``, as a share of the maximum slope (1 and 1/4), at
     ``patience`` consecutive checks, in a training that learns less than it should. The last
-    activation of a model is ignored: confident predictions are saturated.
+    activation of a model is ignored: confident predictions are saturated. If the layer was far from
+    saturated at the first check, and the loss has risen far above its start since, the fault is
+    `learning_rate_too_high`: its steps have made the weights so large.
 
     Args:
         slope: share of the maximum slope. Normally distributed inputs of unit variance give 0.6,
@@ -46,6 +55,8 @@ class SaturatedActivation(SymptomRule):
         moments = ("mean", "std")
         self.needs = optional_statistics(every, activations=moments, model_inputs=moments)
         self._modules: dict[str, Sequence[str]] = {}
+        # Mean slopes at the first check.
+        self._first: dict[str, float] = {}
 
     def begin(self, info: RunRecord) -> None:
         """Read the modules."""
@@ -54,12 +65,14 @@ class SaturatedActivation(SymptomRule):
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
         slopes = self._slopes(step)
+        self._first = {**slopes, **self._first}
         flat = {name: slope for name, slope in slopes.items() if slope < self.slope}
         if not flat:
             return None
         # The first in model order: the layers after it receive saturated inputs.
         first = next(iter(flat))
-        advice = _advice(step, first, is_first=first == next(iter(slopes)))
+        grown = self._first[first] > _STEEP and self._risen()
+        advice = _GROWN if grown else _advice(step, first, is_first=first == next(iter(slopes)))
         return Symptom(
             tensor=first,
             statistic="mean_slope",
@@ -67,11 +80,18 @@ class SaturatedActivation(SymptomRule):
             threshold=self.slope,
             confidence=1 - flat[first] / self.slope / 4,
             seen=f"the mean slope of {first} is {flat[first]:.2g} of the maximum; {len(flat)} of "
-            f"{len(slopes)} tanh and sigmoid layers are below {self.slope:g}",
+            f"{len(slopes)} tanh and sigmoid layers are below {self.slope:g}"
+            + (f" ({self._first[first]:.2g} at the first check)" if grown else ""),
+            fault="learning_rate_too_high" if grown else None,
             cause=advice.cause,
             remedy=advice.remedy,
             evidence={"mean_slope": slopes},
         )
+
+    def _risen(self) -> bool:
+        """Return whether all losses have risen far above their start."""
+        losses = self.outcome.progress.losses.values()
+        return bool(losses) and all(one.thrown_up() for one in losses)
 
     def _slopes(self, step: Step) -> dict[str, float]:
         """Return the mean slopes, as shares of the maximum, in model order."""

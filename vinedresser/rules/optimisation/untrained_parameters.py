@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
+
+from numpy.typing import NDArray
 
 from vinedresser.rules.advice import Advice, listed
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
+from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.parameter_states import (
     ParameterState,
@@ -72,6 +76,15 @@ _ADVICE: dict[Trouble, Advice] = {
     ),
 }
 
+# Recurrent weights, by the names of torch.
+_RECURRENT = re.compile(r"\.weight_hh(_l\d+(_reverse)?)?$")
+_FORGETFUL = Advice(
+    "each call of the recurrent layer sees one step of a sequence and begins with a state of zero: "
+    "the state is not passed on from step to step, or sequences were flattened into rows",
+    "pass the whole sequence [batch, time, features] to the layer, or the state that it returned "
+    "at the step before",
+)
+
 
 class UntrainedParameters(Rule):
     """Some parameters are not trained, although they should be.
@@ -80,7 +93,8 @@ class UntrainedParameters(Rule):
     change, the rule determines why (`ParameterStates`): no optimizer has them, no gradient reaches
     them, or their updates are zero although their gradients are not. So it does if no gradient has
     reached any parameter of an optimizer since the start, and if the gradients of some weights have
-    been exactly zero since the start in a training that learns with the others. Frozen weights
+    been exactly zero since the start in a training that learns with the others; if these are the
+    recurrent weights of a model that gets sequences, whatever it learns. Frozen weights
     (``requires_grad=False``) are intended, and tied weights count as one.
 
     With the default severity, findings are "stop" if more than half of the parameters are affected
@@ -98,9 +112,10 @@ class UntrainedParameters(Rule):
     Args:
         every: train steps between checks.
         patience: number of consecutive checks; twice as many if no gradient reaches any parameter,
-            and for gradients of zero; eight times as many for layers without a gradient beside or
-            after trained ones, which a loop may update by hand from time to time. One is enough for weights that no optimizer has, if there is
-            one model and one optimizer: another optimizer may take its first step later; and for
+            and for gradients of zero, except of recurrent weights alone; eight times as many for
+            layers without a gradient beside or after trained ones, which a loop may update by hand
+            from time to time. One is enough for weights that no optimizer has, if there is one
+            model and one optimizer: another optimizer may take its first step later; and for
             weights that no gradient reaches at the end of a run that was too short for more.
     """
 
@@ -111,11 +126,14 @@ class UntrainedParameters(Rule):
         self.every = every
         self.patience = patience
         self.outcome = Outcome()
+        self.batches = Batches()
         self.parameters = ParameterStates(every)
         self.needs = (
             Need("losses", modes=("train", "eval")),
             Need("state", every=every, required=False),
         )
+        # Whether the model gets sequences.
+        self._sequences = False
         self._reported: dict[Trouble, Severity] = {}
         self._last: Step | None = None
         # Number of parameters that no optimizer has; whether there is one model with one optimizer;
@@ -148,6 +166,7 @@ class UntrainedParameters(Rule):
         if (finding := self._unapplied(step)) is not None:
             return finding
         self._evaluations = None
+        self._sequences |= any(map(_of_steps, self.batches.inputs.values()))
         if not self.parameters.looked:
             return None
         self._last = step
@@ -197,6 +216,8 @@ class UntrainedParameters(Rule):
             return 1
         if trouble == "cut_off":
             return 1 if short else self.patience * (_BESIDE if beside else 1)
+        if trouble == "zero" and self._forgets():
+            return self.patience
         return self.patience * _LONGER.get(trouble, 1)
 
     def _is_news(self, trouble: Trouble, severity: Severity) -> bool:
@@ -217,6 +238,8 @@ class UntrainedParameters(Rule):
     ) -> Severity | None:
         """Return the severity of a trouble of some weights; None to report nothing."""
         kind = (self.outcome.final() if ended else self.outcome.verdict()).kind
+        if trouble == "zero" and self._forgets():
+            return self.without_stop
         if trouble == "zero" and kind != "good":
             # Dead or equal units are more likely.
             return None
@@ -235,6 +258,16 @@ class UntrainedParameters(Rule):
             # What cuts the graph cuts off the first layers. Few parameters alone may be unused.
             meant |= layers[0] not in names or self._share(names) < _FEW
         return "info" if meant else self.without_stop
+
+    def _forgets(self) -> bool:
+        """Return whether sequences are given to recurrent layers that have no use of their state.
+
+        The gradient of their recurrent weights alone is zero then, whatever else is learned. Where
+        the model gets no sequences, a recurrent layer of single steps is meant.
+        """
+        states = self.parameters.states
+        zero = [name for name, state in states.items() if state.trouble == "zero"]
+        return self._sequences and bool(zero) and all(map(_RECURRENT.search, zero))
 
     def _twin(self) -> bool:
         """Return whether an optimizer has as many tensors and elements as the model without one.
@@ -265,7 +298,7 @@ class UntrainedParameters(Rule):
         since = min(states[name].since for name in names)
         stopped = all(states[name].moved for name in names)
         graded = trouble == "left_out" and any(states[name].graded for name in names)
-        advice = _ADVICE[trouble]
+        advice = _FORGETFUL if trouble == "zero" and self._forgets() else _ADVICE[trouble]
         reason = (self.outcome.final() if ended else self.outcome.verdict()).reason
         verb = "get a gradient" if trouble in ("cut_off", "zero") else "change"
         finding = self.found(
@@ -349,6 +382,12 @@ class UntrainedParameters(Rule):
             evidence=evidence,
         )
         return replace(finding, severity=self.without_stop)
+
+
+def _of_steps(inputs: NDArray[Any]) -> bool:
+    """Return whether a batch [rows, ...] has several sequences of several tokens or vectors."""
+    wide = 2 if inputs.dtype.kind in "iu" else 3
+    return inputs.ndim == wide and min(inputs.shape[:2]) > 1
 
 
 def _equal(one: dict[str, float], other: dict[str, float]) -> bool:

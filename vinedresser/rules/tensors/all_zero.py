@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.rows import whole_rows
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+
+# Relative difference of losses that are the same but for rounding.
+_SAME = 1e-6
+_LOST = Advice(
+    cause="the gradient is lost at the loss: it underflows (half precision without a loss "
+    "scaler, or a tiny factor), outputs are clipped or saturated where the loss has no slope, or "
+    "the loss has a factor of 0",
+    remedy="print the gradient of the loss with respect to the outputs of the model: if it is "
+    "zero, look at the loss; otherwise use a torch.amp.GradScaler or bfloat16",
+)
+_CANCELLED = Advice(
+    cause="the loss does not depend on the model: its terms cancel, as those of a model that is "
+    "compared with itself, or of a reference, teacher or target network that is the same object",
+    remedy="make the reference a copy of its own, copy.deepcopy(model).requires_grad_(False), and "
+    "check which terms of the loss have a gradient",
+)
 
 
 class AllZero(SymptomRule):
@@ -16,7 +36,9 @@ class AllZero(SymptomRule):
     zeros of at least ``zeros`` at ``patience`` consecutive checks, in a training that learns less
     than it should. If every gradient has been zero since the first check, also those of the last
     biases, the fault is `vanishing_gradient`, and the rule warns before the outcome is known, if
-    nothing was learned and the loss is not 0.
+    nothing was learned and the loss is not 0. If, besides, a loss without labels has the same value
+    for batches that differ, the fault is `untrained_parameters`, and two checks are enough: the
+    loss does not depend on the model, since its terms cancel.
 
     Args:
         collection: collection of the tensors.
@@ -28,6 +50,7 @@ class AllZero(SymptomRule):
 
     severity = "warning"
     fault = "all_zero"
+    soon = 2
 
     def __init__(
         self,
@@ -44,13 +67,38 @@ class AllZero(SymptomRule):
         self.tensors = tensors
         self.every = every
         self.needs = optional_statistics(every, **{collection: ("zero_share",)})
+        self.batches = Batches()
         # Whether any gradient was not zero so far, and whether the loss is 0 now.
         self._arrived = False
         self._idle = False
+        # Bounds of each loss so far; the last inputs until a batch with others; whether there are
+        # labels.
+        self._bounds: dict[str, tuple[float, float]] = {}
+        self._inputs: list[bytes] | None = None
+        self._varied = False
+        self._labelled = False
+
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        for name, value in step.scalars_of("losses").items():
+            low, high = self._bounds.get(name, (value, value))
+            self._bounds[name] = min(low, value), max(high, value)
+        self._labelled |= bool(self.batches.compared)
+        if not self._varied and (rows := whole_rows(self.batches.inputs)):
+            self._varied = self._inputs is not None and rows != self._inputs
+            self._inputs = rows
+        return super().watch(step)
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.certain`: no gradient has arrived anywhere, and nothing is learned."""
-        return symptom.fault is not None and not self._idle and outcome.nothing_learned()
+        if self._constant():
+            return symptom.fault is not None
+        return (
+            self._patience.over
+            and symptom.fault is not None
+            and not self._idle
+            and outcome.nothing_learned()
+        )
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
@@ -75,8 +123,21 @@ class AllZero(SymptomRule):
             evidence={"zero": zero},
         )
 
+    def _constant(self) -> bool:
+        """Return whether losses without labels, which are not 0, are the same for all batches."""
+        return (
+            self._varied
+            and not self._labelled
+            and bool(self._bounds)
+            and all(
+                low != 0 and high - low <= _SAME * abs(low) for low, high in self._bounds.values()
+            )
+        )
+
     def _nowhere(self, zero: list[str]) -> Symptom:
         """Return the symptom of gradients of which none ever arrived."""
+        constant = self._constant()
+        advice = _CANCELLED if constant else _LOST
         return Symptom(
             tensor=zero[-1],
             statistic="zero_share",
@@ -84,12 +145,10 @@ class AllZero(SymptomRule):
             threshold=self.zeros,
             confidence=0.9,
             seen=f"the gradients of all {len(zero)} parameters, also of the last one, have been "
-            "exactly zero since the start",
-            cause="the gradient is lost at the loss: it underflows (half precision without a loss "
-            "scaler, or a tiny factor), outputs are clipped or saturated where the loss has no "
-            "slope, or the loss has a factor of 0",
-            remedy="print the gradient of the loss with respect to the outputs of the model: if it "
-            "is zero, look at the loss; otherwise use a torch.amp.GradScaler or bfloat16",
+            "exactly zero since the start"
+            + (", and the loss is the same for all batches" if constant else ""),
+            cause=advice.cause,
+            remedy=advice.remedy,
             evidence={"zero": zero},
-            fault="vanishing_gradient",
+            fault="untrained_parameters" if constant else "vanishing_gradient",
         )
