@@ -13,12 +13,15 @@ With `--verify`, nothing is judged: only the outcomes of the trainings are measu
 without `--keep`, they are not captured either. With `--two`, each faulty training has two faults.
 With `--recipes`, nothing is drawn: the trainings are those of `benchmarks/world/recipes/`, which
 follow public examples and papers in their settings, one pair for each of their faults.
+With `--reliability FILE`, the share of right root causes by fault is written to a file, such as
+`vinedresser/rules/reliability.json`, by which findings state their confidence.
 With `--outcomes`, only the rules' view of the outcome is: how often it is right at shares of a run.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -27,6 +30,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.faults.processes import in_processes
+from benchmarks.world.calibration import reliability
 from benchmarks.world.cases import carried, draw_cases, every_case, matches, only
 from benchmarks.world.judging import judge_stored
 from benchmarks.world.outcome_errors import outcome_errors
@@ -59,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             verdicts.append(one)
             _say(f"judged {len(verdicts)} of {len(cases)}  {one.id}")
         _say(f"judged {len(verdicts)} in {time.perf_counter() - begun:.0f} s")
+    if options.reliability:
+        text = json.dumps(reliability(verdicts), indent=2)
+        options.reliability.write_text(f"{text}\n", encoding="utf-8")
     print(report(verdicts, verbose=options.verbose))
 
 
@@ -96,6 +103,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--outcomes", action="store_true", help="judge the rules' view of the outcome only"
+    )
+    parser.add_argument(
+        "--reliability", type=Path, metavar="FILE", help="write the shares of right root causes"
     )
     options = parser.parse_args(arguments)
     if options.recipes and options.two:

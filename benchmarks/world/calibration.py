@@ -1,7 +1,8 @@
-"""How often findings are true, by the confidence that they state."""
+"""How often findings are true, by the confidence that they state, and by the fault they name."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -10,7 +11,10 @@ from benchmarks.faults.classes import right_words
 from benchmarks.faults.verdict import Verdict
 from benchmarks.measure import table
 
-__all__ = ["Claim", "calibration_error", "calibration_table", "claims"]
+__all__ = ["Claim", "calibration_error", "calibration_table", "claims", "reliability"]
+
+# Root causes of a fault that weigh as much as the share of all faults.
+_PRIOR = 4.0
 
 # Upper ends of the bins of confidence.
 _BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -28,12 +32,14 @@ class Claim(NamedTuple):
         faulty: whether it is about a faulty training.
         right: whether its fault has the class of the training's.
         root: whether it is the gravest root cause, the one that is read first.
+        fault: the fault that it names.
     """
 
     confidence: float
     faulty: bool
     right: bool
     root: bool
+    fault: str = ""
 
 
 def claims(verdicts: Iterable[Verdict]) -> list[Claim]:
@@ -45,10 +51,26 @@ def claims(verdicts: Iterable[Verdict]) -> list[Claim]:
             continue
         root = one.root
         found += [
-            Claim(said.confidence, one.faulty, said.fault in right, said is root)
+            Claim(said.confidence, one.faulty, said.fault in right, said is root, said.fault)
             for said in one.signs
         ]
     return found
+
+
+def reliability(verdicts: Iterable[Verdict]) -> dict[str, float]:
+    """Return the share of right root causes by fault, for `vinedresser/rules/reliability.json`.
+
+    The shares of few root causes are drawn to that of all (the mean of a beta distribution).
+    """
+    roots = [one for one in claims(verdicts) if one.root]
+    told = Counter(one.fault for one in roots)
+    right = Counter(one.fault for one in roots if one.right)
+    every = sum(right.values()) / max(len(roots), 1)
+    return {
+        fault: round((right[fault] + _PRIOR * every) / (count + _PRIOR), 2)
+        for fault, count in sorted(told.items())
+        if fault
+    }
 
 
 def calibration_error(made: Sequence[Claim]) -> float:

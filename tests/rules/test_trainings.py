@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.rules.trainings import FAULTY, HEALTHY, trained
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
+from vinedresser.rules.reliability import calibrated
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 
@@ -76,7 +78,8 @@ def test_a_faulty_training_is_found_by_the_right_rule(name: str, runs: RunStore)
     assert cause in first.cause
     assert remedy in first.remedy
     assert first.since <= first.step
-    assert 0.9 < first.confidence <= 1.0
+    # As sure as of the symptom, and as its fault is of the measured trainings.
+    assert 0.9 < first.confidence / calibrated(replace(first, confidence=1.0)).confidence <= 1.0
 
 
 def test_overfitting_names_the_evaluation_to_go_back_to(runs: RunStore) -> None:

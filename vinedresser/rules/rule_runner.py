@@ -10,6 +10,7 @@ from functools import partial
 from vinedresser.errors import CorruptData
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
+from vinedresser.rules.reliability import calibrated
 from vinedresser.rules.shield import shielded
 from vinedresser.rules.signals.base import SignalPool, signals_of
 from vinedresser.store.finding import Finding
@@ -17,6 +18,9 @@ from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
 __all__ = ["RuleRunner"]
+
+# Start of the names of modules with built-in rules, whose findings were measured.
+_BUILT_IN = "vinedresser.rules."
 
 
 class RuleRunner:
@@ -48,6 +52,7 @@ class RuleRunner:
         self._last: Step | None = None
         self._failed = False
         self._damaged = False
+        self._built_in = type(rule).__module__.startswith(_BUILT_IN)
 
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
@@ -101,7 +106,7 @@ class RuleRunner:
             return
         finding = shielded(call, self._problem)
         if finding is not None:
-            self._found.append(finding)
+            self._found.append(calibrated(finding) if self._built_in else finding)
 
     def _problem(self, error: Exception) -> Finding | None:
         """Return the finding about an exception that the rule raised; None if it was reported."""

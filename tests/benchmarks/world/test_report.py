@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.faults.peers import Alarm
 from benchmarks.faults.verdict import Outcome, Verdict
-from benchmarks.world.calibration import Claim, calibration_error, claims
+from benchmarks.world.calibration import Claim, calibration_error, claims, reliability
 from benchmarks.world.peers import score_of
 from benchmarks.world.report import report
 from tests.benchmarks.faults.test_verdict import finding
@@ -112,7 +112,23 @@ def test_claims_about_a_fault_without_a_word_do_not_count() -> None:
     said = finding(fault="not_learning")
     assert claims([verdict("a-stale_target-0.0-F", said)]) == []
     (claim,) = claims([verdict("a-stale_target-0.0-H", said)])
-    assert claim == Claim(0.9, faulty=False, right=False, root=True)
+    assert claim == Claim(0.9, faulty=False, right=False, root=True, fault="not_learning")
+
+
+def test_the_reliability_of_a_fault_is_drawn_to_that_of_all() -> None:
+    judged = [
+        *(verdict(f"a-dead_relu-0.{number}-F", finding()) for number in range(6)),
+        verdict("b-lr_too_high-0.0-F", finding(fault="nonfinite")),
+        # No claim: its class has no word.
+        verdict("b-stale_target-0.0-F", finding(fault="not_learning")),
+        # A root cause that blames a healthy training is wrong.
+        verdict("b-lr_too_high-0.1-H", finding(fault="nonfinite")),
+    ]
+    # 6 of 8 are right, which weighs as much as four of each fault.
+    assert reliability(judged) == {
+        "dying_relu": round((6 + 4 * 0.75) / 10, 2),
+        "nonfinite": round((0 + 4 * 0.75) / 6, 2),
+    }
 
 
 def test_peers_stand_beside_on_the_trainings_that_they_can_judge() -> None:

@@ -85,6 +85,29 @@ def test_large_inputs_of_a_learning_network_are_ignored(tmp_path: Path) -> None:
     assert found_in(tmp_path, [UnnormalisedInputs()], data, network(), optimizer=adam(1e-3)) == []
 
 
+@pytest.mark.parametrize("normalised", [False, True])
+def test_huge_inputs_of_the_first_layer_are_warned_of(
+    tmp_path: Path,
+    normalised: bool,
+) -> None:
+    """Whatever is learned; a model that divides them first gets usual ones."""
+    data = with_inputs(lambda x: x * 1e6)
+
+    class Divided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.layers(x / 1e6 if normalised else x)
+            return out
+
+    found = found_in(
+        tmp_path, [UnnormalisedInputs()], data, Divided, optimizer=adam(1e-3), batch=64, steps=60
+    )
+    assert [one.severity for one in found] == ([] if normalised else ["warning"])
+
+
 def test_the_threshold_is_a_parameter(tmp_path: Path) -> None:
     found = found_in(
         tmp_path, [UnnormalisedInputs(size=0.1)], digits(), tanh, optimizer=sgd(1e-6), batch=64

@@ -150,7 +150,8 @@ def test_unlearned_shuffled_labels_are_found_without_evaluations(
     (finding,) = found_in(
         tmp_path, [CorruptLabels()], data, network(inner=4), optimizer=sgd(0.01), steps=400
     )
-    assert (finding.statistic, finding.confidence) == ("loss", 0.6)
+    assert finding.statistic == "loss"
+    assert finding.confidence <= 0.6
 
 
 def test_shuffled_regression_targets_are_found(tmp_path: Path) -> None:

@@ -89,6 +89,15 @@ def test_a_jump_at_the_first_step_is_growth(tmp_path: Path) -> None:
     assert finding.cause.startswith("sudden, without previous growth")
 
 
+def test_a_loss_that_falls_below_any_bound_has_no_minimum(tmp_path: Path) -> None:
+    """Steps that are too long make a loss rise; this one falls as it is meant to."""
+    losses = [-0.07, -0.6, -3.8e9, math.nan]
+    steps = [record(step, loss) for step, loss in enumerate(losses)]
+    (finding,) = findings(tmp_path, *steps, lr=0.5)
+    assert (finding.fault, finding.correction) == ("unbounded_loss", {})
+    assert "sign" in finding.cause
+
+
 def test_growth_is_distinguished_from_a_sudden_fault(tmp_path: Path) -> None:
     rising = [2.0, 1.9, 2.1, 50.0, 4e4, math.inf]
     grown = findings(tmp_path / "a", *(record(*pair) for pair in enumerate(rising)), lr=0.5)[0]

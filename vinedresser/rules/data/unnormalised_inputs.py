@@ -6,11 +6,21 @@ import numpy as np
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.parameters.gradients import weights_to_bias
+from vinedresser.rules.signals.parameters.model_names import normalises
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 _CONFIDENCE = 0.8
+# Multiple of the largest usual size that does harm whatever is learned.
+_HUGE = 1000.0
+# Least ratio of the gradients of weights and bias, as a share of the size of the inputs: it is the
+# mean over the rows that counts, and that of centred inputs is smaller.
+_RECEIVED = 0.1
 
 
 class UnnormalisedInputs(ScaleRule):
@@ -18,9 +28,12 @@ class UnnormalisedInputs(ScaleRule):
 
     Fires when the root mean square of the model's inputs is above ``size`` at ``patience``
     consecutive checks, in a training that learns less than it should, or at the first check at
-    which the loss is not finite. Integers, such as token indices, are ignored. Initialisations
-    preserve the size of a signal of unit variance (LeCun et al., "Efficient BackProp", 1998, sec.
-    4.3). Source: UMLAUT (CHI 2021), which warns outside [-1, 1] regardless of the outcome.
+    which the loss is not finite. Warns whatever the outcome of a root mean square above 1000 times
+    ``size`` that reaches the first layer as it is: the gradient of its weights is about as many
+    times as large as that of its bias. Models with normalising layers are exempt from that.
+    Integers, such as token indices, are ignored. Initialisations preserve the size of a signal of
+    unit variance (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT (CHI 2021),
+    which warns outside [-1, 1] regardless of the outcome.
 
     Args:
         size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.
@@ -34,13 +47,34 @@ class UnnormalisedInputs(ScaleRule):
         super().__init__(patience)
         self.size = size
         self.batches = Batches()
+        self.needs = optional_statistics(20, gradients=("l2",))
+        self._normalises = False
+        # Ratio of the gradients of the first layer's weights and bias, when last captured.
+        self._received: float | None = None
+
+    def begin(self, info: RunRecord) -> None:
+        """Read whether the model normalises its signals."""
+        super().begin(info)
+        self._normalises = normalises(info.modules)
+
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.certain`: also if far too large inputs reach the first layer."""
+        if self._received is None:
+            return super().certain(symptom, outcome)
+        if self._received < _RECEIVED * symptom.value:
+            # The model scales them itself.
+            return False
+        huge = symptom.value >= _HUGE * self.size and not self._normalises
+        return huge or super().certain(symptom, outcome)
 
     def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`: every train step with captured inputs."""
         return bool(self.batches.inputs)
 
-    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
+    def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
+        if (ratio := weights_to_bias(step)) is not None:
+            self._received = ratio
         for name, values in self.batches.inputs.items():
             if values.dtype.kind in "biuc" or not values.size:
                 continue

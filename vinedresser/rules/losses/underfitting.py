@@ -19,7 +19,11 @@ _EVERY = 5
 # The verdict requires two standard errors.
 _CONFIDENCE = 0.95
 _SURE = 2.0
+# That of a fault that is named because no other was found.
+_EXCLUDED = 0.6
 
+# Gain below which simple models find nothing in the rows.
+_NOTHING = 0.05
 # Gain on training rows that a loss with a wrong sign rules out.
 _RIGHT = 0.5
 # The same if a metric becomes worse, which may have one of two causes.
@@ -35,6 +39,14 @@ _SWAPPED = Advice(
     cause="the labels of the metric are not those of the training, such as classes in another "
     "order or counted from another number: the predictions are right by the labels of the training",
     remedy="compare how the labels of both sets are made, for the same rows",
+)
+_UNRELATED = Advice(
+    cause="the labels do not belong to the inputs, or the inputs tell nothing about them: "
+    "gradients arrive and weights move, but neither the model nor simple models find anything to "
+    "learn in these rows",
+    remedy="look at some rows with their labels; check what sorts, shuffles or joins them: inputs "
+    "and labels must go through it together; then train on a single batch until its loss is near "
+    "zero",
 )
 _WORSE = Advice(
     cause="the policy becomes worse than it was untrained: the loss, or the advantage in it, has "
@@ -54,7 +66,8 @@ class Underfitting(OnceRule):
     that are no better than guessing. A bounded metric that is far worse than guessing is reported
     at once: the loss or the labels are reversed. This rule is the fallback for all rules that
     recognise a fault by its symptoms, so it waits long enough for those to fire; at the end of the
-    run it does not wait.
+    run it does not wait. If the simple models find nothing either, although gradients arrive and
+    weights move, the fault is `corrupt_labels`.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -131,7 +144,9 @@ class Underfitting(OnceRule):
 
     def _finding(self, step: Step, verdict: Verdict) -> Finding:
         fault, advice = self._diagnosis.standing()
-        known = fault in ("learning_rate_too_low", "untrained_parameters")
+        if fault == "not_learning" and self._unrelated():
+            fault, advice = "corrupt_labels", _UNRELATED
+        known = fault != "not_learning"
         low = fault == "learning_rate_too_low"
         rate = self._diagnosis.rate
         tensor, statistic, value, threshold = self._shortfall()
@@ -142,7 +157,7 @@ class Underfitting(OnceRule):
             statistic=statistic,
             value=value,
             threshold=threshold,
-            confidence=_CONFIDENCE,
+            confidence=_EXCLUDED if advice is _UNRELATED else _CONFIDENCE,
             seen=verdict.reason,
             cause=advice.cause,
             remedy=advice.remedy,
@@ -150,6 +165,14 @@ class Underfitting(OnceRule):
             fault=fault if known else "underfitting",
             correction=rate.corrected(10.0) if low and rate else {},
         )
+
+    def _unrelated(self) -> bool:
+        """Return whether weights move, but simple models, too, find nothing in the rows."""
+        if not (self._diagnosis.trains and self._diagnosis.moved > 0):
+            return False
+        losses = self.outcome.fit.of("train")
+        gains = [self.outcome.baseline.gain(loss) for loss in losses]
+        return bool(gains) and all(gain is not None and gain < _NOTHING for gain in gains)
 
     def _shortfall(self) -> tuple[str, str, float, float]:
         """Return a tensor, one of its statistics, the value of that, and the expected value."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import Rule
+from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.signals.recent_past import Growth, RecentPast
@@ -14,13 +16,19 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
+_ENDLESS = Advice(
+    cause="the loss has no minimum: it fell far below zero, until it overflowed; it or one of its "
+    "terms has the wrong sign, or a factor that the model can learn",
+    remedy="check the sign of each term of the loss; bound what the model can make large or small",
+)
+
 
 class Nonfinite(Rule):
     """A loss, gradient or weight contains NaN or infinite values.
 
     Fires at the first occurrence. The rule counts entries, so it ignores large finite values and
     norms that overflow although every entry is finite. After growth of the loss, its fault is a
-    learning rate that is too high.
+    learning rate that is too high, or, if the loss fell far below zero, a loss without a minimum.
 
     Args:
         every: train steps between checks of gradients and weights; losses are checked at every
@@ -64,7 +72,8 @@ class Nonfinite(Rule):
         # The loss of this step counts as growth, but not as an earlier loss.
         past.add(step)
         growth = past.growth()
-        advice = self._advice(step, bad, growth, first=first)
+        endless = growth is not None and growth.of_loss and _fell(losses)
+        advice = _ENDLESS if endless else self._advice(step, bad, growth, first=first)
         return self.found(
             step,
             since=step.step if growth is None or growth.since is None else growth.since,
@@ -76,8 +85,10 @@ class Nonfinite(Rule):
             seen=f"{bad.tensor} {bad.what} at step {step.step}; {before}",
             cause=advice.cause,
             remedy=advice.remedy,
-            fault="learning_rate_too_high" if growth and growth.of_loss else None,
-            correction=self._rate.lowered(growth.factor) if growth and self._rate else {},
+            fault=_fault(growth, endless=endless),
+            correction=self._rate.lowered(growth.factor)
+            if growth and self._rate and not endless
+            else {},
             evidence={
                 "all": _bad_names(step)[:20],
                 "growth": growth.factor if growth else 1.0,
@@ -125,6 +136,19 @@ class Nonfinite(Rule):
             remedy="add a small constant inside log, sqrt and divisions, use a loss on logits or "
             f"log_softmax; check the batches up to step {step.step} for NaN",
         )
+
+
+def _fell(losses: Mapping[str, Sequence[float]]) -> bool:
+    """Return whether the losses that were finite fell far below zero: they have no minimum."""
+    last = [values[-1] for values in losses.values() if values]
+    return bool(last) and min(last) < 0 and -min(last) >= max(map(abs, last))
+
+
+def _fault(growth: Growth | None, *, endless: bool) -> Fault | None:
+    """Return the fault of a growth; None without one."""
+    if growth is None or not growth.of_loss:
+        return None
+    return "unbounded_loss" if endless else "learning_rate_too_high"
 
 
 class _Bad(NamedTuple):

@@ -10,15 +10,13 @@ from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.outcomes.outcome import Outcome
-from vinedresser.rules.signals.parameters.model_names import ModelNames
+from vinedresser.rules.signals.parameters.model_names import ModelNames, normalises
 from vinedresser.rules.signals.parameters.weight_scale import WeightScale, weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.collections.modules import module_of
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-# Layers that preserve the size of the signal for any weights.
-_NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
 # Scale of He initialisation (ICCV 2015), which preserves the variance after relu.
 _HE = math.sqrt(2)
 # Checks at which weights are zero or tiny that stay so, and factors of the bounds of scales beyond
@@ -118,7 +116,7 @@ class BadInitialisation(SymptomRule):
         zero = [name for name, one in scales.items() if one.rms == 0]
         if len(zero) >= 2:
             return self._of_zeros(zero)
-        if self._normalised():
+        if normalises(self._modules):
             return None
         models = self._models.grouped(scales)
         found = (self._of_model({name: scales[name] for name in names}) for names in models)
@@ -135,9 +133,6 @@ class BadInitialisation(SymptomRule):
         if (scale := statistics.median_low(sizes)) > self.large:
             return self._of_scale(scales, scale)
         return None
-
-    def _normalised(self) -> bool:
-        return any(part in words[0] for words in self._modules.values() for part in _NORMALISING)
 
     def _of_zeros(self, zero: list[str]) -> Symptom:
         return Symptom(

@@ -20,6 +20,7 @@ __all__ = [
     "gradient_profile",
     "left_out",
     "only_of_biases",
+    "weights_to_bias",
 ]
 
 # Minimum number of layers for a profile.
@@ -28,6 +29,10 @@ _FEWEST_LAYERS = 3
 _LEAST = 1e-300
 # Ratio of the gradient of all weights to that of a bias below which none reaches the weights.
 _ONLY_BIASES = 1e-6
+
+
+# Names of the weights of a dense layer or a convolution in torch and Keras.
+_WEIGHTS = ("weight", "kernel")
 
 
 class GradientNorms:
@@ -166,6 +171,21 @@ def only_of_biases(step: Step) -> BiasGradient | None:
     if not 0 < norm < _ONLY_BIASES * biases[bias]:
         return None
     return BiasGradient(bias, biases[bias], norm, _ONLY_BIASES)
+
+
+def weights_to_bias(step: Step) -> float | None:
+    """Return the ratio of the gradients (l2) of the weights and the bias of the first layer.
+
+    Those of the weights are products of those of the bias and the inputs of the layer. None if they
+    are not captured, or if the bias has no gradient.
+    """
+    sizes = step.reduction_of("gradients", "l2")
+    for name, size in sizes.items():
+        path, _, word = name.rpartition(".")
+        if word in _WEIGHTS:
+            bias = sizes.get(f"{path}.bias", 0.0)
+            return size / bias if bias > 0 and math.isfinite(size) else None
+    return None
 
 
 def left_out(info: RunRecord) -> frozenset[str]:

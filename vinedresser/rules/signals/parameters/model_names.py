@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ModelNames"]
+__all__ = ["ModelNames", "normalises"]
+
+# Layers that preserve the size of the signal for any weights.
+_NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
+
+
+def normalises(modules: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether any module normalises a signal.
+
+    Args:
+        modules: see `RunRecord.modules`.
+    """
+    return any(part in words[0] for words in modules.values() for part in _NORMALISING)
 
 
 class ModelNames:
