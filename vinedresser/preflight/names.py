@@ -12,6 +12,7 @@ CHECKS = (
     "first_loss",
     "batches",
     "modes",
+    "units",
     "own_input",
     "other_samples",
     "overfit",

@@ -96,6 +96,9 @@ class Observed:
         loaders: the data loaders that were iterated over.
         scaled: whether a gradient scaler is used.
         nonfinite: what was not finite first; "" for nothing.
+        cut: the check ended the training, which would have continued.
+        unused: number of backward passes since the latest step of an optimizer.
+        moved: whether a parameter has changed without a step of an optimizer.
     """
 
     steps: list[SeenStep] = field(default_factory=list)
@@ -109,6 +112,9 @@ class Observed:
     loaders: list[DataLoader[Any]] = field(default_factory=list)
     scaled: bool = False
     nonfinite: str = ""
+    cut: bool = False
+    unused: int = 0
+    moved: bool = False
 
     @property
     def constant_rates(self) -> bool:

@@ -93,6 +93,18 @@ class Recorder(TorchFunctionMode):
                 needed.update(_slots_in((event.args, event.kwargs)))
         return Program(kept[::-1], known[1].number)
 
+    def computed(self) -> list[Tensor]:
+        """Return what was computed with a gradient, the outputs of the models first."""
+        found = (tensor for tensor, _ in self._slots.values())
+        return [one for one in found if one.requires_grad and one.is_floating_point()]
+
+    def given(self) -> list[Tensor]:
+        """Return the other tensors that functions of these were given, such as targets."""
+        events = (one for one in self._events if isinstance(one, FunctionEvent))
+        found = (each for one in events for each in _flat((one.args, one.kwargs)))
+        tensors = {id(one): one for one in found if isinstance(one, Tensor)}
+        return list(tensors.values())
+
     def _function(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:

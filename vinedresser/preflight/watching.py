@@ -28,6 +28,7 @@ from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backw
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.preflight.observed import Compared, FirstStep, Observed, SeenStep
+from vinedresser.preflight.recognizing import recognized
 from vinedresser.preflight.recorder import Recorder
 
 __all__ = ["Watcher"]
@@ -101,11 +102,14 @@ class Watcher:
             return
         self._ended = True
         self._recorder.on = False
+        self.seen.unused = self._backwards
+        self.seen.moved = not self.seen.steps and self._has_moved()
         nn.Module.__call__ = self._original  # type: ignore[method-assign]
         self._done(self.seen)
 
     def _stop(self) -> None:
         """End the script, such that its ``finally`` blocks run."""
+        self.seen.cut = True
         self.end()
         raise TrainingStopped(0)
 
@@ -218,6 +222,14 @@ class Watcher:
             )
             for name, args, plain, value, is_loss in self._comparisons(losses)
         ]
+        self._recognize(losses)
+
+    def _recognize(self, losses: Sequence[Any]) -> None:
+        """Look for the function of a loss that is computed by hand."""
+        alone = len(losses) == 1 and isinstance(losses[0], Tensor) and losses[0].numel() == 1
+        if alone and not self._compared:
+            found = recognized(losses[0], self._recorder.computed(), self._recorder.given())
+            self._compared += [] if found is None else [found]
 
     def _take(self, loss: Tensor) -> None:
         """Keep the computation of the first loss of the first step."""
@@ -259,6 +271,17 @@ class Watcher:
             for number, model in enumerate(self.seen.models)
             for name, value in model.named_parameters()
         ]
+
+    def _has_moved(self) -> bool:
+        """Return whether parameters are not those at the first call of their models."""
+        if len(self._copies) < len(self.seen.models):
+            return True
+        pairs = zip(self.seen.models, self._copies, strict=True)
+        return any(
+            not torch.equal(now, before)
+            for one, copied in pairs
+            for now, before in zip(one.parameters(), copied.parameters(), strict=True)
+        )
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not self._ended and not has_closure(args, kwargs):

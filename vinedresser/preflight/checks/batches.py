@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.preflight.checks.base import Evidence
-from vinedresser.preflight.checks.baseline import first_loss_function
+from vinedresser.preflight.checks.baseline import constant_loss, first_loss_function
 from vinedresser.preflight.observed import Compared
 from vinedresser.preflight.program import mapped
 from vinedresser.preflight.trials import Trials
@@ -22,6 +22,9 @@ _LEAST_STEPS, _LEAST_TARGETS = 5, 200
 # Root mean squares within which inputs need no further look.
 _USUAL = (0.02, 20.0)
 _STEPS, _SHARE = 150, 0.1
+# Multiple of the first outputs from which targets are far away, and the share of a loss that falls
+# by so little that tens of thousands of steps are needed.
+_FAR, _STANDS = 1000.0, 0.99
 _CLASSES = ("cross_entropy", "nll_loss")
 
 
@@ -63,12 +66,14 @@ def scales(evidence: Evidence) -> tuple[str, str]:
         if not bool(torch.isfinite(one).all()):
             number = int((~torch.isfinite(one)).sum())
             return suspicious(f"{number} of {one.numel()} inputs are not finite")
-    sizes = [float(one.double().square().mean().sqrt()) for one in inputs]
+    sizes = [_size(one) for one in inputs]
     said = "root mean square of the inputs " + ", ".join(f"{size:.3g}" for size in sizes)
     function = first_loss_function(evidence.seen)
     if function is not None and function.name in ("mse_loss", "l1_loss"):
-        target = float(function.target.double().square().mean().sqrt())
+        target, output = _size(function.target), _size(function.output)
         said += f", of the targets {target:.3g}"
+        if target > _FAR * output and (why := _far_away(evidence)):
+            return suspicious(f"{said}, of the first outputs {output:.3g}: {why}")
     if all(_USUAL[0] <= size <= _USUAL[1] or size == 0 for size in sizes):
         return fine(said)
     raw = trials.fit("script", 2 * _STEPS, 3 * _SHARE * evidence.seconds)
@@ -82,6 +87,25 @@ def scales(evidence: Evidence) -> tuple[str, str]:
                 f"and with standardized inputs {scaled[-1]:.4g}"
             )
     return fine(f"{said}; the batch is not learned better with standardized inputs")
+
+
+def _far_away(evidence: Evidence) -> str:
+    """Return why targets are so large that outputs do not come near them; "" if they may."""
+    fit = evidence.trials.fit("script", 2 * _STEPS, 3 * _SHARE * evidence.seconds)
+    function = first_loss_function(evidence.seen)
+    base = None if function is None else constant_loss(function)
+    stands = fit.finite and len(fit.losses) >= _STEPS and fit.end > _STANDS * fit.start
+    if base is None or not stands or fit.end < 3 * base or not evidence.seen.constant_rates:
+        return ""
+    return (
+        f"after {len(fit.losses)} steps on one batch, the loss went from {fit.start:.4g} to "
+        f"{fit.end:.4g}; outputs that ignore the inputs reach {base:.4g}"
+    )
+
+
+def _size(values: Tensor) -> float:
+    """Return the root mean square of some values."""
+    return float(values.double().square().mean().sqrt())
 
 
 def _with_standard_inputs(trials: Trials, seconds: float) -> list[float]:

@@ -15,12 +15,19 @@ __all__ = ["clearing", "gradients"]
 
 # Steps without which nothing is said.
 _ENOUGH = 3
+# Backward passes of a training, not of an analysis of one batch.
+_MANY = 10
 _SHOWN = 3
 
 
 def gradients(evidence: Evidence) -> tuple[str, str]:
     """Look for parameters in the optimizer without a gradient on which the loss depends."""
     seen = evidence.seen
+    if not seen.steps and seen.unused >= _MANY and not (seen.moved or seen.cut):
+        return suspicious(
+            f"after {seen.unused} backward passes, no optimizer has taken a step, and no parameter "
+            "has changed: step() is missing"
+        )
     if len(seen.steps) < _ENOUGH:
         return unchecked(f"only {len(seen.steps)} steps were seen")
     updated = seen.parameters()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.checks.baseline import constant_loss, first_loss_function
+from vinedresser.preflight.observed import Observed
 from vinedresser.preflight.trials import Fit, NotRepeatable
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
 
@@ -17,6 +18,8 @@ _STEPS = 300
 _ENOUGH = 100
 # Share of the time for the checks that one run on a batch may take.
 _SHARE = 0.15
+# Steps at a learning rate of 0, more than between two cycles of a schedule.
+_AT_ZERO = 5
 _ADAMS = (1e-3, 1e-2, 1e-1)
 # The range test (Smith, Cyclical Learning Rates for Training Neural Networks, WACV 2017, 3.3).
 _LEAST, _MOST, _RANGE_STEPS = 1e-6, 10.0, 80
@@ -68,7 +71,7 @@ def learning_rate(evidence: Evidence) -> tuple[str, str]:
     """Compare the learning rate with a range test on the first batch."""
     seen, trials = evidence.seen, evidence.trials
     if not seen.constant_rates:
-        return unchecked("the learning rate is still changing")
+        return _of_schedule(seen)
     rate = max(seen.steps[-1].rates, default=math.nan)
     if not rate > 0:
         return unchecked(f"the learning rate is {rate:g}")
@@ -94,6 +97,17 @@ def learning_rate(evidence: Evidence) -> tuple[str, str]:
         if not fit.finite or fit.end > max(fit.start, _base(evidence) or fit.start):
             return suspicious(f"{rate:g} is too high: in a range test, {said}")
     return fine(f"{rate:g}; in a range test, {said}")
+
+
+def _of_schedule(seen: Observed) -> tuple[str, str]:
+    """Judge learning rates that change, of which the last ones may be 0."""
+    last = [max(one.rates, default=math.nan) for one in seen.steps[-_AT_ZERO:]]
+    if seen.cut and not any(last) and any(max(one.rates, default=0) for one in seen.steps):
+        return suspicious(
+            f"its schedule has set it to 0: the last {len(last)} of {len(seen.steps)} steps change "
+            "nothing, and the training continues"
+        )
+    return unchecked("the learning rate is still changing")
 
 
 def _fitted(evidence: Evidence) -> Fit:

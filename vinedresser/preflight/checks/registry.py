@@ -16,6 +16,7 @@ from vinedresser.preflight.checks.gradients import clearing, gradients
 from vinedresser.preflight.checks.modes import modes
 from vinedresser.preflight.checks.overfit import learning_rate, overfit
 from vinedresser.preflight.checks.samples import other_samples, own_input
+from vinedresser.preflight.checks.units import units
 from vinedresser.preflight.names import CHECKS
 from vinedresser.preflight.trials import FAILURES, NotRepeatable
 from vinedresser.preflight.verdict import Verdict, unchecked
@@ -28,7 +29,7 @@ _BY_NAME: dict[str, _Check] = dict(
         CHECKS,
         (
             *(finite, gradients, clearing, loss_arguments, first_loss, batches, modes),
-            *(own_input, other_samples, overfit, learning_rate, scales, cost),
+            *(units, own_input, other_samples, overfit, learning_rate, scales, cost),
         ),
         strict=True,
     )

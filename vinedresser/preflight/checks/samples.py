@@ -23,6 +23,9 @@ _LEAST_STEPS = 5
 # Of the differences between samples: what rounding explains, in units of the type's resolution,
 # and what it does not.
 _ROUNDINGS, _CERTAIN = 8.0, 0.05
+# Share of the outputs by which those of networks with usual initial weights differ much more, and
+# share of the last layer's gradient with which the first one learns nothing.
+_HARDLY = 1e-3
 _NOT_FINITE = "the outputs are not finite"
 
 
@@ -38,16 +41,35 @@ def own_input(evidence: Evidence) -> tuple[str, str]:
     output = _output(model, call, size)
     spread = float((output - output[:1]).abs().max())
     scale = float(output.abs().max())
-    if not math.isfinite(scale):
-        return unchecked(_NOT_FINITE)
-    if scale == 0:
-        return unchecked("all outputs are 0, as of a last layer that begins with zeros")
+    if scale == 0 or not math.isfinite(scale):
+        zero = "all outputs are 0, as of a last layer that begins with zeros"
+        return unchecked(_NOT_FINITE if scale else zero)
     if spread <= _rounding(output, scale):
         return suspicious(
             f"after {len(evidence.seen.steps)} steps, the outputs of all {size} samples of a "
             f"batch are the same (to {spread:.2g} of {scale:.3g})"
         )
-    return fine(f"the outputs of {size} samples differ by up to {spread:.3g}")
+    said = f"the outputs of {size} samples differ by up to {spread:.3g}"
+    share = _first_gradient(evidence, call.model)
+    if spread <= _HARDLY * scale and 0 < share <= _HARDLY:
+        return suspicious(
+            f"{said} of {scale:.3g} after {len(evidence.seen.steps)} steps, and the gradient of "
+            f"the first layer is {share:.1g} times that of the last: it vanishes"
+        )
+    return fine(said)
+
+
+def _first_gradient(evidence: Evidence, model: int) -> float:
+    """Return the ratio of the first weight's gradient to the last one's, root mean squares.
+
+    NaN if there are no two weights.
+    """
+    weights = [
+        float(one.double().square().mean().sqrt())
+        for (number, _), one in evidence.trials.first.gradients.items()
+        if number == model and one.dim() > 1
+    ]
+    return weights[0] / weights[-1] if len(weights) > 1 and weights[-1] else math.nan
 
 
 def other_samples(evidence: Evidence) -> tuple[str, str]:
