@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from vinedresser.capture import Hook, open_run
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
+from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
 from vinedresser.rules.signals.losses.loss_progress import LossProgress, spread
 from vinedresser.rules.signals.outcomes.metric_scale import direction
 from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
@@ -108,6 +113,14 @@ def test_nonfinite_values_are_ignored() -> None:
     for step, value in enumerate([1.0, math.nan, math.inf, 1.0]):
         progress.add(step, value)
     assert progress.values == 2
+
+
+def test_a_loss_without_a_finite_value_says_nothing(tmp_path: Path) -> None:
+    with Hook(tmp_path / "run") as hook:
+        for _ in range(30):
+            hook.step(loss=math.nan)
+    found = judge(open_run(tmp_path / "run"), [LearningRateTooHigh(), LossNotDecreasing()])
+    assert found == []
 
 
 def test_sparse_losses_fill_blocks_by_steps() -> None:

@@ -226,6 +226,8 @@ class LossProgress:
         last steps are at less than twice that value: a loss that began near zero, such as that of a
         value function, stays above it. Needs fewer steps than `stuck`; None otherwise.
         """
+        if not self.values:
+            return None
         now = self.latest()
         size = abs(self.first)
         if now is None or not size or self.peak < _HUGE * size or now.level > self.first + size:

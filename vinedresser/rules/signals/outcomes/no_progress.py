@@ -170,9 +170,9 @@ def _short(name: str) -> str:
 
 
 def _height(entry: tuple[str, LossProgress]) -> float:
-    """Return the peak of a loss relative to its first value."""
+    """Return the peak of a loss relative to its first value; 0 if no value is finite."""
     progress = entry[1]
-    return progress.peak / abs(progress.first) if progress.first else 0.0
+    return progress.peak / abs(progress.first) if progress.values and progress.first else 0.0
 
 
 def _chance(level: float) -> str:
