@@ -290,6 +290,15 @@ def test_targets_that_were_not_recorded_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_a_loss_that_depends_on_the_step_is_inexact(tmp_path: Path) -> None:
+    loop = "for step in range(5):\n    images, labels = batch(step)\n"
+    script = UNKNOWN.replace(loop, "for step, (images, labels) in enumerate(loader()):\n")
+    script = script.replace(".mean().backward()", ".mean().mul(1 + step).backward()")
+    told = again(trained(tmp_path, script), 3, code=1)
+    assert "inexact: from the same inputs, the script computes another loss than in" in told
+
+
+@pytest.mark.thorough
 def test_a_script_that_does_not_come_to_the_step_is_told(tmp_path: Path) -> None:
     trained(tmp_path, PLAIN)
     for script, why in OTHERS.values():

@@ -34,6 +34,11 @@ from vinedresser.store.records import REPLAY_VARIABLE
 
 __all__ = ["attach"]
 
+_OTHER_LOSS = (
+    "from the same inputs, the script computes another loss than in the training, as one does that "
+    "depends on the number of the step or on earlier steps; use --factory"
+)
+
 
 def attach() -> None:
     """Wait for the step of the script, which has just imported torch."""
@@ -157,15 +162,19 @@ class _OneStep:
         losses = watched.losses.losses(step.losses)
         outcome = replay.outcome(losses)
         scan = self._scan
+        comparison = compare(self._snapshot.record, alone, outcome)
+        notes = watched.notes
+        if not (notes or comparison.exact or comparison.environment):
+            notes = [_OTHER_LOSS]
         return ScriptResult(
             losses=[float(one) for one in losses],
-            comparison=compare(self._snapshot.record, alone, outcome),
+            comparison=comparison,
             nonfinite=[
                 (model, path, number) for (model, path), number in outcome.nonfinite.items()
             ],
             finite=[*watched.finite, not outcome.nonfinite],
             inexact=inexact(replay),
-            notes=watched.notes,
+            notes=notes,
             located=None if scan is None else origin_of_gradients(scan, watched.parts),
             inputs=[] if scan is None else nonfinite_inputs(watched.parts, step.batches),
         )
