@@ -16,7 +16,8 @@ def units(evidence: Evidence) -> tuple[str, str]:
     """Look for layers whose units begin with the same weights, and stay the same.
 
     Identical units get identical gradients (Goodfellow et al., "Deep Learning", 2016, 8.4). Weights
-    that begin with zeros are no fault if the steps make them different.
+    that begin with zeros are no fault if the steps make them different, and the outputs of the last
+    layer may have the same targets.
     """
     seen = evidence.seen
     if len(seen.steps) < _LEAST_STEPS:
@@ -26,11 +27,13 @@ def units(evidence: Evidence) -> tuple[str, str]:
         for number, model in enumerate(evidence.trials.first.models)
         for name, value in model.named_parameters()
     }
+    weights = {key: value for key, value in seen.parameters().items() if value.dim() > 1}
+    last = {number: (number, name) for number, name in weights}
     found = []
-    for key, value in seen.parameters().items():
+    for key, value in weights.items():
         copied = before.get(key)
         moved = copied is not None and not bool((value.detach() == copied.detach()).all())
-        if moved and _are_identical(value.detach()):
+        if moved and key != last[key[0]] and _are_identical(value.detach()):
             found.append(f"{key[1]} ({len(value)} units)")
     if found:
         return suspicious(
@@ -42,6 +45,4 @@ def units(evidence: Evidence) -> tuple[str, str]:
 
 def _are_identical(weight: Tensor) -> bool:
     """Return whether a weight [units, ...] has several units, all with the same inputs."""
-    if weight.dim() < 2 or len(weight) < 2:
-        return False
-    return bool((weight == weight[:1]).all())
+    return len(weight) > 1 and bool((weight == weight[:1]).all())
