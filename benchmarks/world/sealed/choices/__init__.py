@@ -1,0 +1,1 @@
+"""Sealed families of users and what they choose."""

@@ -1,0 +1,1 @@
+"""Sealed families with other libraries, which are imported when one of them trains."""
