@@ -23,13 +23,14 @@ from vinedresser.testing.runs import make_run, step_record
 CROSS_ENTROPY = {"function": "cross_entropy", "negated": False}
 
 
-def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> Run:
+def rising(path: Path, *, acts: int, losses: dict[str, Any], inputs: tuple[str, ...] = ()) -> Run:
     """Make a run with a loss that rises with the length of the episodes.
 
     Args:
         path: parent directory of the run.
         acts: number of looks, every 20 steps, at which the model had acted.
         losses: the record's entries of losses.
+        inputs: names of the inputs of the model, after the collection.
     """
     noise = np.random.default_rng(0).normal(size=600)
     return make_run(
@@ -39,6 +40,7 @@ def rising(path: Path, *, acts: int, losses: dict[str, Any]) -> Run:
                 step,
                 scalars={"losses/loss": 9 * (1 + step / 40) * (1 + 0.2 * noise[step])}
                 | ({"state/acts": 1.0} if step % 20 == 0 and step < 20 * acts else {}),
+                tensors={f"model_inputs/{one}": np.ones((4, 1)) for one in inputs if step % 5 == 0},
             )
             for step in range(600)
         ],
@@ -108,6 +110,22 @@ def test_the_loss_of_an_agent_may_rise(
     run = rising(tmp_path, acts=acts, losses=losses)
     found = {one.rule for one in judge(run, rules())}
     assert found == ({"learning_rate_too_high", "loss_not_decreasing"} if judged else set())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "judged"),
+    [
+        (("SACLoss[action]", "SACLoss[next][reward]", "SACLoss[observation]"), False),
+        (("Agent.actions", "Agent.rewards"), False),
+        (("Model[interaction]", "Model[reward]"), True),
+        (("Model[action]", "Model[label]"), True),
+    ],
+)
+def test_the_loss_of_a_model_of_transitions_may_rise(
+    inputs: tuple[str, ...], *, judged: bool, tmp_path: Path
+) -> None:
+    run = rising(tmp_path, acts=0, losses={}, inputs=inputs)
+    assert bool(judge(run, rules())) is judged
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from numpy.typing import NDArray
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import ROWS
+from vinedresser.rules.signals.losses.compared import INPUTS_STOP, ROWS
 from vinedresser.rules.signals.losses.loss_identity import compares_numbers
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -25,6 +26,8 @@ _LABELS = "labels/"
 # Number of looks at which the model had acted, and the name of that scalar.
 _LOOKS = 5
 _ACTS = "acts"
+# Entries that a batch of transitions has.
+_ENTRIES = (frozenset({"action", "actions"}), frozenset({"reward", "rewards"}))
 
 
 class AimlessLosses(Signal):
@@ -32,9 +35,9 @@ class AimlessLosses(Signal):
 
     They are policy gradients, and losses of unknown function in a run that has a policy gradient
     (`RunRecord.may_rise`). If the model acts between its updates (``state/acts``), as an agent does
-    that chooses its actions, or learns the values of chosen actions
-    (`RunRecord.chooses_actions`), they are losses of unknown function and errors of values: longer
-    episodes have greater returns, and a greater loss.
+    that chooses its actions, learns the values of chosen actions (`RunRecord.chooses_actions`) or
+    has transitions as its inputs, with entries named for actions and rewards, they are losses of
+    unknown function and errors of values: longer episodes have greater returns, and a greater loss.
 
     A loss whose sign changes again and again is the difference of two terms that follow each other,
     such as the free energies of data and samples in contrastive divergence (Hinton, Neural
@@ -51,11 +54,12 @@ class AimlessLosses(Signal):
         Need("state", every=20, required=False),
         # As `Batches` needs them, so that labels keep the rows of predictions and inputs.
         Need("labels", every=5, tensor=True, rows=ROWS, required=False),
+        Need("model_inputs", every=5, tensor=True, rows=ROWS, required=False, stop=INPUTS_STOP),
     )
 
     def __init__(self) -> None:
         self._looks = 0
-        self._chooses = False
+        self._chooses = self._transitions = False
         self._may_rise: Callable[[str], bool] = lambda _: False
         self._known: frozenset[str] = frozenset()
         # Whether the sign changed at each of the latest values of a loss, the latest value, and the
@@ -90,6 +94,7 @@ class AimlessLosses(Signal):
                 self._latest[name] = value
                 if sum(changes) >= _CHANGES:
                     self._differences.add(name)
+            self._transitions |= _are_transitions(step.tensors_of("model_inputs"))
             for name in step.tensors_of("labels"):
                 self._look_at_labels(name.removeprefix(_LABELS), step.tensor(name))
             self._looks += any(
@@ -103,7 +108,7 @@ class AimlessLosses(Signal):
         Args:
             loss: its full name.
         """
-        acts = self._chooses or self._looks >= _LOOKS
+        acts = self._chooses or self._transitions or self._looks >= _LOOKS
         unknown = acts and loss not in self._known
         same = self._same.get(loss.removeprefix("losses/"))
         candidates = same is not None and same[1] >= _ROWS
@@ -122,3 +127,9 @@ class AimlessLosses(Signal):
             self._same[loss] = None
         else:
             self._same[loss] = (first, before[1] + labels.size)
+
+
+def _are_transitions(inputs: Iterable[str]) -> bool:
+    """Return whether the inputs of a model, by their full names, are transitions of an agent."""
+    words = {word for name in inputs for word in re.findall(r"\w+", name.lower())}
+    return all(words & one for one in _ENTRIES)

@@ -15,11 +15,12 @@ from vinedresser.rules.signals.rows import are_tokens
 from vinedresser.store.reading.step import Step
 from vinedresser.store.reductions.sampling import strided_rows
 
-__all__ = ["ROWS", "BatchSignal", "Batches", "Compared"]
+__all__ = ["INPUTS_STOP", "ROWS", "BatchSignal", "Batches", "Compared"]
 
 # Maximum rows of a batch.
 ROWS = 64
-_INPUTS_STOP = 2000
+# Step from which on inputs are not needed any more.
+INPUTS_STOP = 2000
 _MOST_CLASSES = 100
 _LABELS, _PREDICTIONS, _LOSSES = "labels/", "predictions/", "losses/"
 _OBJECTIVE = "objective"
@@ -96,7 +97,7 @@ class Batches(Signal):
                 ("labels", None),
                 ("predictions", None),
                 # For the simple models of `Baseline`, which need no more.
-                ("model_inputs", _INPUTS_STOP),
+                ("model_inputs", INPUTS_STOP),
             )
         )
 
