@@ -55,8 +55,6 @@ def _train(draw: Draw) -> Ending:
         scores, wanted = model(seen[rows]).flatten(0, 1), known[rows].flatten()
         if draw.has("mask_inverted"):
             wanted = torch.where(wanted == _NONE, 0, _NONE)
-        if draw.has("double_softmax"):
-            scores = scores.softmax(1)
         if draw.has("wrong_loss"):
             # Tags are numbers of kinds, not amounts.
             some = wanted != _NONE
@@ -113,7 +111,7 @@ def _sentences(draw: Draw, count: int) -> tuple[Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("case_lost", "wrong_shift", "mask_inverted", "wrong_loss", "double_softmax"),
+        *("case_lost", "wrong_shift", "mask_inverted", "wrong_loss"),
         *("off_by_one", "duplicated_rows", "class_imbalance", "shuffled_labels"),
         *("lr_too_high", "wrong_sign"),
     ),
