@@ -134,6 +134,6 @@ FAMILY = Family(
     (
         *("skips_ahead", "no_causal_mask", "unshifted_targets", "wrong_axis", "mask_inverted"),
         *("time_reversed", "time_shuffled", "duplicated_rows", "single_label", "swapped_ids"),
-        *("adam_betas", "adam_epsilon", "lr_too_high"),
+        *("adam_epsilon", "lr_too_high"),
     ),
 )

@@ -27,10 +27,8 @@ def _train(draw: Draw) -> Ending:
     rate = draw.between(0.03, 0.06)
     rate *= draw.by_fault({"lr_too_high": 3000.0}, 1.0)
     schedule = rate
-    if draw.chance(0.5) or draw.has("scheduler_to_zero"):
-        # The unit of the fault is an epoch, and not a batch.
-        over = 4 if draw.has("scheduler_to_zero") else epochs * _SEEN // size
-        schedule = keras.optimizers.schedules.CosineDecay(rate, over)
+    if draw.chance(0.5):
+        schedule = keras.optimizers.schedules.CosineDecay(rate, epochs * _SEEN // size)
     model.compile(
         optimizer=keras.optimizers.SGD(schedule, momentum=0.9),
         loss="binary_crossentropy",
@@ -106,7 +104,7 @@ FAMILY = Family(
     _train,
     (
         *("bands_reversed", "weights_reversed", "normalised_twice"),
-        *("one_unit_softmax", "scheduler_to_zero", "shuffled_labels"),
+        *("one_unit_softmax", "shuffled_labels"),
         "lr_too_high",
     ),
     framework="keras",
