@@ -81,6 +81,20 @@ def test_nothing_is_said_of_other_differences(loss: Callable[[Tensor], Tensor]) 
     assert loss_inputs(loss(p)) is None
 
 
+@pytest.mark.parametrize("column", [True, False])
+def test_an_error_of_outputs_that_are_broadcast_to_the_labels_keeps_their_shapes(
+    *, column: bool
+) -> None:
+    p = 1.0 * (output()[:, :1] if column else output()[:, 0])
+    labels = TARGETS[:, 0] if column else TARGETS[:, :1]
+    mark_outputs(p)
+    with pytest.warns(UserWarning, match="target size"):
+        found = loss_inputs(F.l1_loss(p, labels))
+    assert found is not None
+    assert torch.equal(found.predictions, p.detach())
+    torch.testing.assert_close(found.labels, labels)
+
+
 def test_labels_that_rounding_swallows_are_not_guessed() -> None:
     p = output() * 1e9
     mark_outputs(p)

@@ -9,7 +9,12 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.losses.likelihoods import likelihood
 from vinedresser.capture.torch_.losses.loss_paths import Path
-from vinedresser.capture.torch_.losses.recomputed import Recomputed, without_constant
+from vinedresser.capture.torch_.losses.recomputed import (
+    Recomputed,
+    recomputed,
+    result_shape,
+    without_constant,
+)
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["Elementary", "elementary_loss"]
@@ -94,7 +99,7 @@ def _difference(node: Any, function: str, path: Path) -> Elementary | None:
     first, second = origin.next_functions
     if origin._saved_alpha != 1 or (first[0] is None) == (second[0] is None):
         return None
-    given = without_constant(*(second if first[0] is None else first))
+    given = _given(*(second if first[0] is None else first))
     if given is None or not difference.numel() or not difference.is_floating_point():
         return None
     if given.value.dtype != difference.dtype:
@@ -103,6 +108,18 @@ def _difference(node: Any, function: str, path: Path) -> Elementary | None:
     if compared is None or (path.weights and _depend_on_sign(path, *compared)):
         return None
     return _counted(Elementary(*compared, function, direct=given.direct), path)
+
+
+def _given(node: Any, place: int) -> Recomputed | None:
+    """Return the predictions in a difference, of an output in its own shape.
+
+    `F.l1_loss` expands outputs [N, 1] and labels [N] to [N, N] before it subtracts them.
+    """
+    output = recomputed(*node.next_functions[0]) if node.name() == "ExpandBackward0" else None
+    if output is not None and output.direct and output.value.numel() == output.rows:
+        square = result_shape(node, place) == (output.rows, output.rows)
+        return output if square else without_constant(node, place)
+    return without_constant(node, place)
 
 
 def _subtraction(node: Any, path: Path) -> tuple[Any, Tensor, Path] | None:
