@@ -38,6 +38,8 @@ _LARGEST_HEAD = 16 * 1024
 # Seconds from one look at the answers to the next one: looking costs the training's thread less
 # than being woken by it. At least so long a pause is between sending and looking again.
 _PERIOD = 0.1
+# The same after so many answers as would soon fill the queue of a client.
+_PERIOD_OF_MANY, _MANY = 0.02, 500
 _PAUSE = 0.005
 # Seconds between two signs of life, with which the end of a client is noticed.
 _SIGN = 1.0
@@ -181,7 +183,8 @@ class AgentServer:
                     sent = loop.time()
                 if closing:
                     return
-                await asyncio.sleep(max(_PAUSE, looked + _PERIOD - loop.time()))
+                period = _PERIOD if len(answers) < _MANY else _PERIOD_OF_MANY
+                await asyncio.sleep(max(_PAUSE, looked + period - loop.time()))
         finally:
             subscription.close()
             self._open.remove(subscription)
