@@ -189,6 +189,31 @@ def test_rows_without_a_class(tmp_path: Path) -> None:
     assert "have no class" in finding.seen
 
 
+def test_labels_that_torch_ignores_are_no_classes(tmp_path: Path) -> None:
+    case = digits_case(network(10), nn.CrossEntropyLoss(ignore_index=10), steps=60)
+    case.y = torch.where(torch.arange(len(case.y)) % 9 == 0, 10, case.y)
+    assert found(case, tmp_path) is None
+
+
+@pytest.mark.parametrize(("beyond", "kind"), [(255, None), (3, "too_narrow")])
+def test_classes_beyond_the_outputs(beyond: int, kind: str | None, tmp_path: Path) -> None:
+    """As Keras allows them: one number far away is ignored, the next class has no output."""
+    generator = np.random.default_rng(0)
+    records = []
+    for step in range(0, 30, 5):
+        labels = generator.integers(4, size=16)
+        labels[:2] = 3, 0
+        tensors = {
+            "labels/SparseCategoricalCrossentropy": np.where(labels == 3, beyond, labels),
+            "predictions/SparseCategoricalCrossentropy": generator.dirichlet(np.ones(3), size=16),
+        }
+        scalars = {"losses/SparseCategoricalCrossentropy": 1.1}
+        records.append(step_record(step, tensors=tensors, scalars=scalars))
+    run = make_run(tmp_path / "run", records, framework="keras")
+    kinds = [one.evidence["kind"] for one in judge(run, [LossOutputMismatch()])]
+    assert kinds == ([] if kind is None else [kind])
+
+
 def test_output_form() -> None:
     logits = torch.randn(50, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     raw = output_form(logits.numpy())

@@ -90,13 +90,20 @@ def _labels_out_of_range(given: Given) -> Mismatch | None:
         return None
     width = given.form.width
     numbers = labels.ndim < given.compared.predictions.ndim or labels.shape[-1] == 1
-    if numbers and width > 1 and highest >= width:
+    # Such as 255 for pixels whose class is unknown.
+    ignored = given.ignores or _is_one(labels[labels >= width], beyond=width)
+    if numbers and width > 1 and highest >= width and not ignored:
         return _too_narrow(width, f"labels go up to {highest:g}", highest)
     if not numbers and labels.ndim > 1 and width > 1 and not one_hot_rows(labels):
         empty = float((labels.sum(-1) == 0).mean())
         if set(np.unique(labels)) <= {0.0, 1.0} and empty > _UNLABELLED:
             return _too_narrow(width, f"{empty:.0%} of the rows have no class", empty)
     return None
+
+
+def _is_one(labels: NDArray[np.float64], *, beyond: float) -> bool:
+    """Return whether labels are all the same number beyond another one."""
+    return bool(labels.size and labels.min() == labels.max() > beyond)
 
 
 def _too_narrow(width: int, seen: str, value: float) -> Mismatch:
