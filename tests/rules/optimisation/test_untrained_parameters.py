@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.rules.trainings import Data, digits
+from tests.rules.trainings import digits
 from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
@@ -367,40 +367,3 @@ def test_an_optimizer_of_another_model(late: bool, tmp_path: Path) -> None:
         assert "another model" in findings[0].cause
         # Enough steps show that it only guesses.
         assert "guessing" in findings[1].seen
-
-
-class Memory(nn.Module):
-    """The class of a digit by its rows of pixels, one after the other, or each for itself."""
-
-    def __init__(self, *, forgets: bool) -> None:
-        super().__init__()
-        self.memory = nn.GRU(8, 32, batch_first=True)
-        self.head = nn.Linear(32, 10)
-        self.forgets = forgets
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.ndim == 2:
-            x = x[:, None, :8]
-        states = self.memory(x.flatten(0, 1)[:, None] if self.forgets else x)[0]
-        out: Tensor = self.head(states.reshape(len(x), x.shape[1], -1).mean(1))
-        return out
-
-
-@pytest.mark.parametrize(
-    ("rows", "forgets", "found_at"), [(True, True, [40]), (True, False, []), (False, False, [])]
-)
-def test_a_recurrent_layer_whose_state_is_not_passed_on(
-    tmp_path: Path,
-    rows: bool,
-    forgets: bool,
-    found_at: list[int],
-) -> None:
-    """Whatever the outcome; single steps are no sequences."""
-    rule, data = UntrainedParameters(), digits()
-    if rows:
-        data = Data(data.x.view(-1, 8, 8), data.y, data.x_eval, data.y_eval)
-    model = lambda: Memory(forgets=forgets)  # noqa: E731
-    run = captured(tmp_path, [rule], model, everything, data=data, steps=120)
-    findings = [one for one in found(run, rule) if one.severity != "info"]
-    assert [one.step for one in findings] == found_at
-    assert all("begins with a state of zero" in one.cause for one in findings)
