@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.faults.classes import classes_of, right_words
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ without `--keep`, they are not captured either. With `--two`, each faulty traini
 With `--recipes`, nothing is drawn: the trainings are those of `benchmarks/world/recipes/`, which
 follow public examples and papers in their settings, one pair for each of their faults.
 With `--reliability FILE`, the share of right root causes by fault is written to a file, such as
-`vinedresser/rules/reliability.json`, by which findings state their confidence.
+`vinedresser/rules/causes/reliability.json`, by which findings state their confidence.
 With `--outcomes`, only the rules' view of the outcome is: how often it is right at shares of a run.
 """
 

@@ -58,8 +58,9 @@ def claims(verdicts: Iterable[Verdict]) -> list[Claim]:
 
 
 def reliability(verdicts: Iterable[Verdict]) -> dict[str, float]:
-    """Return the share of right root causes by fault, for `vinedresser/rules/reliability.json`.
+    """Return the share of right root causes by fault.
 
+    As in `vinedresser/rules/causes/reliability.json`.
     The shares of few root causes are drawn to that of all (the mean of a beta distribution).
     """
     roots = [one for one in claims(verdicts) if one.root]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
-from vinedresser.rules.suspicions import SuspicionRecord
+from vinedresser.rules.causes.suspicions import SuspicionRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.index.codec import decode_record
 from vinedresser.store.index.layout import LayoutPool

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.paths import TESTS
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.engine import NO_DATA
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
-from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.rules.runs import RunStore
 from tests.rules.trainings import FAULTY, HEALTHY, trained
+from vinedresser.rules.causes.reliability import calibrated
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
-from vinedresser.rules.reliability import calibrated
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from vinedresser.rules.actions.stop import StopOnSeverity
 from vinedresser.rules.base import Rule
+from vinedresser.rules.causes.root_cause import cause_of
 from vinedresser.rules.engine import Engine
-from vinedresser.rules.root_cause import cause_of
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import Findings

@@ -9,8 +9,8 @@ from functools import partial
 
 from vinedresser.errors import CorruptData
 from vinedresser.rules.base import Rule
+from vinedresser.rules.causes.reliability import calibrated
 from vinedresser.rules.need import Need
-from vinedresser.rules.reliability import calibrated
 from vinedresser.rules.shield import shielded
 from vinedresser.rules.signals.base import SignalPool, signals_of
 from vinedresser.store.finding import Finding

@@ -25,10 +25,10 @@ from vinedresser.errors import ConfigError, StoreError, VinedresserError
 from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule
+from vinedresser.rules.causes.suspicions import SuspicionWriter
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
-from vinedresser.rules.suspicions import SuspicionWriter
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.awaiting import await_run
 from vinedresser.store.reading.reader import Run

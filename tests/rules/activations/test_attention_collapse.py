@@ -14,9 +14,9 @@ from tests.rules.activations.transformers import Task, digits_of, trained
 from tests.rules.trainings import digits
 from vinedresser.errors import ConfigError
 from vinedresser.rules.activations.attention_collapse import AttentionCollapse
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
-from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.testing.runs import make_run, step_record

@@ -15,11 +15,11 @@ from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
-from vinedresser.rules.root_cause import root_causes
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.weights.update_ratio import UpdateRatio

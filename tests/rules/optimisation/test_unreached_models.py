@@ -13,10 +13,10 @@ from tests.rules.trainings import adam, digits
 from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.judge import judge
 from vinedresser.rules.optimisation.gradients_not_cleared import GradientsNotCleared
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
-from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tests.rules.trainings import adam, sgd
 from tests.rules.weights.inside_trainings import captured, found, stack
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.weights.bad_initialisation import BadInitialisation
 from vinedresser.rules.weights.identical_units import IdenticalUnits

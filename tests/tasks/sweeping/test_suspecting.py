@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.rules.suspicions import SuspicionRecord
+from vinedresser.rules.causes.suspicions import SuspicionRecord
 from vinedresser.store.records import suspicions_key, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.trial import TrialEnd

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from vinedresser.cli.views.console import console, figure, plain, plain_table, relative, say
 from vinedresser.preflight.record import PreflightRecord
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import RemedyRecord

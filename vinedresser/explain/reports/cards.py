@@ -9,7 +9,7 @@ from typing import Any
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, evidence_rows, plain
 from vinedresser.explain.verdicts import decisive_finding, stopping_finding
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.status import Status

@@ -11,7 +11,7 @@ from vinedresser.explain.verdicts import decisive_finding, verdict
 from vinedresser.infra.tracking import NOTE_TAG
 from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
-from vinedresser.rules.root_cause import onset
+from vinedresser.rules.causes.root_cause import onset
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run

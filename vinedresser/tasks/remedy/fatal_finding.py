@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vinedresser.rules.actions.plan import ActionPlan
-from vinedresser.rules.root_cause import cause_of, root_causes
+from vinedresser.rules.causes.root_cause import cause_of, root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import ExitRecord, read_record

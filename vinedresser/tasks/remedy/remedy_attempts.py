@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinedresser.rules.root_cause import onset
+from vinedresser.rules.causes.root_cause import onset
 from vinedresser.snapshots.replay_options import script_of
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run

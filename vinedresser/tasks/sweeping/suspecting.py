@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable
 
-from vinedresser.rules.suspicions import read_suspicions
+from vinedresser.rules.causes.suspicions import read_suspicions
 from vinedresser.store.storage import Storage
 from vinedresser.sweeps.trial import TrialEnd
 

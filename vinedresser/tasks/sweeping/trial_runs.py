@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from vinedresser.infra.launcher import adopt
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step

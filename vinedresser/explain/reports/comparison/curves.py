@@ -23,7 +23,7 @@ from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.comparing import Comparison
 from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.timeline import severity_sign
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.reading.series import Column
 
 __all__ = ["curve_figures"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.comparing import Comparison
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.finding import Finding, Severity
 
 __all__ = ["Cell", "RuleRow", "numbered", "rule_rows"]

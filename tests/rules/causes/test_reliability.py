@@ -8,12 +8,14 @@ from importlib.resources import files
 import pytest
 
 from tests.benchmarks.faults.test_verdict import finding
+from vinedresser.rules.causes.reliability import calibrated
 from vinedresser.rules.faults import FAULTS
-from vinedresser.rules.reliability import calibrated
 
 
 def test_the_shares_are_those_of_faults() -> None:
-    text = files("vinedresser.rules").joinpath("reliability.json").read_text(encoding="utf-8")
+    text = (
+        files("vinedresser.rules.causes").joinpath("reliability.json").read_text(encoding="utf-8")
+    )
     shares = json.loads(text)
     assert set(shares) <= set(FAULTS)
     assert all(0 < share < 1 for share in shares.values())

@@ -30,6 +30,8 @@ def calibrated(finding: Finding) -> Finding:
 @cache
 def _shares() -> dict[str, float]:
     """Return the share of right root causes by fault."""
-    text = files("vinedresser.rules").joinpath("reliability.json").read_text(encoding="utf-8")
+    text = (
+        files("vinedresser.rules.causes").joinpath("reliability.json").read_text(encoding="utf-8")
+    )
     shares: dict[str, float] = json.loads(text)
     return shares

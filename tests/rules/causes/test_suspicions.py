@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from vinedresser.rules.base import Rule
+from vinedresser.rules.causes.suspicions import SuspicionWriter, read_suspicions
 from vinedresser.rules.judge import judge
 from vinedresser.rules.need import Need
-from vinedresser.rules.suspicions import SuspicionWriter, read_suspicions
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run

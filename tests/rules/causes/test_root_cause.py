@@ -9,9 +9,9 @@ from pathlib import Path
 
 from vinedresser.capture import open_run
 from vinedresser.rules.base import Rule
+from vinedresser.rules.causes.root_cause import onset, root_causes
 from vinedresser.rules.faults import CONSEQUENCES, FAULTS, brings_about
 from vinedresser.rules.judge import judge
-from vinedresser.rules.root_cause import onset, root_causes
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import StopRecord, read_record
