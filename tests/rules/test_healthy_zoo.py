@@ -42,8 +42,8 @@ _QUICK = (
 )
 _THOROUGH = (
     *("autoencoder", "bfloat16", "cyclic", "deep_sigmoid", "deep_tanh", "gan", "keras_cnn"),
-    *("large_targets", "lstm", "policy_gradient", "survival", "tiny_batches"),
-    "transformer",
+    *("large_targets", "late_warm_up", "lstm", "policy_gradient", "rare_class", "resnet"),
+    *("survival", "tiny_batches", "transformer"),
 )
 # Of these, seeds were found that used to raise a false alarm.
 _REPAIRED = (("curriculum", 4), ("parity", 1), ("parity", 3), ("gan", 2), ("gan", 3))

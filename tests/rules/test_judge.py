@@ -96,6 +96,7 @@ def test_only_a_live_judge_requests_a_stop_and_only_once(tmp_path: Path) -> None
     assert read_record(storage, StopRecord) == stop
 
 
+@pytest.mark.thorough
 def test_the_earlier_request_of_a_person_stays_in_force(tmp_path: Path) -> None:
     start_run(tmp_path)
     storage = LocalStorage(tmp_path)

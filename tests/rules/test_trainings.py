@@ -82,6 +82,7 @@ def test_a_faulty_training_is_found_by_the_right_rule(name: str, runs: RunStore)
     assert 0.9 < first.confidence / calibrated(replace(first, confidence=1.0)).confidence <= 1.0
 
 
+@pytest.mark.thorough
 def test_overfitting_names_the_evaluation_to_go_back_to(runs: RunStore) -> None:
     finding = next(one for one in findings_of("overfit", runs) if one.rule == "overfitting")
     (losses,) = open_run(trained("overfit", runs)).scalars("losses", mode="eval").values()

@@ -12,6 +12,8 @@ from tests.capture.attach.runs import Both, both, script, split_stderr
 from tests.capture.attach.scenarios import SCENARIOS, STEPS, rows
 from vinedresser.store.reading.reader import Run
 
+pytestmark = pytest.mark.thorough
+
 NAMES = list(SCENARIOS)
 # `phases` makes two runs of itself, all others one.
 NUMBERS = {
@@ -41,7 +43,6 @@ def losses(run: Run, name: str, mode: str = "train") -> list[float]:
     return [float(value) for value in column.values]
 
 
-@pytest.mark.thorough
 def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     assert trained.alone.returncode == trained.attached.returncode == 0, trained.attached.stderr
     # Losses, the digests of the final weights, and the next random number.
@@ -55,7 +56,6 @@ def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     assert [line for line in said if not any(words in line for words in expected)] == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["functional", "compiled", "compiled_loss", "closure", "tensors", "autograd_backward"],
@@ -185,7 +185,6 @@ BY_HAND = """
 """
 
 
-@pytest.mark.thorough
 def test_a_loop_that_updates_and_clears_tensors_has_their_gradients(tmp_path: Path) -> None:
     script(tmp_path, BY_HAND)
     pair = both("train.py", cwd=tmp_path, options=("--collection", "gradients:every=1"))
@@ -280,7 +279,6 @@ FAILING = """
 """
 
 
-@pytest.mark.thorough
 def test_a_traceback_equals_that_of_the_unwatched_model(tmp_path: Path) -> None:
     script(tmp_path, FAILING)
     options = ("--collection", "outputs:every=1")

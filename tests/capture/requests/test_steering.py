@@ -199,6 +199,7 @@ def test_a_pause_ends_by_itself(tmp_path: Path) -> None:
     assert 0.2 <= ended.seconds < 30
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["pause", "stop"])
 def test_without_the_right_to_control_nothing_is_paused_or_stopped(
     tmp_path: Path, kind: str

@@ -88,6 +88,7 @@ def losses(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> li
     return [float(taken(model, optimizer, data()[0]).detach()) for _ in range(steps)]
 
 
+@pytest.mark.thorough
 def test_the_trials_are_the_training_and_another_rate_cures_it(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, optimizer = built()

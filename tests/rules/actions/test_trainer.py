@@ -77,6 +77,7 @@ def answered(look: Callable[[], TrainerAnswer | None]) -> TrainerAnswer:
     return answer
 
 
+@pytest.mark.thorough
 def test_snapshot_and_checkpoint_leave_the_training_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()
@@ -131,6 +132,7 @@ def test_the_learning_rate_changes_where_it_is_declared(tmp_path: Path) -> None:
     assert training.state() == alone.state()
 
 
+@pytest.mark.thorough
 def test_a_parameter_that_is_not_declared_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()
@@ -162,6 +164,7 @@ def test_an_invalid_value_is_refused(tmp_path: Path) -> None:
     assert training.optimizer.param_groups[0]["lr"] == 0.01
 
 
+@pytest.mark.thorough
 def test_gradients_are_clipped_after_a_request(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()

@@ -95,6 +95,7 @@ def test_a_sum_with_a_matching_learning_rate_is_ignored(tmp_path: Path) -> None:
     assert one(case, tmp_path, InitialLoss()) is None
 
 
+@pytest.mark.thorough
 def test_a_sum_is_not_why_a_normalising_optimizer_diverges(tmp_path: Path) -> None:
     case = digits_case(network(), nn.CrossEntropyLoss(reduction="sum"), lr=10.0)
     assert one(case, tmp_path, InitialLoss()) is None

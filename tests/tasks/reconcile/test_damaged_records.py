@@ -134,6 +134,7 @@ def test_the_note_on_a_run_does_not_settle_a_copy_with_a_damaged_tracking_record
     assert mlflow_run(uri).info.status == "RUNNING"
 
 
+@pytest.mark.thorough
 def test_a_run_with_a_damaged_launch_record_is_settled(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "a"
     uri = tracked_run(folder, tmp_path)
