@@ -89,7 +89,7 @@ def test_nor_does_its_callback_of_lightning(
     assert os.listdir(tmp_path) == ["train.py"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "changes"),
     [
@@ -118,7 +118,7 @@ def test_a_fault_is_found_by_its_check(
     assert check in suspicions(found), found.verdicts
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_outputs_that_are_not_finite_say_nothing_about_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +128,7 @@ def test_outputs_that_are_not_finite_say_nothing_about_samples(
     assert (states["own_input"], states["other_samples"]) == (UNCHECKED, UNCHECKED)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -163,7 +163,7 @@ def test_copies_show_whether_a_batch_is_learned(
     assert suspicions(found) & set(SLOW) == expected, found.verdicts
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -198,7 +198,7 @@ def test_unusual_healthy_trainings_are_not_blamed(
     assert not suspicions(found), found.verdicts
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_watched_steps_compute_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = checked(tmp_path, monkeypatch, script())
     alone = subprocess.run(
@@ -209,7 +209,7 @@ def test_watched_steps_compute_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     assert found.output.splitlines() == alone.stdout.splitlines()[:7]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_script_that_fails_or_trains_nothing_says_so(tmp_path: Path) -> None:
     (tmp_path / "nothing.py").write_text("import torch; print('here')", encoding="utf-8")
     (tmp_path / "fails.py").write_text("import torch; 1 / 0", encoding="utf-8")

@@ -114,14 +114,14 @@ hook.close()
 )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_cure_of_two_models_with_one_loss(tmp_path: Path) -> None:
     folder = trained(tmp_path, TWO.replace("TURNS", "False"))
     told = again(folder, 4, "--what-if", "--seconds", "500")
     assert re.search(r"tried: .*learning rate 0.8 instead of 8 cures it", told), told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_losses_of_models_that_are_updated_in_turns_are_not_judged(tmp_path: Path) -> None:
     folder = trained(tmp_path, TWO.replace("TURNS", "True").replace("lr=8.0", "lr=0.01"))
     # The targets of the second loss of a batch are not recorded.
@@ -129,7 +129,7 @@ def test_losses_of_models_that_are_updated_in_turns_are_not_judged(tmp_path: Pat
     assert "losses of models that are updated in turns say no more: no symptom" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_precision_is_found_to_be_the_cause(tmp_path: Path) -> None:
     folder = trained(tmp_path, LARGE)
     told = again(folder, 2, "--dtype", "float64")
@@ -137,7 +137,7 @@ def test_precision_is_found_to_be_the_cause(tmp_path: Path) -> None:
     assert re.search(r"in float64: loss [\d.]+e\+5\d, all gradients are finite: precision", told)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_precision_of_two_models(tmp_path: Path) -> None:
     folder = trained(tmp_path, TWO_LARGE)
     # The recorded step takes the place of the first one.
@@ -148,7 +148,7 @@ def test_precision_of_two_models(tmp_path: Path) -> None:
     assert re.search(r"in float64: loss [\d.]+e\+5\d, all gradients are finite: precision", told)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_precision_cures_a_step_that_is_not_finite(tmp_path: Path) -> None:
     # The loss must not rise, whatever follows.
     script = LARGE.replace("range(4)", "range(20)").replace("step == 2", "step % 5 == 2")
@@ -157,7 +157,7 @@ def test_precision_cures_a_step_that_is_not_finite(tmp_path: Path) -> None:
     assert "  float64 instead of float32" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_parts_that_break_are_named(tmp_path: Path) -> None:
     folder = trained(tmp_path, LARGE.replace("nn.Dropout(0.3), ", ""))
     told = again(folder, 2, "--split", "4")
@@ -165,7 +165,7 @@ def test_parts_that_break_are_named(tmp_path: Path) -> None:
     assert "not finite with samples 4 to 7: " in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_cure_is_proved_and_nothing_is_written(tmp_path: Path) -> None:
     folder = trained(tmp_path, TOO_FAST)
     told = again(folder, 4, "--what-if", "--seconds", "500")
@@ -176,7 +176,7 @@ def test_a_cure_is_proved_and_nothing_is_written(tmp_path: Path) -> None:
     assert not folder.joinpath("model.pt").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_trials_cannot_compare_is_refused(tmp_path: Path) -> None:
     folder = trained(tmp_path, TOO_FAST)
     script = folder / "train.py"

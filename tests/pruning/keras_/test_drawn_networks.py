@@ -51,13 +51,13 @@ def pruned(seed: int, *, odd: bool) -> bool:
     return True
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_plain_network_is_pruned(seed: int) -> None:
     assert pruned(seed, odd=False)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_network_with_an_odd_operation_is_pruned_or_locked(seed: int) -> None:
     pruned(seed, odd=True)

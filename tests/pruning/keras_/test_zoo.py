@@ -57,14 +57,14 @@ def test_a_pruned_model_is_proved_and_saved(tmp_path: Path) -> None:
     prove_and_save(ZOO["plain"](), tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize("name", ZOO)
 def test_every_architecture_is_proved_and_saved(name: str, tmp_path: Path) -> None:
     prove_and_save(ZOO[name](), tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["MobileNetV2", "ResNet50", "DenseNet121", "EfficientNetV2B0"])
 def test_architectures_that_keras_brings_are_pruned(name: str) -> None:
     build = getattr(keras.applications, name)
@@ -76,14 +76,14 @@ def test_architectures_that_keras_brings_are_pruned(name: str) -> None:
     assert relative_difference(*prunable.compared(plan, "redrawn")) <= 1e-12
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(BACKEND != "torch", reason="TensorFlow convolves channels_last only on a CPU")
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_models_with_channels_first_are_pruned(tmp_path: Path) -> None:
     prove_and_save(channels_first(), tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(BACKEND == "torch", reason="runs the tests on the torch backend")
 @pytest.mark.timeout(600)
 def test_the_torch_backend_passes_the_same_tests() -> None:

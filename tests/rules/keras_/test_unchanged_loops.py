@@ -12,7 +12,7 @@ import pytest
 from tests.capture.attach.runs import alone, attached, script
 from vinedresser.store.reading.reader import Run, open_run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 LINES, COMPILED = "", "@tf.function"
 KERAS = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
