@@ -28,7 +28,7 @@ def deployed(folder: Path) -> Path:
     return folder / "monitors" / "digits" / "life-1" / "explanations"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_alarm_is_explained_by_an_automation(
     prefect: Standing, tmp_path: Path, mlflow_runs: Runs
 ) -> None:

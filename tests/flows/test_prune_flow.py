@@ -24,7 +24,7 @@ from vinedresser.pruning.folders import round_folder
 
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.thorough,
+    pytest.mark.slow,
     pytest.mark.usefixtures("shared_prefect"),
 ]
 

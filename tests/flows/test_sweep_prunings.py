@@ -25,7 +25,7 @@ from vinedresser.store.storage import LocalStorage
 
 pytestmark = [
     pytest.mark.timeout(400),
-    pytest.mark.thorough,
+    pytest.mark.slow,
     pytest.mark.usefixtures("shared_prefect"),
 ]
 

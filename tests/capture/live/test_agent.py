@@ -258,7 +258,8 @@ def test_a_stalled_client_is_told_over_the_socket_what_it_lost(tmp_path: Path) -
             hook.event("tick", x=float(number))
         resumes.set()
     reader.join(60)
-    assert [one.value for one in found[:1]] == [0.0]
+    # Those before the first one may be lost, too.
+    assert found[0].window == found[0].dropped
     for before, after in pairwise(found):
         assert after.window - before.window == 1 + after.dropped
     assert found[-1].window == 19_999

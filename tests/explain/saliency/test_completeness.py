@@ -111,7 +111,7 @@ QUICK = ("ResNet", "MobileNetV2", "EfficientNet", "ViT, fused", "shared block")
 
 @pytest.mark.parametrize(
     "name",
-    [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in ZOO],
+    [one if one in QUICK else pytest.param(one, marks=pytest.mark.thorough) for one in ZOO],
 )
 def test_architectures(name: str) -> None:
     check(ZOO[name](), *IMAGES)
@@ -167,7 +167,7 @@ def test_random_networks(seed: int) -> None:
     check(random_model(seed), 3, 3, 6, 6)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_random_networks() -> None:
     for seed in range(8, 200):
         check(random_model(seed), 3, 3, 6, 6)

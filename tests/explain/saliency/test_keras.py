@@ -84,7 +84,7 @@ def branches() -> Any:
     return keras.Model(inputs, layers.Dense(4)(layers.GlobalAveragePooling1D()(x)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_layers_of_many_operators() -> None:
     result = check(branches, images())
     assert result.map is not None
@@ -101,7 +101,7 @@ ARCHITECTURES = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_architectures(name: str) -> None:
     model = ZOO[name]()
@@ -181,8 +181,8 @@ METHODS = sorted({*get_args(Method)} - {*get_args(Peer)})
     ("method", "postprocess"),
     [
         ("fullgrad", "rescale"),
-        *(pytest.param(one, "rescale", marks=pytest.mark.slow) for one in METHODS),
-        *(pytest.param("fullgrad", one, marks=pytest.mark.slow) for one in ("abs", "none")),
+        *(pytest.param(one, "rescale", marks=pytest.mark.thorough) for one in METHODS),
+        *(pytest.param("fullgrad", one, marks=pytest.mark.thorough) for one in ("abs", "none")),
     ],
 )
 def test_maps_equal_those_of_pytorch(method: Method, postprocess: Postprocess) -> None:
@@ -202,7 +202,7 @@ def test_maps_equal_those_of_pytorch(method: Method, postprocess: Postprocess) -
         np.testing.assert_allclose(one.sums, other.sums, atol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_map_of_an_image_does_not_depend_on_its_batch() -> None:
     model, x = redrawn(branches()), images("float32")
     before = model.get_weights()
@@ -215,7 +215,7 @@ def test_the_map_of_an_image_does_not_depend_on_its_batch() -> None:
     assert all(map(np.array_equal, before, model.get_weights()))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_tokens() -> None:
     def reader() -> Any:
         inputs = keras.Input((7,), dtype="int64")
@@ -233,7 +233,7 @@ def test_tokens() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_loop_is_named() -> None:
     model = keras.Sequential([keras.Input((5, 4)), layers.GRU(6, name="gru"), layers.Dense(3)])
     result = saliency(redrawn(model), images("float32")[:, 0, :5, :1].repeat(4, 2))
@@ -288,7 +288,7 @@ assert captum.map.shape == (2, 12, 10)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_keras_on_pytorch() -> None:
     environment = {**os.environ, "KERAS_BACKEND": "torch"}
     command = [sys.executable, "-c", ON_TORCH]

@@ -41,12 +41,12 @@ def check_export(name: str) -> None:
     assert relative_difference(results(model, BATCH), results(served, BATCH)) <= 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_pruned_model_is_exported() -> None:
     check_export("MobileNetV2")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ZOO)
 def test_every_architecture_is_exported(name: str) -> None:
     check_export(name)
@@ -54,7 +54,7 @@ def test_every_architecture_is_exported(name: str) -> None:
 
 # Exporting, torch itself calls what it deprecates.
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ZOO)
 def test_every_architecture_is_exported_to_onnx(name: str) -> None:
     pytest.importorskip("onnxscript", reason="needs the extra onnx")

@@ -33,7 +33,7 @@ def findings(run: Run) -> list[Finding]:
     return judge(run, [AttentionCollapse()])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("task", "fires"),
     [
@@ -60,7 +60,7 @@ def test_trainings(tmp_path: Path, task: Task, fires: str) -> None:
         assert (one.severity, one.fault) == ("warning", "attention_collapse")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_learning_rate_explains_the_collapse(tmp_path: Path) -> None:
     rules = [AttentionCollapse(every=20), RULES["learning_rate_too_high"]()]
     found = judge(trained(tmp_path / "run", of_digits(rate=1.0, steps=400), rules), rules)

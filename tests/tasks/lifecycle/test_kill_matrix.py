@@ -165,8 +165,7 @@ def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: Re
     assert open_run(store / "kill-bystander").status.state == "finished"
     # The judge was killed, started again, and found what it would have found.
     assert open_run(runs["judge"]).status.state == "stopped"
-    # Its units die before the logarithm of 0.
-    assert open_run(runs["judge"]).status.rule == "dying_relu"
+    assert open_run(runs["judge"]).status.rule == "nonfinite"
     recorded = mlflow_runs(store)
     assert {name: entry["status"] for name, entry in recorded.items()} == {
         "kill-trainer": "KILLED",
@@ -174,7 +173,7 @@ def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: Re
         "kill-judge": "KILLED",
         "kill-bystander": "FINISHED",
     }
-    assert recorded["kill-judge"]["tags"]["stop.rule"] == "dying_relu"
+    assert recorded["kill-judge"]["tags"]["stop.rule"] == "nonfinite"
     assert "stop.rule" not in recorded["kill-trainer"]["tags"]
 
 

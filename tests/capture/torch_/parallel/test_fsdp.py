@@ -19,7 +19,7 @@ from vinedresser.capture import open_run
 from vinedresser.store.reading.reader import Run
 
 # Plain data-parallel trainings are the quick case.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 RANKS = (0, 1)
 
