@@ -140,7 +140,7 @@ def test_precision_is_found_to_be_the_cause(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_precision_of_two_models(tmp_path: Path) -> None:
     folder = trained(tmp_path, TWO_LARGE)
-    # The recorded step takes the place of the first one.
+    # The recorded step replaces the first one.
     script = folder / "train.py"
     script.write_text(script.read_text().replace("step == 2", "step == 0"))
     told = again(folder, 2, "--dtype", "float64", code=0)
