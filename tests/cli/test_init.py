@@ -53,7 +53,7 @@ def test_the_example_sweep_runs_unchanged(tmp_path: Path) -> None:
     assert states <= {"finished", "stopped"}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_example_pruning_runs_unchanged(tmp_path: Path) -> None:
     done = vinedresser("init", "prune", cwd=tmp_path)
     written = "wrote prune.toml\nwrote pruning.py\n"

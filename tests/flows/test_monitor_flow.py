@@ -73,6 +73,7 @@ def test_a_drift_is_explained_by_itself_and_once(tmp_path: Path, mlflow_runs: Ru
     assert "life-1: no window 99" in said
 
 
+@pytest.mark.slow
 def test_another_life_has_another_run_and_settings_are_fixed_in_a_life(
     tmp_path: Path, mlflow_runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_killed_monitor_judges_the_rest_and_tells_all(
     assert any("evidence" in name for name in metrics)
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_is_named_and_the_windows_are_judged(tmp_path: Path) -> None:
     vinedresser(tmp_path, "init", "monitor")
     with service(tmp_path):

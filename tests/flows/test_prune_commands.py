@@ -68,6 +68,7 @@ def test_a_script_without_a_hook_is_captured(undisturbed: Path, tmp_path: Path) 
     assert weights(store) == same
 
 
+@pytest.mark.slow
 def test_a_command_that_a_rule_stopped_begins_again_corrected(tmp_path: Path) -> None:
     write_command(
         tmp_path,
@@ -91,7 +92,7 @@ def test_a_command_that_a_rule_stopped_begins_again_corrected(tmp_path: Path) ->
     ("phase", "until_"),
     [
         ("train", "killed"),
-        ("train", "flow killed"),
+        pytest.param("train", "flow killed", marks=pytest.mark.slow),
         pytest.param("saved", "killed", marks=pytest.mark.slow),
         pytest.param("saved", "flow killed", marks=pytest.mark.slow),
     ],

@@ -147,7 +147,7 @@ def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(
     assert xs == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
     tmp_path: Path, mlflow_store: MakeStore, mlflow_runs: Callable[..., dict[str, Any]]
 ) -> None:
@@ -212,7 +212,7 @@ def test_a_sweep_of_which_nothing_works_ends_and_prefect_says_why(
     assert 3 <= len(trials) <= 7
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_sweep_whose_trials_all_fail_came_to_nothing(
     tmp_path: Path, mlflow_store: MakeStore
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_brief_answer_takes_the_rest_from_an_earlier_one(kind: Kind, ended: bo
             Answer.from_json(text)
 
 
+@pytest.mark.thorough
 @given(
     value=st.floats() | st.integers(0, 9) | st.floats().map(np.float64),
     time=st.floats(0, 1e11) | st.integers(0, 9),
@@ -104,6 +105,7 @@ def test_a_brief_number_is_what_the_encoder_writes(value: Any, time: float, step
     assert text == json.dumps(document, separators=(",", ":"))
 
 
+@pytest.mark.thorough
 @settings(max_examples=300)
 @given(
     query=st.text(max_size=300),

@@ -226,6 +226,7 @@ def test_random_words_cause_only_documented_errors(words: list[str]) -> None:
     observed(" ".join(words))
 
 
+@pytest.mark.thorough
 @given(st.sampled_from(["mean", "top", "cosine", "where", "accuracy", "quantile", "argmax"]),
        st.lists(WORDS, min_size=1, max_size=6), WORDS)  # fmt: skip
 @examples(200)

@@ -242,13 +242,13 @@ def test_an_unchanged_script_with_a_functional_loss(tmp_path: Path) -> None:
     assert re.search(r"loss [\d.]+: the same   gradients: 6 of 6 the same", told), told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_loss_inside_of_the_model_and_two_batches(tmp_path: Path) -> None:
     told = again(trained(tmp_path, INSIDE), 3)
     assert "gradients: 6 of 6 the same" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["images", "noise"])
 def test_one_of_two_models_that_train_each_other(tmp_path: Path, what: str) -> None:
     script = ADVERSARIES.replace("WHAT", what).replace("BAD", "4")
@@ -271,7 +271,7 @@ def test_the_real_image_that_breaks_one_of_two_models_is_found(tmp_path: Path) -
     assert "sample 3 of 16, counted from 0, breaks the step (5 runs)" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_batch_of_an_accumulation_that_breaks_is_found(tmp_path: Path) -> None:
     script = INSIDE.replace("nn.BatchNorm1d(8), ", "")
     script = script.replace('Hook("runs/run", ', 'Hook("runs/run", guard="nonfinite", ')
@@ -282,14 +282,14 @@ def test_the_batch_of_an_accumulation_that_breaks_is_found(tmp_path: Path) -> No
     assert "operation: aten.addmm in the forward" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_targets_that_were_not_recorded_are_told(tmp_path: Path) -> None:
     told = again(trained(tmp_path, UNKNOWN), 3, code=1)
     assert "different" in told
     assert "inexact: the targets of the loss were not recorded" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_loss_that_depends_on_the_step_is_inexact(tmp_path: Path) -> None:
     loop = "for step in range(5):\n    images, labels = batch(step)\n"
     script = UNKNOWN.replace(loop, "for step, (images, labels) in enumerate(loader()):\n")

@@ -52,6 +52,7 @@ def test_the_row_is_found_and_saved(tmp_path: Path) -> None:
     assert "--factory MODULE:OBJECTIVE --bisect --save" in page
 
 
+@pytest.mark.thorough
 def test_another_objective_differs(tmp_path: Path) -> None:
     train(tmp_path / "run", gamma)
     done = again(tmp_path / "run", "--factory", f"{OBJECTIVES}:squared_error")

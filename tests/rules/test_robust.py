@@ -134,6 +134,7 @@ def test_no_rule_fails_whatever_the_numbers(length: int, values: list[float]) ->
     assert failures(length, values) == []
 
 
+@pytest.mark.thorough
 def test_a_counter_that_falls_as_fast_as_the_steps_rise() -> None:
     """`mixed_precision` once divided by zero here."""
     assert failures(52, [0.0, 1.0]) == []

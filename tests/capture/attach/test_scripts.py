@@ -192,6 +192,7 @@ def test_a_python_without_vinedresser_is_captured(tmp_path: Path) -> None:
     assert list((tmp_path / "runs" / "run" / "checkpoints").glob("step-*.safetensors"))
 
 
+@pytest.mark.thorough
 def test_a_script_that_fails_outside_the_active_environment_is_told_so(tmp_path: Path) -> None:
     script(tmp_path, "import torchvisions")
     done = attached("train.py", cwd=tmp_path, VIRTUAL_ENV=str(tmp_path / "own"))

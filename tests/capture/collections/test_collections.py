@@ -117,6 +117,7 @@ COLLECTIONS = st.one_of(
 CONFIGS = st.lists(COLLECTIONS, max_size=3).map(lambda pairs: CaptureConfig.of(dict(pairs)))
 
 
+@pytest.mark.thorough
 @given(CONFIGS, CONFIGS)
 def test_merging_gives_the_union(one: CaptureConfig, other: CaptureConfig) -> None:
     both = one.merged(other)

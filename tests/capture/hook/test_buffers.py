@@ -30,6 +30,7 @@ def test_a_buffer_that_is_released_twice_is_handed_out_once() -> None:
     assert pool.copy(torch.ones(5)).data is not pool.copy(torch.ones(5)).data
 
 
+@pytest.mark.thorough
 def test_copies_create_no_objects_for_the_garbage_collector() -> None:
     pool, tensors = BufferPool(), [torch.zeros(3, 4)] * 500
     pool.release([pool.copy(tensor) for tensor in tensors])

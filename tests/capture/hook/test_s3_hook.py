@@ -158,6 +158,7 @@ def test_a_reader_sees_steps_while_they_are_made(s3: str) -> None:
     assert open_run(f"{s3}/run").status.state == "finished"
 
 
+@pytest.mark.thorough
 def test_requests_reach_a_training_through_the_store(s3: str) -> None:
     with Hook(f"{s3}/run") as hook:
         hook.step(inputs=batch(0), loss=0.0)

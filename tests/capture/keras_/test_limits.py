@@ -26,6 +26,7 @@ def _nothing(**more: SaveConfig) -> dict[str, SaveConfig]:
     return {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")} | more
 
 
+@pytest.mark.thorough
 def test_steps_with_nothing_due_run_the_function_of_keras(tmp_path: Path) -> None:
     with Hook(tmp_path, collections=_nothing(gradients=SaveConfig(every=5))) as hook:
         model = classifier(cnn())
@@ -42,6 +43,7 @@ def test_steps_with_nothing_due_run_the_function_of_keras(tmp_path: Path) -> Non
     assert open_run(tmp_path).steps("train").tolist() == [0, 5, 10, 15]
 
 
+@pytest.mark.thorough
 def test_a_step_is_traced_once_for_each_set_of_collections(tmp_path: Path) -> None:
     traced: list[int] = []
 
@@ -155,6 +157,7 @@ def test_a_closed_hook_leaves_nothing_behind(tmp_path: Path) -> None:
     model.fit(*images(), verbose=0)
 
 
+@pytest.mark.thorough
 def test_a_watched_model_can_be_saved_and_cloned(tmp_path: Path) -> None:
     model = classifier(cnn())
     hook = Hook(tmp_path / "run", collections=everything()).watch(model)

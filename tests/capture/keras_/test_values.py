@@ -174,6 +174,7 @@ def test_learning_rate_and_slots_are_captured(tmp_path: Path) -> None:
     assert np.allclose(before[2], 0.9 * before[1] - 0.25 * gradient, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_accumulated_batches_are_one_step_with_one_clipped_gradient(tmp_path: Path) -> None:
     optimizer = keras.optimizers.SGD(1.0, gradient_accumulation_steps=2, global_clipnorm=0.01)
     model = classifier(plain(), optimizer=optimizer)

@@ -65,6 +65,7 @@ def journal(path: Path) -> list[ControlRecord]:
     return found
 
 
+@pytest.mark.thorough
 def test_a_number_of_the_script_is_set_once(tmp_path: Path) -> None:
     path, knob = tmp_path / "run", Knob(0.5)
     with Hook(path) as hook:

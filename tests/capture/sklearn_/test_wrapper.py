@@ -279,6 +279,7 @@ def test_a_stop_ends_a_loop_and_saves_what_was_learned(tmp_path: Path) -> None:
     assert json.loads(str(saved["params"]))["hidden_layer_sizes"] == [4]
 
 
+@pytest.mark.thorough
 def test_a_stop_after_a_fit_keeps_all_stages(tmp_path: Path) -> None:
     model, saved = stopped(tmp_path, "fit")
     assert open_run(tmp_path / "run").steps().tolist() == [0, 1, 2]

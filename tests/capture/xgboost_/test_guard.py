@@ -266,6 +266,7 @@ def test_the_booster_gets_the_objects_that_the_objective_returned(tmp_path: Path
     assert passed == [True] * ROUNDS
 
 
+@pytest.mark.thorough
 def test_an_unchanged_script(tmp_path: Path) -> None:
     script(
         tmp_path,

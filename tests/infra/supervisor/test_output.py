@@ -160,6 +160,7 @@ def test_a_reader_that_goes_away_harms_nobody(prepared: Prepared, tmp_path: Path
     assert log_of(directory).splitlines()[-1] == "line 9999"
 
 
+@pytest.mark.thorough
 def test_a_flood_is_taken_within_bounds(launched: Launched, eventually: Eventually) -> None:
     code = """
         import os, pathlib, time
@@ -198,6 +199,7 @@ def test_a_trainer_may_close_its_outputs(launched: Launched, tmp_path: Path) -> 
     assert (tmp_path / "done").exists()
 
 
+@pytest.mark.thorough
 def test_outputs_held_open_from_outside_do_not_delay_the_end_for_long(
     launched: Launched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,7 @@ def test_sending_again_after_a_restart_duplicates_nothing(uri: str, run_id: str)
     assert rows(uri, "SELECT step, value FROM latest_metrics") == [(2499, 1 / 2500)]
 
 
+@pytest.mark.thorough
 def test_a_locked_database_neither_delays_the_caller_nor_loses_metrics(
     uri: str, run_id: str
 ) -> None:

@@ -102,6 +102,7 @@ def test_the_figures_are_metrics_of_the_run(two_rounds: Path) -> None:
     assert values["metrics/pruning/latency_ratio"][0] > 0
 
 
+@pytest.mark.thorough
 def test_a_round_continues_with_the_phase_that_is_missing(two_rounds: Path, tmp_path: Path) -> None:
     whole = {path: path.read_bytes() for path in two_rounds.rglob("*.safetensors")}
     for left in ((), (PRUNED,), (PRUNED, TUNED)):

@@ -76,6 +76,7 @@ def test_the_last_values_are_those_of_the_result(prune: Any, tmp_path: Path) -> 
     assert saved(tmp_path / "models") == {"1/pruned", "1/tuned"}
 
 
+@pytest.mark.thorough
 def test_it_ends_when_the_limits_allow_no_further_round(
     prune: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -169,6 +169,7 @@ def test_a_program_reads_the_finding(context: ActionContext, tmp_path: Path) -> 
     assert CommandAction(CommandSettings(["/no/such"])).take(context).word == "refused"
 
 
+@pytest.mark.thorough
 def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     context: ActionContext, tmp_path: Path
 ) -> None:

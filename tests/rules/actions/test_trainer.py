@@ -210,6 +210,7 @@ def test_a_request_of_a_run_that_ends_is_answered(tmp_path: Path) -> None:
     assert answered(look).refused == "the training ended before its next step"
 
 
+@pytest.mark.thorough
 def test_a_loop_without_a_model_has_nothing_to_save(tmp_path: Path) -> None:
     path = tmp_path / "run"
     with Hook(path) as hook:
@@ -222,6 +223,7 @@ def test_a_loop_without_a_model_has_nothing_to_save(tmp_path: Path) -> None:
     assert "nothing was saved" in answered(look).refused
 
 
+@pytest.mark.thorough
 def test_several_processes_do_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")

@@ -69,6 +69,7 @@ def timed(path: Path, seconds: Iterator[float], waits: float = 0.0) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_waiting_for_data_is_found(tmp_path: Path) -> None:
     rules: list[Rule] = [SlowInput()]
     path = train(tmp_path / "run", rules, 175, before=lambda _: spin(0.008), num_workers=0)

@@ -127,6 +127,7 @@ def test_what_this_user_has_used_or_names_counts_but_not_for_a_copy(
     assert reconcile(tmp_path / "copy" / "a") == []
 
 
+@pytest.mark.thorough
 def test_a_copy_does_not_end_the_mlflow_run_of_its_original_but_a_moved_run_does(
     tmp_path: Path,
 ) -> None:

@@ -30,6 +30,7 @@ def watched(tmp_path: Path) -> tuple[Hook, nn.Sequential, nn.Module, torch.optim
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("start", "persistent"), [("fork", False), ("fork", True), ("spawn", True)]
 )
