@@ -92,7 +92,7 @@ class CorruptInputs(OnceRule):
         values = _flat(self.batches.inputs)
         if values is None:
             return None
-        self._repeated.train(self.batches.inputs, self.batches.compared)
+        self._repeated.train(self.batches.inputs, self.batches.paired)
         self._last = (step, next(iter(self.batches.inputs)))
         self._take(values)
         if found := self._equal_rows():
@@ -135,7 +135,7 @@ class CorruptInputs(OnceRule):
     def _labels_differ(self, rows: int) -> bool:
         return any(
             len(one.labels) == rows and not (one.labels == one.labels[:1]).all()
-            for one in self.batches.compared
+            for one in self.batches.paired
         )
 
     def _finding(self) -> Finding | None:

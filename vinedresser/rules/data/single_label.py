@@ -101,8 +101,10 @@ class SingleLabel(OnceRule):
             return None
         self._last = step
         self._others |= _has_others(step, self.batches.compared)
+        several = {one.loss for one in self.batches.paired if one.labels.ndim > 1}
         for compared in self.batches.compared:
-            _count(self._labels.setdefault(compared.loss, _Labels()), compared)
+            seen = self._labels.setdefault(compared.loss, _Labels())
+            _count(seen, compared, ordered=compared.loss not in several)
         return self._single(step, self.rows) or self._sorted(step)
 
     def at_end(self) -> Finding | None:
@@ -187,8 +189,14 @@ def _has_others(step: Step, compared: list[Compared]) -> bool:
     )
 
 
-def _count(seen: _Labels, compared: Compared) -> None:
-    """Add the labels of a batch."""
+def _count(seen: _Labels, compared: Compared, *, ordered: bool) -> None:
+    """Add the labels of a batch.
+
+    Args:
+        seen: labels so far.
+        compared: labels and predictions of the batch.
+        ordered: whether there is one label for each row, whose order can be judged.
+    """
     labels = compared.labels
     first = labels[0].tobytes()
     if not bool((labels == labels[:1]).all()) or seen.value not in (None, first):
@@ -200,7 +208,7 @@ def _count(seen: _Labels, compared: Compared) -> None:
     if numbers is None:
         return
     seen.learned = bool((compared.predictions.argmax(-1) == numbers).mean() >= _RIGHT)
-    if numbers.ndim > 1 or len(numbers) < _ROWS_OF_BATCH:
+    if not ordered or numbers.ndim > 1 or len(numbers) < _ROWS_OF_BATCH:
         return
     counts = np.bincount(numbers, minlength=classes).astype(np.float64)
     if seen.counts.shape != counts.shape:

@@ -61,10 +61,10 @@ class TargetLeakage(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        if len(self.batches.inputs) != 1 or len(self.batches.compared) != 1:
+        if len(self.batches.inputs) != 1 or len(self.batches.paired) != 1:
             return None
         ((name, inputs),) = self.batches.inputs.items()
-        (compared,) = self.batches.compared
+        (compared,) = self.batches.paired
         if are_tokens(inputs):
             if self._apart:
                 return self._of_next_tokens(step, name, inputs, compared)

@@ -90,8 +90,6 @@ class LossOutputMismatch(OnceRule):
             if setup.get("function") in _BROADCAST_FUNCTIONS
             or (info.framework == "torch" and setup.get("type") in _BROADCAST)
         )
-        # Losses of torch refuse all other classes beyond the outputs.
-        self._ignores = info.framework == "torch"
         self._given = {
             loss: str(setup["activation"])
             for loss, setup in info.losses.items()
@@ -134,7 +132,6 @@ class LossOutputMismatch(OnceRule):
             compared.loss in self._broadcasting,
             value,
             self.signs.negated or self._ascends(identity, loss, value),
-            self._ignores,
         )
         return next((found for check in CHECKS if (found := check(given))), None)
 

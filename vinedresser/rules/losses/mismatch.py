@@ -96,7 +96,6 @@ class Given(NamedTuple):
         broadcasts: whether the loss broadcasts its arguments against each other.
         value: value of the loss.
         negated: whether the optimizer minimises the negative of the loss function.
-        ignores: whether labels beyond the outputs are ignored ones, since others raise an error.
     """
 
     identity: LossIdentity
@@ -106,7 +105,6 @@ class Given(NamedTuple):
     broadcasts: bool
     value: float
     negated: bool
-    ignores: bool
 
     @property
     def over_batch(self) -> bool:

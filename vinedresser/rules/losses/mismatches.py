@@ -91,7 +91,7 @@ def _labels_out_of_range(given: Given) -> Mismatch | None:
     width = given.form.width
     numbers = labels.ndim < given.compared.predictions.ndim or labels.shape[-1] == 1
     # Such as 255 for pixels whose class is unknown.
-    ignored = given.ignores or _is_one(labels[labels >= width], beyond=width)
+    ignored = _is_one(labels[labels >= width], beyond=width)
     if numbers and width > 1 and highest >= width and not ignored:
         return _too_narrow(width, f"labels go up to {highest:g}", highest)
     if not numbers and labels.ndim > 1 and width > 1 and not one_hot_rows(labels):

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded_array
+from vinedresser.rules.signals.losses.ignored_labels import IgnoredLabels
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.rows import are_tokens
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["INPUTS_STOP", "ROWS", "BatchSignal", "Batches", "Compared"]
@@ -35,11 +37,13 @@ class Compared(NamedTuple):
             adds the data set to the names.
         labels: [rows, ...], any dtype.
         predictions: float64 [rows, ...]; the last axis holds the classes.
+        complete: whether these are all rows of the batch.
     """
 
     loss: str
     labels: NDArray[Any]
     predictions: NDArray[Any]
+    complete: bool = True
 
     @property
     def classes(self) -> int:
@@ -73,16 +77,21 @@ class Batches(Signal):
         every: train steps between two captures; each evaluation is captured.
 
     Attributes:
-        compared: labels and predictions of each loss in the last step; [] if there are none.
+        compared: labels and predictions of each loss in the last step; [] if there are none. If
+            the loss ignores some labels (`IgnoredLabels`), rows are the others, [labels] and
+            [labels, classes].
+        paired: the same with all labels, whose rows are those of the inputs.
         inputs: model inputs of the last step by name, [rows, ...], any dtype.
     """
 
     def __init__(self, every: int = 5) -> None:
         self.every = every
         self.compared: list[Compared] = []
+        self.paired: list[Compared] = []
         self.inputs: dict[str, NDArray[Any]] = {}
         self._names: dict[str, str] = {}
         self._trained: set[str] = set()
+        self._ignored = IgnoredLabels()
         self.needs = tuple(
             Need(
                 collection,
@@ -101,9 +110,17 @@ class Batches(Signal):
             )
         )
 
+    def begin(self, info: RunRecord) -> None:
+        """Read which labels the losses ignore."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """See `Signal.know`."""
+        self._ignored.know(info)
+
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
-        self.compared, self.inputs = [], {}
+        self.compared, self.paired, self.inputs = [], [], {}
         if step.rank != 0 or not self.needs[0].due(step):
             return
         predictions = step.tensors_of("predictions")
@@ -119,8 +136,16 @@ class Batches(Signal):
         """Whether the labels are tokens, several for each row of input tokens."""
         rows = [len(inputs) for inputs in self.inputs.values() if are_tokens(inputs)]
         return bool(rows) and any(
-            one.labels.ndim > 1 or len(one.labels) > max(rows) for one in self.compared
+            one.labels.ndim > 1 or len(one.labels) > max(rows) for one in self.paired
         )
+
+    def ignores(self, loss: str) -> bool:
+        """Return whether a loss has ignored labels so far.
+
+        Args:
+            loss: name of the loss without its collection.
+        """
+        return self._ignored.ignores(loss)
 
     def tensor(self, kind: str, loss: str) -> str:
         """Return the full name of the labels or predictions of a loss.
@@ -137,7 +162,13 @@ class Batches(Signal):
         if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
             wide = _classes_last(labels, np.asarray(predictions, np.float64))
             name = self._named(step, loss)
-            self.compared.append(Compared(name, labels, wide))
+            one = Compared(name, labels, wide, complete=len(labels) < ROWS)
+            self.paired.append(one)
+            kept = self._ignored.kept(name, labels, wide)
+            if kept is not None:
+                one = one._replace(labels=labels[kept], predictions=wide[kept])
+            if len(one.labels):
+                self.compared.append(one)
             if step.mode == "train" or name not in self._names:
                 self._names[name] = loss
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
+from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import FORMULAS, row_losses
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -197,7 +197,7 @@ class LossIdentities(Signal):
             if self.of(compared.loss) is None:
                 self._looks[compared.loss] += 1
                 votes = self._votes.setdefault(compared.loss, Counter())
-                votes.update(agreeing(compared, value, complete=len(compared.labels) < ROWS))
+                votes.update(agreeing(compared, value, complete=compared.complete))
 
     def _by_name(self, loss: str) -> LossIdentity | None:
         if self._objective is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vinedresser.rules.signals.losses.compared import ROWS, BatchSignal, Compared
+from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities
 from vinedresser.store.reading.step import Step
@@ -67,6 +67,6 @@ class Penalty(BatchSignal):
         if losses is None or not np.isfinite(losses).all():
             return None
         error = 0.0
-        if len(compared.labels) >= ROWS:
+        if not compared.complete:
             error = _ERRORS * float(losses.std()) / math.sqrt(losses.size)
         return max(1 - (float(losses.mean()) + error) / value, 0.0)

@@ -30,7 +30,10 @@ _PENALTIES = (1e-2, 1.0, 1e2)
 
 
 class Baseline(BatchSignal):
-    """The gain (see `fit`) of simple models on the rows of the first train steps."""
+    """The gain (see `fit`) of simple models on the rows of the first train steps.
+
+    Unknown for losses that ignore some labels.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +47,7 @@ class Baseline(BatchSignal):
 
     def gain(self, loss: str) -> float | None:
         """Return the gain of the better model for a loss; None if unknown (yet)."""
-        return self._gains.get(loss)
+        return None if self.batches.ignores(loss) else self._gains.get(loss)
 
     def fitted_rows(self, loss: str) -> tuple[_Array, NDArray[Any]] | None:
         """Return the rows that the models were last fitted to; None if there are none (yet).
@@ -56,7 +59,7 @@ class Baseline(BatchSignal):
             Inputs, float64 [rows, features], with at most 256 features, and labels, [rows, ...], of
             any dtype. The number of different rows is at least 128 or 256, or exactly 512.
         """
-        return self._fitted.get(loss)
+        return None if self.batches.ignores(loss) else self._fitted.get(loss)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -68,7 +71,7 @@ class Baseline(BatchSignal):
             return
         before, rows = self._count, len(inputs)
         new = self._new_rows(inputs)
-        for compared in batches.compared:
+        for compared in batches.paired:
             if len(compared.labels) == rows:
                 self._labels.setdefault(compared.loss, []).append(compared.labels[new])
                 shape = compared.predictions.shape
@@ -87,7 +90,7 @@ class Baseline(BatchSignal):
         """
         return (not self._inputs or inputs.shape[1] == self._inputs[0].shape[1]) and all(
             one.labels.shape[1:] == self._labels[one.loss][0].shape[1:]
-            for one in self.batches.compared
+            for one in self.batches.paired
             if one.loss in self._labels
         )
 

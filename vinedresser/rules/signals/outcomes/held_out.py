@@ -53,7 +53,7 @@ class HeldOut(BatchSignal):
         inputs = features(next(iter(batches.inputs.values())))
         labels = {
             one.loss: numbers
-            for one in batches.compared
+            for one in batches.paired
             if (numbers := _classes(one.labels, one.predictions)) is not None
         }
         if inputs is None or not labels or any(len(one) != len(inputs) for one in labels.values()):
