@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from tests.rules.losses.trainings import Case, digits_case, judged, regression_case
 from tests.rules.trainings import digits
+from vinedresser.capture import Hook, open_run
 from vinedresser.errors import ConfigError
+from vinedresser.rules.base import capture_for
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
@@ -85,6 +87,44 @@ def test_shapes_that_broadcast_in_a_plain_function(tmp_path: Path) -> None:
     finding = found(case, tmp_path)
     assert finding is not None
     assert finding.evidence["kind"] == "broadcast"
+
+
+class Sigmoid(nn.Module):
+    """A network whose caller applies a sigmoid, for all that its modules tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.inner(x).sigmoid()
+        return found
+
+
+def test_a_sigmoid_outside_the_model_before_a_loss_that_takes_logits(tmp_path: Path) -> None:
+    """It holds values close to 0 and to 1, although the model learns well."""
+    case = digits_case(Sigmoid(), nn.BCEWithLogitsLoss(), lr=1e-2, steps=200)
+    case.y = (case.y > 4).float()[:, None]
+    finding = found(case, tmp_path)
+    assert finding is not None
+    assert (finding.evidence["kind"], finding.severity) == ("sigmoid", "warning")
+
+
+@pytest.mark.parametrize("crossed", [True, False])
+def test_a_loop_that_broadcasts_before_the_loss(*, crossed: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data, model, loss, rule = digits(), network(1), nn.BCEWithLogitsLoss(), LossOutputMismatch()
+    optimizer = torch.optim.Adam(model.parameters())
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for rows in torch.arange(1280).split(32):
+            optimizer.zero_grad()
+            labels = (data.y[rows] > 4).float()
+            outputs, wanted = model(data.x[rows]), labels if crossed else labels[:, None]
+            loss(*torch.broadcast_tensors(outputs, wanted)).backward()
+            optimizer.step()
+    kinds = [one.evidence["kind"] for one in judge(open_run(tmp_path / "run"), [rule])]
+    assert kinds == (["broadcast"] if crossed else [])
 
 
 def test_relu_with_unreachable_targets(tmp_path: Path) -> None:

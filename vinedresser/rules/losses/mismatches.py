@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.losses.broadcasting import broadcast
 from vinedresser.rules.losses.mismatch import (
     REGRESSION,
     Given,
@@ -17,6 +18,7 @@ from vinedresser.rules.losses.mismatch import (
     softmax_over_batch,
 )
 from vinedresser.rules.losses.value_checks import wrong_formula
+from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
 
 # Maximum share of rows without a class.
@@ -35,47 +37,11 @@ _SOFT = 0.5
 _OUT_OF_REACH = 0.1
 # Share of entries on the border of a range; a linear layer does not produce such entries.
 _PINNED = 0.1
+# Distance from the border of a sigmoid's range, and minimum number of entries within it.
+_NEAR_BORDER, _NEAR_ENTRIES = 0.05, 2
 # Minimum number of classes, and largest share among all rows, to recognise a softmax by a second
 # one; and the rounding of float32.
 _SEVERAL, _LIVELY_SHARE, _ROUNDED = 4, 0.5, 1e-4
-
-
-def _broadcast(given: Given) -> Mismatch | None:
-    """Return the mismatch of shapes that the loss broadcasts against each other."""
-    labels, predictions = given.compared.labels, given.compared.predictions
-    shapes = {labels.ndim, predictions.ndim}
-    column = labels if labels.ndim == 2 else predictions
-    if shapes != {1, 2} or column.shape[1] != 1 or len(labels) < 2:
-        return None
-    if not (given.broadcasts or _value_of_all_pairs(given)):
-        return None
-    rows = len(labels)
-    return Mismatch(
-        "broadcast",
-        sure=True,
-        statistic="ndim",
-        value=float(predictions.ndim),
-        threshold=float(labels.ndim),
-        seen=f"predictions are [N{', 1' * (predictions.ndim - 1)}] and labels "
-        f"[N{', 1' * (labels.ndim - 1)}], so the loss compares each prediction with each label "
-        f"({rows} x {rows} pairs for {rows} rows)",
-        cause="shapes [N, 1] and [N] broadcast to [N, N]: the model can only learn the mean of "
-        "the labels",
-        remedy="use labels[:, None] or predictions.squeeze(1)",
-    )
-
-
-def _value_of_all_pairs(given: Given) -> bool:
-    """Return whether the loss value is that of all pairs instead of the rows."""
-    labels = np.asarray(given.compared.labels, np.float64).reshape(1, -1)
-    errors = given.compared.predictions.reshape(-1, 1) - labels
-    if given.identity.loss not in ("", *REGRESSION):
-        return False
-    close = 1e-4 * abs(given.value)
-    return any(
-        abs(pairs.mean() - given.value) < close < abs(np.diag(pairs).mean() - given.value) / 10
-        for pairs in (errors**2, abs(errors))
-    )
 
 
 def _labels_out_of_range(given: Given) -> Mismatch | None:
@@ -179,12 +145,22 @@ def _double_activation(given: Given) -> Mismatch | None:
         floor = math.log1p((max(form.width, 2) - 1) * math.exp(-spread))
         return _on_logits(given.activation, given.activation, floor, sure=True, form=form)
     if form.between and form.lively and form.zeros < _PINNED:
-        return _on_logits(
-            "sigmoid", "what looks like sigmoid", math.log(2) / 2, sure=False, form=form
-        )
+        sure = identity.loss == "binary_cross_entropy" and _fill_the_range(given.compared)
+        name = "sigmoid" if sure else "what looks like sigmoid"
+        return _on_logits("sigmoid", name, math.log1p(math.exp(-1)), sure=sure, form=form)
     if form.lowest >= 0 and form.zeros >= _PINNED and form.highest > 0:
         return _on_logits("relu", "relu", 0.0, sure=given.activation == "relu", form=form)
     return None
+
+
+def _fill_the_range(compared: Compared) -> bool:
+    """Return whether outputs of both labels come close to 0 and to 1, and never beyond.
+
+    A loss that takes logits drives them on; only a sigmoid holds them there.
+    """
+    outputs, labels = compared.predictions, np.asarray(compared.labels)
+    near = (outputs < _NEAR_BORDER).sum(), (outputs > 1 - _NEAR_BORDER).sum()
+    return min(near) >= _NEAR_ENTRIES and bool((labels > 0).any() and (labels <= 0).any())
 
 
 def _on_logits(
@@ -366,7 +342,7 @@ def _negated(given: Given) -> Mismatch | None:
 CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
     _negated,
     _one_unit_softmax,
-    _broadcast,
+    broadcast,
     _labels_out_of_range,
     _over_batch,
     _logarithms_of_shares,
