@@ -34,8 +34,12 @@ def trained(
     steps: int = 300,
     total: int | None = 300,
     lr: float = 0.1,
+    epochs: bool = False,
 ) -> Run:
-    """Train on digits; step the scheduler at an interval, or never if it is 0."""
+    """Train on digits; step the scheduler at an interval, or never if it is 0.
+
+    With ``epochs``, evaluate after every 29 steps.
+    """
     torch.manual_seed(0)
     torch.set_num_threads(1)
     data, loss = digits(), nn.CrossEntropyLoss()
@@ -53,18 +57,33 @@ def trained(
             optimizer.step()
             if every and step % every == 0:
                 scheduler.step()
+            if epochs and step % 29 == 0:
+                model.eval()
+                with torch.no_grad():
+                    loss(model(data.x[:64]), data.y[:64])
+                model.train()
     return open_run(path)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("total", "step"), [(300, 160), (None, 280)])
 def test_an_unstepped_scheduler_is_found(total: int | None, step: int, tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", lambda o: lr_scheduler.StepLR(o, 1), total=total)
+    made = lambda o: lr_scheduler.StepLR(o, 1)  # noqa: E731
+    run = trained(tmp_path / "run", made, total=total, epochs=True)
     (finding,) = found(run, SchedulerNotStepped())
     assert (finding.severity, finding.fault) == ("warning", "scheduler_not_stepped")
     assert finding.step == step
     assert "the learning rate is constant at 0.1" in finding.seen
     assert "scheduler.step()" in finding.remedy
+
+
+@pytest.mark.parametrize("total", [60, None])
+def test_in_what_may_be_a_single_epoch_it_is_an_info(total: int | None, tmp_path: Path) -> None:
+    # Stepped after the epoch, when no further step shows it.
+    run = trained(
+        tmp_path / "run", lambda o: lr_scheduler.StepLR(o, 1), every=60, steps=60, total=total
+    )
+    assert {one.severity for one in found(run, SchedulerNotStepped())} <= {"info"}
 
 
 @pytest.mark.thorough

@@ -11,6 +11,7 @@ from vinedresser.rules.signals.parameters.learning_rate import LearningRateSigna
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.step_record import Mode
 
 _STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
 # Share of a run with at least two epochs after which a scheduler that is stepped per epoch has been
@@ -28,7 +29,9 @@ class SchedulerNotStepped(SymptomRule):
     """A learning-rate scheduler is never stepped, or far too often.
 
     Fires when an optimizer has a scheduler that was never stepped, and its learning rate has not
-    changed, in half of the run (at its end if its length is unknown). Also fires when the learning
+    changed, in half of the run (at its end if its length is unknown). Many schedulers are stepped
+    after each epoch: unless the training went on after an evaluation, this is an info, since the
+    training may have had one epoch only. Also fires when the learning
     rate has dropped below ``decay`` of its maximum in the first ``share`` of the run, in a training
     that learns less than it should: an epoch schedule that is stepped at each batch. The drop may
     come later if the rate is so small that float32 rounds its steps away (2^-24 of its maximum) for
@@ -44,6 +47,7 @@ class SchedulerNotStepped(SymptomRule):
             stepped; two checks of a rate of 0 are enough.
     """
 
+    modes = ("train", "eval")
     severity = "warning"
     fault = "scheduler_not_stepped"
     # A rate of 0 leaves no doubt.
@@ -58,7 +62,11 @@ class SchedulerNotStepped(SymptomRule):
         self.needs = (
             Need("scheduler", every=20, regex=_STEPS, stop=400, required=False),
             Need("scheduler", every=100, regex=_STEPS, required=False),
+            Need("losses", modes=("eval",), required=False),
         )
+        self._mode: Mode | None = None
+        # Whether the training went on after an evaluation.
+        self._went_on = False
         self._unstepped: Step | None = None
         self._name = ""
         self._unstepped_looks = 0
@@ -68,8 +76,13 @@ class SchedulerNotStepped(SymptomRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        if step.mode == "eval":
+            self._mode = "eval" if self._mode else None
+            return None
+        self._went_on |= self._mode == "eval"
+        self._mode = "train"
         late = self.expected_steps is not None and step.step >= _HALF * self.expected_steps
-        if self._counted(step) and late and self._stands():
+        if self._counted(step) and late and self._went_on and self._stands():
             return self._never_stepped()
         return super().watch(step)
 
@@ -152,5 +165,6 @@ class SchedulerNotStepped(SymptomRule):
             cause="scheduler.step() is missing from the training loop",
             remedy="call scheduler.step() after each epoch, or after each optimizer.step() for a "
             "schedule by steps",
-            evidence={"learning_rate": self.rate.first},
+            evidence={"learning_rate": self.rate.first, "went_on": self._went_on},
+            severity="warning" if self._went_on else "info",
         )
