@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
@@ -21,6 +23,9 @@ _CONFIDENCE = 0.95
 _SURE = 2.0
 # That of a fault that is named because no other was found.
 _EXCLUDED = 0.6
+
+# That of a training of rows of which nobody knows whether there is something to learn.
+_UNKNOWN_ROWS = 0.6
 
 # Gain below which simple models find nothing in the rows.
 _NOTHING = 0.05
@@ -63,11 +68,12 @@ class Underfitting(OnceRule):
     half of what ridge regression or five nearest neighbours reach on rows from the training, and
     will stay so until the end of the run at the current rate (`Outcome`). Without labels, or if the
     baseline models reach nothing, losses and metrics decide; at the end, so do reported metrics
-    that are no better than guessing. A bounded metric that is far worse than guessing is reported
-    at once: the loss or the labels are reversed. This rule is the fallback for all rules that
-    recognise a fault by its symptoms, so it waits long enough for those to fire; at the end of the
-    run it does not wait. If the simple models find nothing either, although gradients arrive and
-    weights move, the fault is `corrupt_labels`.
+    that are no better than guessing. At the end of a run whose outcome is not poor, classes that
+    are predicted no better than by guessing are a warning. A bounded metric that is far worse than
+    guessing is reported at once: the loss or the labels are reversed. This rule is the fallback for
+    all rules that recognise a fault by its symptoms, so it waits long enough for those to fire; at
+    the end of the run it does not wait. If the simple models find nothing either, although
+    gradients arrive and weights move, the fault is `corrupt_labels`.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -111,12 +117,20 @@ class Underfitting(OnceRule):
     def at_end(self) -> Finding | None:
         """Return the finding of a training with a poor outcome."""
         verdict = self.outcome.final()
-        if self._last is None or verdict.kind != "poor":
+        if self._last is None:
             return None
+        if verdict.kind != "poor":
+            words = self.outcome.at_chance()
+            return self._warning(self._last, words) if words else None
         worse = None if self._patience.looks else self.outcome.progress.worse_return()
         if worse is not None:
             return self._reversed(self._last, worse, _WORSE, self.severity)
         return self._finding(self._last, verdict)
+
+    def _warning(self, step: Step, words: str) -> Finding:
+        """Return the finding of a training that ends at chance, as far as is known."""
+        finding = self._finding(step, Verdict("open", words))
+        return replace(finding, confidence=_UNKNOWN_ROWS, severity=self.without_stop)
 
     def _right_in_training(self) -> bool:
         """Return whether the predictions agree with the labels of training rows, in each task."""

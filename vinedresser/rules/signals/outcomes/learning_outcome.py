@@ -142,6 +142,24 @@ class LearningOutcome(Signal):
         Args:
             classes: number of classes of the task; 0 if unknown.
         """
+        found = self._scaled(classes)
+        if not found or self.adversaries or any(gain > 0 for gain, _ in found.values()):
+            return None
+        return next(iter(found.values()))[1]
+
+    def better_than_guessing(self, classes: int) -> bool:
+        """Return whether a metric of known meaning is better than that of guessing.
+
+        Args:
+            classes: number of classes of the task; 0 if unknown.
+        """
+        return any(gain > 0 for gain, _ in self._scaled(classes).values())
+
+    def _scaled(self, classes: int) -> dict[str, tuple[float, Guessed]]:
+        """Return the gain of each metric of known meaning over guessing, by kind.
+
+        The gain is 0 at the minimum that guessing does not reach by chance.
+        """
         found: dict[str, tuple[float, Guessed]] = {}
         for key, trend in self._metrics.items():
             scale, recent = metric_scale(key[0], classes), trend.recent()
@@ -158,9 +176,7 @@ class LearningOutcome(Signal):
                 found[scale.kind] = (gain, one)
         if any(kind in found for kind in _UNMOVED):
             found.pop("accuracy", None)
-        if not found or self.adversaries or any(gain > 0 for gain, _ in found.values()):
-            return None
-        return next(iter(found.values()))[1]
+        return found
 
     def opposite(self, classes: int) -> Guessed | None:
         """Return a bounded metric that is far worse than guessing, as of a reversed ranking.

@@ -37,6 +37,9 @@ _LEAST_GAIN = 0.1
 _LEAST_SHARE = 0.03
 # With more classes, labels are not those of a critic or a discriminator, which are its own.
 _FEW_CLASSES = 2
+# Share of the loss of guessing that noise alone does not account for, such as that of clicks, of
+# which even good models predict little; and gain of such a model over three windows.
+_LEAST_FALL, _LEAST_ORDER = 0.01, 0.05
 # Minimum windows of looks of a poor outcome.
 _FEWEST_WINDOWS = 3
 # Minimum train steps of a poor outcome, and minimum share of the run if its length is known. A run
@@ -189,6 +192,45 @@ class Outcome(Signal):
     def opposite(self) -> Guessed | None:
         """Return a reported metric that shows that the opposite is learned; None without one."""
         return self.progress.opposite(self._classes())
+
+    def at_chance(self) -> str:
+        """Return in words that nothing was learned by the end of the run; "" if something was.
+
+        For runs whose outcome is not poor: without known rows, nobody knows whether there is
+        something to learn, and a loss also falls from wild first outputs to that of guessing. All
+        classifications are as wrong as guessing, with the loss of guessing or, if that is not
+        known, a loss that has not fallen; no other loss has fallen, no metric improves or is better
+        than that of guessing.
+        """
+        progress, tasks = self.progress, {**self.fit.of("train"), **self.fit.parts("train")}
+        if self._step < _PATIENCE or self._chooses or progress.adversaries or not tasks:
+            return ""
+        others = set(progress.losses) - {f"losses/{loss}" for loss in tasks}
+        if any(progress.losses[name].learned(_LEAST_GAIN) for name in others):
+            return ""
+        if progress.improving_metric() or progress.better_than_guessing(self._classes()):
+            return ""
+        if not all(self._is_guessed(loss, series) for loss, series in tasks.items()):
+            return ""
+        return ", ".join(
+            f"{loss} is {now.level:.3g} at the end, {_words(series, gain, None)}"
+            for loss, series in tasks.items()
+            if (now := self._latest(loss)) and (gain := series.gain())
+        )
+
+    def _is_guessed(self, loss: str, series: FitSeries) -> bool:
+        """Return whether the classes of a loss are certainly predicted no better than by chance."""
+        guessed, now, windows = self.guessing.loss(loss), self._latest(loss), _windows(series)
+        if now is None or len(windows) < _FEWEST_WINDOWS:
+            return False
+        if series.task not in ("classes", "binary"):
+            return False
+        gains = [one.value for one in windows[-_FEWEST_WINDOWS:]]
+        if math.fsum(gains) > _FEWEST_WINDOWS * _LEAST_ORDER:
+            return False
+        if guessed is None:
+            return not self.progress.losses[f"losses/{loss}"].learned(_LEAST_GAIN)
+        return now.level > (1 - _LEAST_FALL) * guessed
 
     def _classes(self) -> int:
         """Return the number of classes among the labels; 0 if it is not known."""
