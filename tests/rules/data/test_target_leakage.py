@@ -19,7 +19,7 @@ from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
 
 Batch = tuple[Tensor, Tensor]
-LENGTH, KINDS, IGNORED = 16, 20, -100
+LENGTH, KINDS, IGNORED, PADDING = 16, 20, -100, 20
 
 
 def language(train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True) -> list[Finding]:
@@ -33,7 +33,9 @@ def language(train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True)
     torch.manual_seed(0)
     rule = TargetLeakage()
     model = nn.Sequential(nn.Embedding(KINDS + 1, 32), nn.ReLU(), nn.Linear(32, KINDS + 1))
-    loss, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=0.02)
+    # No word of the text, unless it is padded.
+    loss = nn.CrossEntropyLoss(ignore_index=PADDING if train is padded else IGNORED)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     with Hook(path / "run", collections=capture_for([rule]).collections) as hook:
         hook.watch(model, loss=loss, optimizer=optimizer)
         for _ in range(140):
@@ -74,6 +76,19 @@ def test_targets_that_are_not_shifted(flat: bool, tmp_path: Path) -> None:
     assert (finding.fault, finding.severity) == ("data_leakage", "warning")
     assert "not shifted" in finding.cause
     assert finding.step < 60
+
+
+def padded(tokens: Tensor) -> Batch:
+    """Return text of any length as inputs and targets."""
+    there = torch.arange(tokens.shape[1]) < torch.randint(8, LENGTH, (len(tokens), 1))
+    text = torch.where(there, tokens, PADDING)
+    return text, text
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_padded_targets_that_are_not_shifted(flat: bool, tmp_path: Path) -> None:
+    (finding,) = language(padded, tmp_path, flat=flat)
+    assert (finding.fault, finding.severity) == ("data_leakage", "warning")
 
 
 @pytest.mark.parametrize("flat", [True, False])

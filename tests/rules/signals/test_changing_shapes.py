@@ -19,8 +19,22 @@ from vinedresser.capture import Hook, open_run
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
+from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.baseline import Baseline, baseline_gain
 from vinedresser.testing.runs import make_run, step_record
+
+
+def test_sequences_as_torch_passes_them_on(tmp_path: Path) -> None:
+    """Its cross-entropy makes them to images of height 1."""
+    generator = np.random.default_rng(0)
+    labels, scores = generator.integers(5, size=(8, 1, 6)), generator.normal(size=(8, 5, 1, 6))
+    tensors = {"labels/loss": labels, "predictions/loss": scores}
+    batches = Batches()
+    for step in make_run(tmp_path / "run", [step_record(0, tensors=tensors)]).follow():
+        batches.update(step)
+    (compared,) = batches.compared
+    assert np.array_equal(compared.labels, labels[:, 0])
+    assert np.array_equal(compared.predictions, scores[:, :, 0].transpose(0, 2, 1))
 
 
 def of_any_size() -> nn.Module:

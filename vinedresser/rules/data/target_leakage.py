@@ -35,8 +35,9 @@ class TargetLeakage(OnceRule):
 
     - tokens, if the target of each position is the input token of the same position (a language
       model whose targets were not shifted, or a masked one whose tokens are not hidden) and the
-      model predicts nine tenths of them; labels below 0 are ignored, as by the loss. A batch in
-      which they differ ends the check, as with masked language models;
+      model predicts nine tenths of them; labels below 0 are ignored, as by the loss, and so is
+      the one token that is predicted worst, which may be padding. A batch in which they differ ends
+      the check, as with masked language models;
     - tokens whose targets are the next ones, if the model predicts those among its inputs much
       better than that of the last position, which is not (`FutureTokens`): it sees its targets;
     - columns of a table, [rows, columns], if over ``rows`` distinct rows some columns have one
@@ -91,7 +92,7 @@ class TargetLeakage(OnceRule):
         tokens = self._copies.tokens + numbers.size
         kinds = self._copies.kinds | frozenset(np.unique(numbers).tolist())
         self._copies = _Copies(tokens, kinds)
-        right = float((compared.predictions.argmax(-1)[counted] == numbers).mean())
+        right = _copied(compared.predictions.argmax(-1)[counted], numbers)
         if tokens < _TOKENS or len(kinds) < _KINDS or right < _COPIED:
             return None
         return self._found(
@@ -212,6 +213,19 @@ def _target_tokens(compared: Compared) -> NDArray[np.int64] | None:
     if not ignored or not labels.min() < 0 or labels.max() >= classes:
         return compared.class_numbers
     return labels.astype(np.int64)
+
+
+def _copied(predicted: NDArray[np.int64], targets: NDArray[np.int64]) -> float:
+    """Return the share of right predictions, int64 [n], without the token that is wrong most often.
+
+    That may be padding, which the loss leaves out.
+    """
+    wrong = predicted != targets
+    if not wrong.any():
+        return 1.0
+    padding = np.bincount(targets[wrong]).argmax()
+    rest = targets != padding
+    return float((~wrong[rest]).mean()) if rest.any() else 0.0
 
 
 def _given_tokens(inputs: NDArray[Any], targets: NDArray[np.int64]) -> NDArray[Any] | None:

@@ -161,6 +161,7 @@ class Batches(Signal):
         predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"))
         if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
             wide = _classes_last(labels, np.asarray(predictions, np.float64))
+            labels, wide = _without_height(labels, wide)
             name = self._named(step, loss)
             one = Compared(name, labels, wide, complete=len(labels) < ROWS)
             self.paired.append(one)
@@ -207,6 +208,15 @@ def _classes_last(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDA
     if labels.ndim > 1 and second_left_out == labels.shape != predictions.shape[:-1]:
         return np.moveaxis(predictions, 1, -1)
     return predictions
+
+
+def _without_height(
+    labels: NDArray[Any], predictions: NDArray[np.float64]
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Return sequences that torch's cross-entropy has made to images of height 1 as sequences."""
+    if labels.ndim == 3 and labels.shape[1] == 1 and predictions.shape[:-1] == labels.shape:
+        return labels[:, 0], predictions[:, 0]
+    return labels, predictions
 
 
 def _rows(values: NDArray[Any]) -> NDArray[Any]:
