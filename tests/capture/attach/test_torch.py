@@ -295,3 +295,43 @@ def test_a_traceback_equals_that_of_the_unwatched_model(tmp_path: Path) -> None:
     assert pair.attached.returncode == pair.alone.returncode == 1
     for number in range(1, len(cases) + 1):
         assert len(pair.open(number).steps("train")) == 3
+
+
+LOOP = """
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    x = torch.randn(32, 4)
+    y = x.sum(1, keepdim=True)
+    for _ in range(30):
+        {clear}
+        F.mse_loss(model(x), y).backward()
+        print(model[0].weight.norm().item())
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.02 * parameter.grad
+"""
+
+
+@pytest.mark.parametrize("clear", ["model.zero_grad()", "pass"])
+def test_a_loop_without_an_optimizer_tells_whether_it_clears_its_gradients(
+    tmp_path: Path, clear: str
+) -> None:
+    script(tmp_path, LOOP.format(clear=clear))
+    options = ("--collection", "weights:every=1,reductions=['l2']", "--collection", "state:every=1")
+    pair = both("train.py", cwd=tmp_path, options=options)
+    assert pair.attached.stdout == pair.alone.stdout
+    run = pair.open()
+    kept = run.scalars("state")["state/uncleared"].values
+    assert set(kept) == ({0.0} if "zero" in clear else {1.0})
+    # Each step's weights are those after its update. Those of the steps that show that it is a
+    # training are not known.
+    norms = [float(line) for line in pair.alone.stdout.splitlines()]
+    captured = run.tensor("weights/0.weight").reduction("l2")
+    found = dict(zip(captured.steps.tolist(), captured.values.tolist(), strict=True))
+    assert min(found) == 2
+    expected = {step: norms[step + 1] for step in found if step < 29}
+    assert {step: found[step] for step in expected} == pytest.approx(expected, rel=1e-5)

@@ -66,14 +66,17 @@ class AttachedHook(Hook):
             # Otherwise the model watched last would lead.
             self._session.leader = leader
 
-    def end_step(self) -> None:
+    def end_step(self, *, past: bool = False) -> None:
         """End a step of a training without an optimizer.
+
+        Args:
+            past: see `Session.step_ended`.
 
         Raises:
             TrainingStopped: the training was asked to stop.
         """
         if not self._closed:
-            self._session.step_ended()
+            self._session.step_ended(past=past)
 
     def keep_gradients(self) -> None:
         """Keep the gradients of a training without an optimizer until the end of the step."""

@@ -47,7 +47,7 @@ class ManualSteps:
     Before a backward pass, elements of the parameters that the loss depends on are compared with
     those before the previous one; if they have changed twice other than by `load_state_dict`, their
     modules are in training. A step ends at the first event after an update: a forward or backward
-    pass, or `Module.zero_grad`. The losses of the steps before the detection are recorded, too.
+    pass, or `Module.zero_grad`. Of the steps before the detection, the losses are recorded, too.
 
     Args:
         losses: detects the losses.
@@ -146,7 +146,7 @@ class ManualSteps:
             self._end_clearing = listen(nn.Module, "zero_grad", self._cleared)
             for loss in early:
                 self._losses.put(loss)
-                self._end()
+                self._end(past=True)
 
     def _trained(self) -> list[nn.Module]:
         """Return the modules of the parameters, or a stand-in if there are no modules."""
@@ -183,8 +183,8 @@ class ManualSteps:
             self._compare()
             self._end()
 
-    def _end(self) -> None:
-        """End the step."""
+    def _end(self, *, past: bool = False) -> None:
+        """End the step, or one before the training was found."""
         self._begun = False
         if self._hook is None:
             return
@@ -196,7 +196,7 @@ class ManualSteps:
         self._losses.step_ended()
         if self._backward_end is not None:
             self._backward_end.remove()
-        self._hook.end_step()
+        self._hook.end_step(past=past)
 
     def _living(self) -> list[Tensor]:
         return [one for reference in self._parameters if (one := reference()) is not None]

@@ -214,8 +214,8 @@ class Recorder:
         if self.timing is not None:
             self.timing.forward_begins()
 
-    def end_train_step(self) -> None:
-        """Deliver the train step and begin the next one."""
+    def end_train_step(self, *, past: bool = False) -> None:
+        """Deliver the train step and begin the next one; call `completing` unless it is past."""
         if self.plain is not None:
             self._end_plain_step(self.plain)
             return
@@ -227,7 +227,7 @@ class Recorder:
         recording, self._train = self._train, None
         if recording is not None:
             self._several = True
-            for complete in self.completing:
+            for complete in [] if past else self.completing:
                 complete(recording)
         if self._budget is not None:
             self._budget.step_ended(self.steps, self._train_due.stored)

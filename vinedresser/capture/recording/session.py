@@ -140,13 +140,17 @@ class Session:
         assert isinstance(found, kind)
         return found
 
-    def step_ended(self) -> None:
+    def step_ended(self, *, past: bool = False) -> None:
         """End the train step.
+
+        Args:
+            past: whether the model was not watched yet in it, so that only its losses are known:
+                its weights have changed since.
 
         Raises:
             TrainingStopped: the training was asked to stop.
         """
-        self.recorder.end_train_step()
+        self.recorder.end_train_step(past=past)
         self._writer.last_step = self.recorder.steps - 1
         if self.between_steps is not None:
             wanted, self.between_steps = self.between_steps, None

@@ -37,7 +37,7 @@ class TrainingState:
         copier: copies single numbers.
         session: session of the hook.
         optimized: returns the parameters that the optimizer updates whose steps end the train
-            steps.
+            steps. If there have been train steps without any optimizer, all are updated.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TrainingState:
         self._root = root
         self._names = names
         self._copier = copier
-        self._recorder = session.recorder
+        self._session, self._recorder = session, session.recorder
         self._acting, self._acted = Acting(), False
         self._scaling = Scaling(root, session.shield)
         # The previous step had several batches: the training also waits after a backward.
@@ -109,7 +109,7 @@ class TrainingState:
         whole = recording.closure or not stepped
         looks = recording.mode == "train" and whole and not self._compiled()
         if looks and due.ask(self._uncleared):
-            self._clearing.begin(self._optimized)
+            self._clearing.begin(self._updated)
             # An attack or an explanation takes gradients in evaluation mode.
             first = not self._recorder.steps and self._root.training
             if first and due.ask(self._passes):
@@ -144,9 +144,9 @@ class TrainingState:
         Args:
             recording: recording of the step.
             forwards: number of calls of the model in it.
-            stepped: whether the optimizer whose steps end the train steps took one in it. If not,
-                as the optimizer of a model that is trained every fifth step, gradients that other
-                losses add to are not used.
+            stepped: whether the weights were updated in it, by the optimizer whose steps end the
+                train steps or without any. If not, as those of a model that is trained every fifth
+                step, gradients that other losses add to are not used.
         """
         self.ended(forwards)
         self._unapplied.forget()
@@ -190,6 +190,10 @@ class TrainingState:
     def _compiled(self) -> bool:
         """Return whether the model is compiled: compiled code must not trace a hook."""
         return self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
+
+    def _updated(self) -> Iterable[Tensor]:
+        by_hand = self._session.leader is None and bool(self._recorder.steps)
+        return self._parameters() if by_hand else self._optimized()
 
     def _parameters(self) -> list[nn.Parameter]:
         return [one.value for one in self._names.parameters()]

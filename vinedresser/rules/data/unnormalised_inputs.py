@@ -22,6 +22,28 @@ _HUGE = 1000.0
 # mean over the rows that counts, and that of centred inputs is smaller.
 _RECEIVED = 0.1
 
+# Growth since the first check, without a fall, that batches of data do not show.
+_GROWN = 2.0
+
+
+class _Size:
+    """The size of an input at its checks so far."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._last = 0.0
+        self._grows = True
+
+    def add(self, size: float, usual: float) -> bool:
+        """Take the size at the next check; return whether it is that of data."""
+        if self._first is None:
+            self._first = size
+        else:
+            self._grows = self._grows and size > self._last
+        self._last = size
+        grown = self._grows and size > _GROWN * self._first
+        return self._first > usual and not grown
+
 
 class UnnormalisedInputs(ScaleRule):
     """The inputs are far larger than a network is designed for.
@@ -31,9 +53,11 @@ class UnnormalisedInputs(ScaleRule):
     which the loss is not finite. Warns whatever the outcome of a root mean square above 1000 times
     ``size`` that reaches the first layer as it is: the gradient of its weights is about as many
     times as large as that of its bias. Models with normalising layers are exempt from that.
-    Integers, such as token indices, are ignored. Initialisations preserve the size of a signal of
-    unit variance (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT (CHI 2021),
-    which warns outside [-1, 1] regardless of the outcome.
+    Integers, such as token indices, are ignored, and so are inputs that were of a usual size at
+    first, or have grown at each check and doubled: these are not the data, but the state of a
+    recurrent network that the loop passes on, for instance. Initialisations preserve the size of a
+    signal of unit variance (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT
+    (CHI 2021), which warns outside [-1, 1] regardless of the outcome.
 
     Args:
         size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.
@@ -49,6 +73,7 @@ class UnnormalisedInputs(ScaleRule):
         self.batches = Batches()
         self.needs = optional_statistics(20, gradients=("l2",))
         self._normalises = False
+        self._sizes: dict[str, _Size] = {}
         # Ratio of the gradients of the first layer's weights and bias, when last captured.
         self._received: float | None = None
 
@@ -80,7 +105,8 @@ class UnnormalisedInputs(ScaleRule):
                 continue
             inputs = np.asarray(values, np.float64)
             size = float(np.sqrt(np.mean(inputs**2)))
-            if np.isfinite(size) and size > self.size:
+            of_data = self._sizes.setdefault(name, _Size()).add(size, self.size)
+            if np.isfinite(size) and size > self.size and of_data:
                 return self._symptom(name, size, float(inputs.mean()), float(inputs.std()))
         return None
 

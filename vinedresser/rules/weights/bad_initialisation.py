@@ -82,8 +82,9 @@ class BadInitialisation(SymptomRule):
         """See `SymptomRule.look`; the initial symptom remains."""
         if not self._checked:
             self._checked = True
-            # Weights of a later step are not the initial ones.
-            if step.step < self.every:
+            # Weights of a later step are not the initial ones: a loop without an optimizer is known
+            # as a training only when it has updated them.
+            if step.step == 0:
                 self._symptom = self._at_first(self._scales(step))
         if self._symptom is not None and self._unchanged(self._symptom, self._scales(step)):
             self._still += 1
