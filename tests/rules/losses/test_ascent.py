@@ -57,7 +57,7 @@ def findings(
     return [one for one in judge(open_run(folder), list(rules)) if one.statistic]
 
 
-@pytest.mark.parametrize(("rate", "adam"), [(2e-3, True), (0.02, False)])
+@pytest.mark.parametrize(("rate", "adam"), [(2e-3, True), (6e-3, True), (0.02, False)])
 def test_a_loss_that_climbs_its_gradient_is_named_ascent(
     rate: float, adam: bool, tmp_path: Path
 ) -> None:

@@ -72,6 +72,23 @@ def test_gradients_that_never_arrive_are_warned_of_at_once(
     assert (finding.severity, finding.fault, finding.step) == ("warning", "vanishing_gradient", 40)
 
 
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_outputs_that_an_activation_cuts_off(tmp_path: Path, *, cut_off: bool) -> None:
+    """The same outputs of 0 by a last layer of zeros have gradients."""
+
+    def model() -> nn.Module:
+        layers = stack(WIDTHS, nn.ReLU)
+        last = [one for one in layers.modules() if isinstance(one, nn.Linear)][-1]
+        nn.init.zeros_(last.weight)
+        nn.init.constant_(last.bias, -1.0 if cut_off else 0.0)
+        return nn.Sequential(layers, nn.ReLU()) if cut_off else layers
+
+    rule = AllZero()
+    findings = found(captured(tmp_path, [rule], model, sgd(0.1)), rule)
+    expected = [("warning", "loss_output_mismatch", 40)] if cut_off else []
+    assert [(one.severity, one.fault, one.step) for one in findings] == expected
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_model_that_is_its_own_reference_is_not_trained(
     tmp_path: Path,

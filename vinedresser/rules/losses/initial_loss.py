@@ -21,6 +21,8 @@ from vinedresser.store.records import RunRecord
 
 # Number of initial checks.
 _START = 3
+# Maximum relative difference of the factors of an exact multiple, and minimum of its values.
+_SAME, _VARIES = 1e-3, 0.02
 # Growth over the first value from which a loss has diverged.
 _THROWN_UP = 10.0
 # Ratio to the bound of a loss that only initial weights explain, and the inputs' maximum root mean
@@ -45,9 +47,9 @@ class InitialLoss(SymptomRule):
 
     From captured labels and outputs of a batch, the rule computes the mean loss over its rows and
     the loss at chance level: ln K for K classes, ln 2 for two. Fires for a loss that is a sum
-    instead of a mean (``factor`` times the mean of its rows, or by its settings), and for a loss
-    whose rows start above ``excess`` + 2 ln K: outputs that are confident before anything was
-    learned.
+    instead of a mean (``factor`` times the mean of its rows, or by its settings), or exactly such a
+    multiple of its function, and for a loss whose rows start above ``excess`` + 2 ln K: outputs
+    that are confident before anything was learned.
 
     The second is only a hint of severity "info", since other rules find its cause. Does not apply
     to scikit-learn and XGBoost, whose first loss is measured after the first step.
@@ -143,9 +145,12 @@ class InitialLoss(SymptomRule):
 
     def _wrong_scale(self, loss: str) -> Symptom | None:
         """Return the symptom in the first values of a loss with a known formula."""
-        identity, begun = self.identities.of(loss), self._begun[loss]
-        if identity is None or len(begun) < _START:
+        begun = self._begun[loss]
+        if len(begun) < _START:
             return None
+        identity = self.identities.of(loss)
+        if identity is None:
+            return self._multiple(loss, self.identities.part(loss))
         means = []
         for compared, _ in begun:
             rows = row_losses(identity.formula, compared.labels, compared.predictions)
@@ -156,6 +161,20 @@ class InitialLoss(SymptomRule):
             return _sum(loss, sorted(factors)[1], means[0])
         # Initial weights do not explain the loss after the first updates.
         return None if loss in self._late else self._too_sure(loss, identity, begun[0][0], means[0])
+
+    def _multiple(self, loss: str, part: LossIdentity | None) -> Symptom | None:
+        """Return the symptom of a loss that is exactly a large multiple of its function."""
+        begun = self._begun[loss]
+        if part is None or not self._scaled or not all(one.complete for one, _ in begun):
+            return None
+        losses = [row_losses(part.formula, one.labels, one.predictions) for one, _ in begun]
+        means = [math.nan if rows is None else float(rows.mean()) for rows in losses]
+        if not min(means) > 0 or max(means) < (1 + _VARIES) * min(means):
+            return None
+        factors = [value / mean for mean, (_, value) in zip(means, begun, strict=True)]
+        if min(factors) < self.factor or max(factors) > (1 + _SAME) * min(factors):
+            return None
+        return _sum(loss, factors[0], means[0])
 
     def _too_sure(
         self, loss: str, identity: LossIdentity, compared: Compared, mean: float

@@ -39,6 +39,8 @@ _OUT_OF_REACH = 0.1
 _PINNED = 0.1
 # Distance from the border of a sigmoid's range, and minimum number of entries within it.
 _NEAR_BORDER, _NEAR_ENTRIES = 0.05, 2
+# Range below which outputs have collapsed to a number, which no activation has to explain.
+_COLLAPSED = 1e-3
 # Minimum number of classes, and largest share among all rows, to recognise a softmax by a second
 # one; and the rounding of float32.
 _SEVERAL, _LIVELY_SHARE, _ROUNDED = 4, 0.5, 1e-4
@@ -288,9 +290,9 @@ def _limits(given: Given) -> tuple[tuple[float, float] | None, bool]:
     if limits and _inside(form, limits):
         return limits, True
     predictions = given.compared.predictions
-    if form.lowest >= 0 and form.zeros >= _PINNED and form.highest > 0:
+    if form.lowest >= 0 and form.zeros >= _PINNED and form.highest > _COLLAPSED:
         return (0.0, math.inf), False
-    for low, high in ((0.0, 1.0), (-1.0, 1.0)):
+    for low, high in ((0.0, 1.0), (-1.0, 1.0)) if form.highest - form.lowest > _COLLAPSED else ():
         border = np.minimum(abs(predictions - low), abs(predictions - high)) < 1e-3
         if form.lowest >= low and form.highest <= high and border.mean() >= _PINNED:
             return (low, high), False

@@ -27,6 +27,8 @@ _SURE = 2.0
 # Level, relative to the start, above which the rule fires without a verdict.
 _THROWN_UP = 2.0
 _CONFIDENCE = 0.8
+# Share of its maximum below which a learning rate moves nothing any more.
+_ENDED = 1e-3
 
 
 class OscillatingLoss(SymptomRule):
@@ -38,7 +40,8 @@ class OscillatingLoss(SymptomRule):
     Fires in a training with a poor outcome (`Outcome`), or if the loss oscillates at twice its
     start and not because its targets grow (`MovingTargets`); such a loss has diverged, and the
     fault is ``learning_rate_too_high``. A converged training also oscillates, relative to a loss
-    near zero, but its outcome is good.
+    near zero, but its outcome is good. Once the learning rate has fallen below a thousandth of its
+    maximum, a loss varies with its batches only.
 
     Source: AUTOTRAINER (ICSE 2021) counts epochs whose accuracy varies by 0.03. The noise of
     healthy trainings reaches 0.7, so the outcome decides; that of trainings that fail for other
@@ -90,6 +93,8 @@ class OscillatingLoss(SymptomRule):
         noise = spread(means)
         if not noise > self.swing * abs(level) or not _turns(means) or _falls(means, noise):
             return None
+        if self._ended():
+            return None
         # The values of a policy gradient have both signs, so their mean may be about zero.
         start = math.fsum(map(abs, self._start[name])) / len(self._start[name])
         verdict = self.outcome.verdict().kind
@@ -100,6 +105,11 @@ class OscillatingLoss(SymptomRule):
             found = self._symptom(name, noise / abs(level), level, start)
             return _diverged(found, rise) if thrown_up else found
         return None
+
+    def _ended(self) -> bool:
+        """Return whether a schedule has ended the training: the steps are too small for a swing."""
+        history = self.rate.history
+        return bool(history) and abs(history[-1][1]) < _ENDED * abs(self.rate.greatest)
 
     def _symptom(self, name: str, swing: float, level: float, start: float) -> Symptom:
         return Symptom(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_share
+from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -27,6 +28,11 @@ _CANCELLED = Advice(
     remedy="make the reference a copy of its own, copy.deepcopy(model).requires_grad_(False), and "
     "check which terms of the loss have a gradient",
 )
+_CUT_OFF = Advice(
+    cause="the outputs that the loss receives are exactly 0 for all rows, and their gradient does "
+    "not reach the last layer: an activation after it, such as relu, cuts them off",
+    remedy="remove the activation after the last layer: the loss needs its raw outputs",
+)
 
 
 class AllZero(SymptomRule):
@@ -38,7 +44,8 @@ class AllZero(SymptomRule):
     biases, the fault is `vanishing_gradient`, and the rule warns before the outcome is known, if
     nothing was learned and the loss is not 0. If, besides, a loss without labels has the same value
     for batches that differ, the fault is `untrained_parameters`, and two checks are enough: the
-    loss does not depend on the model, since its terms cancel.
+    loss does not depend on the model, since its terms cancel. If all outputs that the loss received
+    were 0, an activation after the last layer cuts them off: `loss_output_mismatch`.
 
     Args:
         collection: collection of the tensors.
@@ -71,6 +78,8 @@ class AllZero(SymptomRule):
         # Whether any gradient was not zero so far, and whether the loss is 0 now.
         self._arrived = False
         self._idle = False
+        # Whether all outputs that losses received so far were 0.
+        self._silent = True
         # Bounds of each loss so far; the last inputs until a batch with others; whether there are
         # labels.
         self._bounds: dict[str, tuple[float, float]] = {}
@@ -84,6 +93,7 @@ class AllZero(SymptomRule):
             low, high = self._bounds.get(name, (value, value))
             self._bounds[name] = min(low, value), max(high, value)
         self._labelled |= bool(self.batches.compared)
+        self._silent &= not any(one.predictions.any() for one in self.batches.compared)
         if not self._varied and (rows := whole_rows(self.batches.inputs)):
             self._varied = self._inputs is not None and rows != self._inputs
             self._inputs = rows
@@ -137,7 +147,9 @@ class AllZero(SymptomRule):
     def _nowhere(self, zero: list[str]) -> Symptom:
         """Return the symptom of gradients of which none ever arrived."""
         constant = self._constant()
-        advice = _CANCELLED if constant else _LOST
+        cut_off = self._silent and self._labelled
+        advice = _CANCELLED if constant else _CUT_OFF if cut_off else _LOST
+        fault: Fault = "loss_output_mismatch" if cut_off else "vanishing_gradient"
         return Symptom(
             tensor=zero[-1],
             statistic="zero_share",
@@ -150,5 +162,5 @@ class AllZero(SymptomRule):
             cause=advice.cause,
             remedy=advice.remedy,
             evidence={"zero": zero},
-            fault="untrained_parameters" if constant else "vanishing_gradient",
+            fault="untrained_parameters" if constant else fault,
         )
