@@ -64,6 +64,33 @@ def test_a_hopeless_mismatch_stops_the_run(tmp_path: Path) -> None:
     assert "sigmoid instead of softmax" in finding.remedy
 
 
+def test_a_sigmoid_that_has_diverged_is_no_softmax_over_one_unit(tmp_path: Path) -> None:
+    # Its first predictions are not known: another loss is used in the first steps.
+    class Judge(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network(1)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            result: Tensor = self.inner(rows).sigmoid()
+            return result
+
+    torch.manual_seed(0)
+    x, y = digits().x, torch.ones(len(digits().x), 1)
+    model, loss = Judge(), nn.BCELoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3.0)
+    collections = capture_for([LossOutputMismatch()]).collections
+    with Hook(tmp_path / "run", collections=collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for step in range(40):
+            optimizer.zero_grad()
+            outputs = model(x)
+            (outputs.log().mean().neg() if step < 4 else loss(outputs, y)).backward()
+            optimizer.step()
+    assert float(model(x).detach().min()) == 1.0
+    assert judge(open_run(tmp_path / "run"), [LossOutputMismatch()]) == []
+
+
 def test_negative_log_likelihood_of_probabilities(tmp_path: Path) -> None:
     finding = found(digits_case(network(10, nn.Softmax(1)), nn.NLLLoss(), steps=60), tmp_path)
     assert finding is not None

@@ -76,7 +76,8 @@ class LossOutputMismatch(OnceRule):
         self._broadcasting: frozenset[str] = frozenset()
         self._first: dict[str, float] = {}
         self._seen: dict[str, _Sighting] = {}
-        self._ones = True
+        # Whether all rows have been ones from the first step on.
+        self._ones: bool | None = None
 
     def begin(self, info: RunRecord) -> None:
         """Read the last activation and the losses that broadcast."""
@@ -118,9 +119,12 @@ class LossOutputMismatch(OnceRule):
         value = step.scalars.get(f"losses/{compared.loss}")
         if form is None or value is None:
             return None
-        # All ones later may come from a diverged sigmoid.
-        self._ones &= form.ones
         loss = compared.loss
+        activation = self._given.get(loss, self._activation)
+        if self._ones is None:
+            # All ones later may come from a diverged sigmoid.
+            self._ones = step.step == 0 or activation == "softmax"
+        self._ones &= form.ones
         identity = self.identities.function(loss) or self.identities.of(loss) or _UNKNOWN
         if _contradicted(identity, compared, value):
             return None
@@ -128,7 +132,7 @@ class LossOutputMismatch(OnceRule):
             identity,
             compared,
             form._replace(ones=self._ones),
-            self._given.get(loss, self._activation),
+            activation,
             compared.loss in self._broadcasting,
             value,
             self.signs.negated or self._ascends(identity, loss, value),
