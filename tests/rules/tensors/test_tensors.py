@@ -121,6 +121,25 @@ def test_a_loss_of_zero_has_no_gradient(tmp_path: Path) -> None:
     assert findings == []
 
 
+@pytest.mark.parametrize(("total", "step"), [(200, 160), (None, 180)])
+def test_a_loss_that_leaves_all_labels_out(total: int | None, step: int, tmp_path: Path) -> None:
+    """As with an inverted mask: it is divided by 1 where no label counts."""
+    torch.manual_seed(0)
+    rule, data, model = AllZero(), digits(), stack(WIDTHS, nn.ReLU)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    collections = capture_for([rule]).collections
+    with Hook(tmp_path / "run", collections=collections, total_steps=total) as hook:
+        hook.watch(model, optimizer=optimizer)
+        loss_of = hook.loss(Lossy(lambda outputs: outputs, factor=0.0), name="masked")
+        for rows in torch.randint(1000, (200, 8)):
+            optimizer.zero_grad()
+            loss_of(model(data.x[rows]), data.y[rows]).backward()
+            optimizer.step()
+    (finding,) = found(open_run(tmp_path / "run"), rule)
+    assert (finding.severity, finding.fault) == ("warning", "loss_output_mismatch")
+    assert finding.step == step
+
+
 def test_some_zeros_are_ignored(tmp_path: Path) -> None:
     data = digits()
     order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_share
 from vinedresser.rules.faults import Fault
@@ -15,6 +17,8 @@ from vinedresser.store.reading.step import Step
 
 # Relative difference of losses that are the same but for rounding.
 _SAME = 1e-6
+# Minimum steps of a run whose loss is 0, and share of a run in which its weight may be.
+_STEPS, _SHARE = 150, 0.5
 _LOST = Advice(
     cause="the gradient is lost at the loss: it underflows (half precision without a loss "
     "scaler, or a tiny factor), outputs are clipped or saturated where the loss has no slope, or "
@@ -27,6 +31,12 @@ _CANCELLED = Advice(
     "compared with itself, or of a reference, teacher or target network that is the same object",
     remedy="make the reference a copy of its own, copy.deepcopy(model).requires_grad_(False), and "
     "check which terms of the loss have a gradient",
+)
+_EMPTY = Advice(
+    cause="the loss is 0 for every batch, whatever the model does: it leaves all labels out (an "
+    "inverted mask, labels that are all ignored), or it has a factor of 0",
+    remedy="print how many labels of a batch the loss counts; check the mask, ignore_index and the "
+    "weight of the loss",
 )
 _CUT_OFF = Advice(
     cause="the outputs that the loss receives are exactly 0 for all rows, and their gradient does "
@@ -45,7 +55,8 @@ class AllZero(SymptomRule):
     nothing was learned and the loss is not 0. If, besides, a loss without labels has the same value
     for batches that differ, the fault is `untrained_parameters`, and two checks are enough: the
     loss does not depend on the model, since its terms cancel. If all outputs that the loss received
-    were 0, an activation after the last layer cuts them off: `loss_output_mismatch`.
+    were 0, an activation after the last layer cuts them off: `loss_output_mismatch`; the same if
+    the loss itself has been 0 in 150 steps or more, and half of the run, from the start.
 
     Args:
         collection: collection of the tensors.
@@ -78,6 +89,7 @@ class AllZero(SymptomRule):
         # Whether any gradient was not zero so far, and whether the loss is 0 now.
         self._arrived = False
         self._idle = False
+        self._step = 0
         # Whether all outputs that losses received so far were 0.
         self._silent = True
         # Bounds of each loss so far; the last inputs until a batch with others; whether there are
@@ -89,6 +101,7 @@ class AllZero(SymptomRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        self._step = step.step
         for name, value in step.scalars_of("losses").items():
             low, high = self._bounds.get(name, (value, value))
             self._bounds[name] = min(low, value), max(high, value)
@@ -103,12 +116,20 @@ class AllZero(SymptomRule):
         """See `SymptomRule.certain`: no gradient has arrived anywhere, and nothing is learned."""
         if self._constant():
             return symptom.fault is not None
-        return (
-            self._patience.over
-            and symptom.fault is not None
-            and not self._idle
-            and outcome.nothing_learned()
-        )
+        if self._idle:
+            return self._empty() and self._step >= _SHARE * (self.expected_steps or math.inf)
+        return self._patience.over and symptom.fault is not None and outcome.nothing_learned()
+
+    def at_end(self) -> Finding | None:
+        """See `OnceRule.at_end`; a loss that was 0 in every step needs no outcome."""
+        if self._warning is None and self._patience.over and self._empty():
+            return self._finding(self.verdict(ended=True))
+        return super().at_end()
+
+    def _empty(self) -> bool:
+        """Return whether all losses of many steps were 0, and no gradient has ever arrived."""
+        long = self._step >= _STEPS and not self._arrived
+        return long and bool(self._bounds) and not any(any(one) for one in self._bounds.values())
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
@@ -148,8 +169,9 @@ class AllZero(SymptomRule):
         """Return the symptom of gradients of which none ever arrived."""
         constant = self._constant()
         cut_off = self._silent and self._labelled
-        advice = _CANCELLED if constant else _CUT_OFF if cut_off else _LOST
-        fault: Fault = "loss_output_mismatch" if cut_off else "vanishing_gradient"
+        empty = self._empty()
+        advice = _EMPTY if empty else _CANCELLED if constant else _CUT_OFF if cut_off else _LOST
+        fault: Fault = "loss_output_mismatch" if empty or cut_off else "vanishing_gradient"
         return Symptom(
             tensor=zero[-1],
             statistic="zero_share",
@@ -158,7 +180,7 @@ class AllZero(SymptomRule):
             confidence=0.9,
             seen=f"the gradients of all {len(zero)} parameters, also of the last one, have been "
             "exactly zero since the start"
-            + (", and the loss is the same for all batches" if constant else ""),
+            + (", and the loss is the same for all batches" if constant or empty else ""),
             cause=advice.cause,
             remedy=advice.remedy,
             evidence={"zero": zero},
