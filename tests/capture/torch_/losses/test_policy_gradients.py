@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.distributions import (
     Bernoulli,
+    Beta,
     Categorical,
     Distribution,
     Independent,
@@ -24,6 +25,9 @@ from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 ADVANTAGES = torch.tensor([0.5, -1.0, 2.0, -0.1])
 ACTIONS = torch.tensor([0, 2, 1, 1])
 OLD = torch.tensor([-1.0, -1.2, -0.9, -1.1])
+QUANTILES = torch.tensor([0.1, 0.5, 0.9])
+TARGET = torch.tensor([[0.3], [-0.2], [1.0], [0.0]])
+RETURNS_OF_ASSETS = 0.01 * torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
 
 
 def logits() -> Tensor:
@@ -76,6 +80,25 @@ def continuous(out: Tensor) -> Tensor:
     return total
 
 
+def of_cross_entropy(out: Tensor) -> Tensor:
+    return (F.cross_entropy(out, ACTIONS, reduction="none") * ADVANTAGES).mean()
+
+
+def of_one_hot_actions(out: Tensor) -> Tensor:
+    chosen = (out.log_softmax(1) * F.one_hot(ACTIONS, 3)).sum(1)
+    return -(chosen * ADVANTAGES).mean()
+
+
+def of_a_ratio_of_probabilities(out: Tensor) -> Tensor:
+    chosen = out.softmax(1).gather(1, ACTIONS[:, None])[:, 0]
+    return -(chosen / OLD.exp() * ADVANTAGES).mean()
+
+
+def of_bounded_actions(out: Tensor) -> Tensor:
+    policy = Beta(out[:, 0].exp(), out[:, 1].exp())
+    return -(policy.log_prob(OLD.exp()) * ADVANTAGES).mean()
+
+
 def is_policy_gradient(*losses: Tensor) -> bool:
     """Return whether the losses of one update are policy gradients."""
     found = PolicyGradients()
@@ -86,7 +109,10 @@ def is_policy_gradient(*losses: Tensor) -> bool:
 
 @pytest.mark.parametrize(
     "loss",
-    [reinforce, ppo, ppo_of_positive_advantages, ppo_in_logarithms, actor_critic, continuous],
+    [
+        *(reinforce, ppo, ppo_of_positive_advantages, ppo_in_logarithms, actor_critic, continuous),
+        *(of_cross_entropy, of_one_hot_actions, of_a_ratio_of_probabilities, of_bounded_actions),
+    ],
 )
 def test_policy_gradients(loss: Callable[[Tensor], Tensor]) -> None:
     assert is_policy_gradient(loss(logits()))
@@ -106,6 +132,16 @@ def test_policy_gradients(loss: Callable[[Tensor], Tensor]) -> None:
         lambda out: (out * (ADVANTAGES.sign() - 0.5)[:, None]).max(1).values.mean(),
         lambda out: torch.stack([out[0] * 2.0, out[1].clamp(0, 1) * 3.0]).max(0).values.mean(),
         lambda out: -(out.log_softmax(1) * out.detach().softmax(1)).sum(1).mean(),
+        # Quantiles, the mean return of a portfolio, its logarithm and its Sharpe ratio.
+        lambda out: torch.maximum(
+            QUANTILES * (TARGET - out), (QUANTILES - 1) * (TARGET - out)
+        ).mean(),
+        lambda out: ((QUANTILES - (out > TARGET).float()) * (TARGET - out)).sum(1).mean(),
+        lambda out: -(out.softmax(1) * RETURNS_OF_ASSETS).sum(1).mean(),
+        lambda out: -(1 + (out.softmax(1) * RETURNS_OF_ASSETS).sum(1)).log().mean(),
+        lambda out: -(gain := (out.tanh() * RETURNS_OF_ASSETS).sum(1)).mean() / gain.std(),
+        # Rows of both signs, as of hinges and of a critic of Wasserstein distances.
+        lambda out: -(out[:, 0] * ADVANTAGES.sign()).mean(),
     ],
 )
 def test_other_losses(loss: Callable[[Tensor], Tensor]) -> None:

@@ -26,6 +26,11 @@ _MOST_NODES = 256
 # How a log-probability of each row is chosen, and the functions between that and the factor.
 _CHOICES = ("GatherBackward", "IndexBackward", "SelectBackward")
 _LOGARITHMS = ("LogBackward", "LogSoftmaxBackward")
+_LIKELIHOODS = (
+    *("LogBackward", "LogSoftmaxBackward", "LogSigmoidBackward", "NllLoss", "BinaryCrossEntropy"),
+    *("LgammaBackward", "XlogyBackward"),
+)
+_SOFTMAX = ("SoftmaxBackward",)
 _BETWEEN = (
     *("NegBackward", "SqueezeBackward", "UnsqueezeBackward", "ViewBackward", "ClampBackward"),
     *("UnbindBackward", *_STACKS, "ReshapeAliasBackward", "SumBackward", "ToCopyBackward"),
@@ -51,7 +56,7 @@ class PolicyGradients:
     clipped ratios, as PPO has) say nothing about progress: the model makes its own data, and the
     mean of the factors does not fall. They have
 
-    - factors of both signs, or
+    - log-probabilities, or ratios of probabilities, with factors of both signs, or
     - the common factors in the clipped objective of PPO (Schulman et al., "Proximal policy
       optimization algorithms", 2017), which may all be positive in the first batches, or
     - eight or more log-probabilities of one event each, such as an action of a class or of a normal
@@ -60,8 +65,9 @@ class PolicyGradients:
       them, as that of an actor-critic after five steps. The factor may also be the same for all of
       them, the return of a whole episode, if it was another one in each of three updates.
 
-    Losses of supervised trainings weight their parts with positive numbers, if at all, and these
-    are few, as of classes.
+    Losses of supervised trainings weight likelihoods with positive numbers, if at all, and these
+    are few, as of classes. Other values may have factors of both signs: errors, in the loss of
+    quantiles, or shares of a portfolio, by its returns.
     """
 
     def __init__(self) -> None:
@@ -109,7 +115,8 @@ class PolicyGradients:
             if _is_clipped(node):
                 return True
             factor = _factor(node)
-            if factor is not None and (stacked or factor.numel() > 1):
+            several = factor is not None and (stacked or factor.numel() > 1)
+            if factor is not None and several and _is_likelihood(_origin(node)):
                 signs |= {sign for sign in (-1, 1) if bool((sign * factor > 0).any())}
             if factor is not None and len(self._weights) < _MOST_NODES and _picks(node):
                 self._weights += factor.reshape(-1)[:_MOST_NODES].tolist()
@@ -191,6 +198,25 @@ def _picks(product: Any) -> bool:
             break
         node, before = _origin(node), name
     return chosen and logarithm
+
+
+def _is_likelihood(node: Any) -> bool:
+    """Return whether a node computes log-probabilities, or ratios of probabilities of events."""
+    chosen = lowered = False
+    for _ in range(_MOST_BETWEEN):
+        if node is None:
+            return False
+        name = node.name()
+        if name.startswith(_LIKELIHOODS + _SOFTMAX * chosen) or _normalises(node):
+            return True
+        if lowered and name.startswith("PowBackward"):
+            return bool(_origin(node).name().startswith(_DISTANCES))
+        chosen |= name.startswith(_CHOICES)
+        lowered |= name.startswith("SubBackward")
+        if not name.startswith((*_BETWEEN, *_CHOICES, *_SCALED, "SubBackward")):
+            return False
+        node = _origin(node)
+    return False
 
 
 def _origin(node: Any) -> Any:
