@@ -15,8 +15,9 @@ from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
 from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
+from vinedresser.capture.keras_.observation.comparisons import Comparison
 from vinedresser.capture.keras_.observation.interception import current_observer, unwatch, watch
-from vinedresser.capture.keras_.observation.loop_losses import Comparison, Differentiation
+from vinedresser.capture.keras_.observation.loop_losses import Differentiation
 from vinedresser.capture.keras_.observation.observers import Original, UpdateGuard
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.setup import training_setup
@@ -124,6 +125,7 @@ class KerasAdapter(Adapter):
             self.guard.remove()
         self._execution.unwatch()
         self._builtin_loops.remove()
+        self._loop.forget()
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """See `Adapter.record_loss`."""

@@ -13,13 +13,22 @@ from vinedresser.capture.adapters.training_setup import (
     TrainingSetup,
     described_function,
     described_optimizer,
+    function_setup,
     plain_settings,
     typed,
 )
 from vinedresser.capture.keras_.model.layers import dropout_rates
-from vinedresser.capture.keras_.observation.loop_losses import LossFunction, LossSource
+from vinedresser.capture.keras_.observation.comparisons import LossFunction
+from vinedresser.capture.keras_.observation.loop_losses import LossSource
 from vinedresser.capture.keras_.observation.optimizer_update import inner_optimizer
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
+
+# Functions of TensorFlow that compute what those of Keras do with ``from_logits=True``.
+_OF_LOGITS = {
+    "binary_crossentropy": "sigmoid_cross_entropy_with_logits",
+    "categorical_crossentropy": "softmax_cross_entropy_with_logits",
+    "sparse_categorical_crossentropy": "sparse_softmax_cross_entropy_with_logits",
+}
 
 
 def training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
@@ -74,10 +83,16 @@ def _described_source(source: LossSource) -> dict[str, Any]:
     described = _described_loss(source.loss)
     if source.negated or source.reduction is None:
         # The values are not those of the loss function.
-        return {"function": described["type"], "negated": source.negated, "activation": ""}
+        return function_setup(_named(source.loss, described["type"]), negated=source.negated)
     if source.reduction:
         described["settings"]["reduction"] = source.reduction
     return described
+
+
+def _named(loss: keras.losses.Loss | LossFunction, kind: str) -> str:
+    """Return the name of a function that says whether it takes logits."""
+    takes_logits = isinstance(loss, LossFunction) and dict(loss.settings).get("from_logits")
+    return _OF_LOGITS.get(kind, kind) if takes_logits else kind
 
 
 def _described_optimizer(optimizer: Any) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 import keras
 
+from vinedresser.capture.keras_.backends.operations import Operations
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import TensorCopier
+from vinedresser.capture.shield import Shield
 from vinedresser.errors import ConfigError
 
 __all__ = ["Backend", "backend_in_use", "first_length"]
@@ -47,6 +49,13 @@ class Backend(Protocol):
 
     def differentiating(self) -> bool:
         """Return whether gradients of the running code may be taken."""
+
+    def operations(self, shield: Shield) -> Operations | None:
+        """Return the operations of the running code; None if they cannot be known.
+
+        Args:
+            shield: guards the callbacks.
+        """
 
 
 def backend_in_use() -> Backend:

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.keras_.backends.fast_statistics import fast_statistics
+from vinedresser.capture.keras_.backends.tensorflow_operations import TensorFlowOperations
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier, LiveArray
+from vinedresser.capture.shield import Shield
 from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.sampling import affordable_rows, strided_rows
@@ -71,6 +73,10 @@ class TensorFlowBackend:
         from tensorflow.python import pywrap_tfe
 
         return not pywrap_tfe.TFE_Py_TapeSetIsEmpty()
+
+    def operations(self, shield: Shield) -> TensorFlowOperations:
+        """See `Backend.operations`."""
+        return TensorFlowOperations(shield)
 
 
 class _Known:

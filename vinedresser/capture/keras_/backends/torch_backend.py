@@ -11,6 +11,7 @@ import torch
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 
 __all__ = ["KerasTorchCopier", "TorchBackend"]
@@ -49,6 +50,9 @@ class TorchBackend:
     def differentiating(self) -> bool:
         """See `Backend.differentiating`."""
         return torch.is_grad_enabled()
+
+    def operations(self, shield: Shield) -> None:
+        """See `Backend.operations`."""
 
 
 class KerasTorchCopier(TorchCopier):

@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 
 from vinedresser.capture.adapters.training_setup import plain_settings
+from vinedresser.capture.keras_.observation.comparisons import Comparison, LossFunction
 from vinedresser.capture.keras_.observation.interception import notify_comparison
-from vinedresser.capture.keras_.observation.loop_losses import Comparison, LossFunction
 from vinedresser.capture.keras_.observation.observers import Original, PatchPoint
 
 __all__ = ["LOSS_FUNCTIONS"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from vinedresser.capture.keras_.backends.tensorflow_operations import stop_recording
 from vinedresser.capture.keras_.observation.interception import notify_differentiation
 from vinedresser.capture.keras_.observation.observers import Original, PatchPoint
 
@@ -14,6 +15,8 @@ __all__ = ["GRADIENT"]
 
 def _gradient(original: Original) -> Original:
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        # The operations of the backward pass are not those of the loss.
+        stop_recording()
         gradients = original(self, target, sources, *args, **kwargs)
         # With weights for its elements, the target is not what the gradients minimize.
         if (args[0] if args else kwargs.get("output_gradients")) is None:

@@ -9,14 +9,14 @@ from typing import Any, Literal
 from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.model.layers import differs_in_training
+from vinedresser.capture.keras_.observation.comparisons import (
+    Comparison,
+    LossFunction,
+    is_same_loss,
+)
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.interception import observing
-from vinedresser.capture.keras_.observation.loop_losses import (
-    Comparison,
-    Differentiation,
-    LoopUpdate,
-    LossFunction,
-)
+from vinedresser.capture.keras_.observation.loop_losses import Differentiation, LoopUpdate
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate, updates_made
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
@@ -59,7 +59,7 @@ class CustomLoop:
         """Call the model and return its output."""
         recording = self._begin(args, kwargs)
         output = self._observed(recording, original, args, kwargs)
-        self._end(output)
+        self._end(output, recording)
         return output
 
     def _observed(
@@ -136,7 +136,7 @@ class CustomLoop:
         """
         if self._recorder.quiet or not self._losses.compared(comparison):
             return
-        if comparison.loss is not self._watched.comparing:
+        if not is_same_loss(comparison.loss, self._watched.comparing):
             return
         labels, predictions = comparison.labels, comparison.predictions
         source = self._watched.source
@@ -156,6 +156,10 @@ class CustomLoop:
         if not (self._recorder.quiet or self._session.losses_reported):
             self._losses.differentiated(differentiation)
 
+    def forget(self) -> None:
+        """Release the training."""
+        self._losses.updated()
+
     def _write_losses(
         self, recording: Recording, update: LoopUpdate, optimizer: Any, variables: Any
     ) -> None:
@@ -167,9 +171,17 @@ class CustomLoop:
         for full, tensor in leaves(value, name, self._backend.is_tensor):
             self._writer.write(recording, full, tensor)
 
-    def _end_forward(self, output: Any) -> None:
-        if self._mode_now is not None and not self._recorder.quiet:
-            self._losses.called(output, trained=self._mode_now in ("train", "open"))
+    def _end_forward(self, output: Any, recording: Recording | None) -> None:
+        if self._mode_now is None or self._recorder.quiet:
+            return
+        looks = recording is not None and recording.first_batch and self._compares(recording)
+        self._losses.called(output, trained=self._mode_now in ("train", "open"), looks=looks)
+
+    def _compares(self, recording: Recording) -> bool:
+        """Return whether labels or predictions are due in a recording, and found by the loss."""
+        due = recording.due
+        found = not self._session.losses_reported
+        return found and (due.reaches("labels") or due.reaches("predictions"))
 
     def _begin_forward(self, args: Any, kwargs: Any) -> Recording | None:
         """Return the recording of a forward pass; None if nothing is due."""

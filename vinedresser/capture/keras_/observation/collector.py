@@ -11,9 +11,9 @@ from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import Backend
 from vinedresser.capture.keras_.model.layers import attention_scores
 from vinedresser.capture.keras_.model.names import Names
+from vinedresser.capture.keras_.observation.comparisons import Comparison
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.loop_losses import (
-    Comparison,
     Differentiation,
     LoopLosses,
     LoopUpdate,
@@ -182,7 +182,8 @@ class Collector:
         return dict(zip(keys, value, strict=True))
 
     def _note_output(self, output: Any) -> None:
-        self._loop_losses.called(output, trained=self._backend.differentiating())
+        # The operations of a graph need not be recorded.
+        self._loop_losses.called(output, trained=self._backend.differentiating(), looks=False)
 
     def _on_comparison(self, comparison: Comparison) -> None:
         self._loop_losses.compared(comparison)

@@ -19,7 +19,8 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.compile_utils import CompileLoss
 from keras.src.trainers.trainer import Trainer
 
-from vinedresser.capture.keras_.observation.loop_losses import Comparison, Differentiation
+from vinedresser.capture.keras_.observation.comparisons import Comparison
+from vinedresser.capture.keras_.observation.loop_losses import Differentiation
 from vinedresser.capture.keras_.observation.observers import (
     ModelObserver,
     Original,

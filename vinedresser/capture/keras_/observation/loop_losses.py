@@ -9,12 +9,18 @@ from typing import Any, NamedTuple
 
 import keras
 
+from vinedresser.capture.keras_.backends.operations import Operations
+from vinedresser.capture.keras_.observation.comparisons import Comparison, LossFunction
+from vinedresser.capture.keras_.observation.written_losses import (
+    Written,
+    follows_from,
+    written_loss,
+)
+
 __all__ = [
-    "Comparison",
     "Differentiation",
     "LoopLosses",
     "LoopUpdate",
-    "LossFunction",
     "LossSource",
     "WatchedTogether",
 ]
@@ -26,34 +32,6 @@ _MOST_OPERATIONS = 8
 _SAME = 1e-6
 
 
-class LossFunction(NamedTuple):
-    """A function of Keras or TensorFlow that a loop calls itself.
-
-    Attributes:
-        name: its name; its value is the loss of each row or element.
-        settings: names and values of plain settings that are given to it.
-    """
-
-    name: str
-    settings: tuple[tuple[str, Any], ...]
-
-
-class Comparison(NamedTuple):
-    """One call of a loss object of Keras, or of a loss function.
-
-    Attributes:
-        loss: the object, or a `LossFunction`.
-        value: its value.
-        labels: what it compares the predictions with.
-        predictions: a tensor, or a nesting of tensors.
-    """
-
-    loss: Any
-    value: Any
-    labels: Any
-    predictions: Any
-
-
 class LossSource(NamedTuple):
     """Where the loss of a training comes from.
 
@@ -61,7 +39,7 @@ class LossSource(NamedTuple):
         loss: the loss object of Keras, or a `LossFunction`.
         negated: whether the training minimizes the negative of its value.
         reduction: "mean" or "sum" over the value of a function; "" if it is a number; None if it
-            is multiplied by another number, too.
+            is multiplied by another number, too, or only a part of the loss.
     """
 
     loss: Any
@@ -116,14 +94,21 @@ class LoopUpdate(NamedTuple):
 
     Attributes:
         forwards: number of forward passes for training since the previous update.
-        comparison: the only comparison of the only forward pass; None if there was none, or if
-            there were several of either.
+        called: the only comparison of the only forward pass by a loss object or function; None if
+            there was none, or if there were several of either.
+        written: what the loss of the only forward pass compares by its operations; None if unknown.
         differentiations: calls of ``GradientTape.gradient``, latest first.
     """
 
     forwards: int
-    comparison: Comparison | None
+    called: Comparison | None
+    written: Written | None
     differentiations: tuple[Differentiation, ...]
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """What is compared, if it is known."""
+        return self.called or (None if self.written is None else self.written.comparison)
 
     def take_loss(self, optimizer: Any, variables: Any) -> Any:
         """Return the loss that an optimizer minimizes, a scalar tensor; None if it is uncertain.
@@ -152,52 +137,63 @@ class LoopUpdate(NamedTuple):
             loss: a scalar tensor. How it follows from a value is seen by its operations in a graph,
                 else by its number, for which the device is waited for.
         """
-        if self.comparison is None:
+        if self.called is not None:
+            compared, value, *_ = self.called
+            if value is loss:
+                return LossSource(compared, negated=False)
+            if found := _reduced(loss, value):
+                return LossSource(compared, *found)
+        if self.written is None:
             return None
-        compared, value, *_ = self.comparison
-        if value is loss:
-            return LossSource(compared, negated=False)
-        found = _reduced(loss, value)
-        return None if found is None else LossSource(compared, *found)
+        return LossSource(self.written.comparison.loss, self.written.negated, None)
 
 
 class LoopLosses:
-    """Relates the forward passes of one model to the losses that are computed from its output.
-
-    Only the output itself is recognised, not what the loop computes from it.
+    """Relates the forward passes of one model to the losses that are computed from its outputs.
 
     Args:
+        operations: the operations of the running code; None if they cannot be known: then
+            predictions are recognised only if they are an output itself.
         differentiating: for variables without a model, which are never called, returns whether
             gradients of the running code may be taken: then it compares predictions; None for a
             model.
     """
 
-    def __init__(self, differentiating: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        operations: Operations | None = None,
+        differentiating: Callable[[], bool] | None = None,
+    ) -> None:
+        self._operations = operations
         self._differentiating = differentiating
         self._forwards = self._comparisons = 0
         # The only comparison; the tensors of several are not kept.
         self._comparison: Comparison | None = None
         self._differentiations: deque[Differentiation] = deque(maxlen=_MOST_KEPT)
-        self._output: Callable[[], Any] = _nothing
-        # Whether that output is of an evaluation.
+        # What the losses of the tape compare by their operations, None if unknown.
+        self._written: list[Written | None] = []
+        self._outputs: list[weakref.ref[Any]] = []
+        # Whether these outputs are of an evaluation.
         self._evaluated = False
 
-    def called(self, output: Any, *, trained: bool) -> None:
+    def called(self, output: Any, *, trained: bool, looks: bool) -> None:
         """Note a forward pass.
 
         Args:
-            output: output of the model.
+            output: output of the model, a nesting of tensors.
             trained: whether it may be followed by an update.
+            looks: whether to look at the operations by which the loss is computed from it.
         """
         self._evaluated = not trained
         if trained:
             self._forwards += 1
-        try:
-            # The memory of the output must not be kept longer than the loop keeps it.
-            self._output = weakref.ref(output)
-        except TypeError:
-            # A nesting of tensors.
-            self._output = _nothing
+        # The memory of the output must not be kept longer than the loop keeps it.
+        self._outputs = [weakref.ref(one) for one in keras.tree.flatten(output) if _is_tensor(one)]
+        if self._operations is not None:
+            if looks and trained and self._forwards == 1:
+                self._operations.begin()
+            else:
+                self._operations.forget()
 
     def compared(self, comparison: Comparison) -> bool:
         """Note a comparison; return whether it is one of an evaluation with the model's output."""
@@ -212,21 +208,47 @@ class LoopLosses:
         """Return whether predictions are known to be those of the model or the variables."""
         if self._differentiating is not None:
             return self._differentiating()
-        return predictions is self._output()
+        outputs = self._known_outputs()
+        if any(predictions is one for one in outputs):
+            return True
+        if self._operations is None or not _is_tensor(predictions):
+            return False
+        return follows_from(predictions, outputs, self._operations)
+
+    def _known_outputs(self) -> list[Any]:
+        return [one for reference in self._outputs if (one := reference()) is not None]
 
     def differentiated(self, differentiation: Differentiation) -> None:
         """Note that gradients are taken."""
         differentiation.reduce()
         self._differentiations.appendleft(differentiation)
+        if self._operations is None or differentiation.target is None:
+            return
+        found, called = None, self._comparison
+        # What a loss object compares counts, whatever else is in the loss.
+        if not self._comparisons or (called and isinstance(called.loss, LossFunction)):
+            outputs = self._known_outputs()
+            found = written_loss(differentiation.target, outputs, self._operations, called)
+        self._written.append(found)
+        self._operations.forget()
 
     def updated(self) -> LoopUpdate:
         """Return what preceded an update that is about to be made, and forget it."""
         alone = self._forwards == (1 if self._differentiating is None else 0)
-        comparison = self._comparison if alone else None
+        # Of several losses, none is minimized by itself.
+        written = self._written[0] if alone and len(self._written) == 1 else None
         # Differentiations that are not taken may be those of another optimizer.
-        update = LoopUpdate(self._forwards, comparison, tuple(self._differentiations))
+        update = LoopUpdate(
+            self._forwards,
+            self._comparison if alone else None,
+            written,
+            tuple(self._differentiations),
+        )
         self._forwards = self._comparisons = 0
         self._comparison = None
+        self._written.clear()
+        if self._operations is not None:
+            self._operations.forget()
         return update
 
 
@@ -300,5 +322,5 @@ def _identities(variables: Iterable[Any]) -> set[int]:
     return {id(getattr(one, "_value", one)) for one in variables}
 
 
-def _nothing() -> None:
-    return None
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")

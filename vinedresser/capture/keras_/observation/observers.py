@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any, Protocol
 
-from vinedresser.capture.keras_.observation.loop_losses import Comparison, Differentiation
+from vinedresser.capture.keras_.observation.comparisons import Comparison
+from vinedresser.capture.keras_.observation.loop_losses import Differentiation
 
 __all__ = [
     "CombinedObserver",

@@ -10,11 +10,11 @@ from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
 from vinedresser.capture.keras_.model.bare_variables import BareVariables
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.collector import Collector
+from vinedresser.capture.keras_.observation.comparisons import LossFunction, is_same_loss
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.loop_losses import (
     LoopLosses,
     LoopUpdate,
-    LossFunction,
     LossSource,
     WatchedTogether,
 )
@@ -113,7 +113,9 @@ class WatchedModel:
 
     def loop_losses(self) -> LoopLosses:
         """Return what relates the forward passes of a custom loop to its losses."""
-        return LoopLosses(self.backend.differentiating if self.bare else None)
+        if self.bare:
+            return LoopLosses(differentiating=self.backend.differentiating)
+        return LoopLosses(self.backend.operations(self.session.shield))
 
     def making(self) -> AbstractContextManager[None]:
         """Return a context in which Keras makes the train function from a guarded step."""
@@ -163,9 +165,9 @@ class WatchedModel:
             self.comparing = self.comparing or comparison.loss
             # The value of a function may be weighted, as by the advantages of actions; without a
             # model, the predictions may be anything.
-            of_loss = self.source is not None and self.source.loss is comparison.loss
+            of_loss = self.source is not None and is_same_loss(self.source.loss, comparison.loss)
             certain = of_loss or not (self.bare or isinstance(comparison.loss, LossFunction))
-            if comparison.loss is self.comparing and certain:
+            if is_same_loss(comparison.loss, self.comparing) and certain:
                 found[f"labels/{prefix}batch"] = comparison.labels
                 found[f"predictions/{prefix}batch"] = comparison.predictions
         return found
