@@ -17,6 +17,7 @@ __all__ = [
     "GradientKeeper",
     "Guard",
     "InputTaker",
+    "LossReader",
     "LossTaker",
     "Tunable",
 ]
@@ -85,6 +86,22 @@ class LossTaker(Protocol):
             name: name of the loss.
             value: the returned value, a number or a nesting of tensors.
             arguments: arguments of the call.
+        """
+
+
+@runtime_checkable
+class LossReader(Protocol):
+    """An adapter that knows what loss functions of a script compute."""
+
+    def custom_function(self, value: Any, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
+        """Return what a loss function of the script applies to its arguments, for the record.
+
+        Args:
+            value: value of the loss.
+            arguments: arguments of the call.
+
+        Returns:
+            {} if it is unknown; None if this value does not tell.
         """
 
 

@@ -14,19 +14,15 @@ from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
 from vinedresser.capture.torch_.losses.backward_losses import (
     BackwardLosses,
     LossRecorder,
-    is_loss,
 )
-from vinedresser.capture.torch_.losses.loss_graphs import loss_inputs
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.capture.torch_.losses.custom_losses import custom_function
+from vinedresser.capture.torch_.losses.losses import is_loss
 from vinedresser.capture.torch_.setup import described_loss
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
 
 __all__ = ["TorchLosses"]
-
-# A loss compares predictions and labels.
-_COMPARED = 2
 
 
 class _LossModule:
@@ -152,33 +148,9 @@ class TorchLosses(BackwardLosses):
             waiting, watched.waiting = watched.waiting, []
             described = described_loss(module)
             if described.get("custom"):
-                described |= _function(*waiting[0])
+                described |= custom_function(*waiting[0]) or {}
             watched.record = self.hook.loss_recorder(name, described)
             for value, arguments in waiting:
                 self.reported(value)
                 watched.record(value, arguments)
                 watched.calls += 1
-
-
-def _function(value: torch.Tensor, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the function that a custom loss applies to its arguments, for the run's record.
-
-    Args:
-        value: loss [] whose graph has not been freed by a backward pass.
-        arguments: arguments of the loss, nestings of tensors.
-    """
-    given = [one for argument in arguments for _, one in leaves(argument)][:2]
-    found = loss_inputs(value) if len(given) == _COMPARED else None
-    if found is None:
-        return {}
-    predictions, labels = given
-    if found.function == "cross_entropy" and predictions.ndim and not found.activation:
-        # As autograd saves them.
-        predictions = predictions.detach().log_softmax(min(1, predictions.ndim - 1))
-    same = (
-        predictions.shape == found.predictions.shape
-        and labels.shape == found.labels.shape
-        and torch.allclose(predictions.to(found.predictions), found.predictions)
-        and torch.allclose(labels.to(found.labels), found.labels)
-    )
-    return {"function": found.function} if same else {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from vinedresser.capture.adapters.adapter import Adapter, InputTaker, LossTaker
+from vinedresser.capture.adapters.adapter import Adapter, InputTaker, LossReader, LossTaker
 from vinedresser.capture.adapters.training_setup import TrainingSetup, described_function
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.session import Session
@@ -65,6 +65,8 @@ class CaptureControl:
         self._rank = rank
         self.world_size = world_size
         self._next_request = 0
+        # Names of losses of the script's own functions, of which it is not known what they apply.
+        self._unknown: set[str] = set()
         # The number of the request that takes effect with the next step, and its config.
         self._pending: tuple[int, CaptureConfig] | None = None
 
@@ -118,7 +120,18 @@ class CaptureControl:
             return
         if name not in self.losses:
             self.know_loss(name, described_function(function, given))
-        taker.record_loss(name, value, (*arguments, *given.values()))
+            self._unknown |= {name} if self.losses[name].get("custom") else set()
+        everything = (*arguments, *given.values())
+        reader: object = taker
+        if name in self._unknown and isinstance(reader, LossReader):
+            # Before, so that a failure is the last one.
+            self._unknown.discard(name)
+            found = reader.custom_function(value, everything)
+            if found is None:
+                self._unknown.add(name)
+            elif found:
+                self.know_loss(name, self.losses[name] | found)
+        taker.record_loss(name, value, everything)
 
     def describe(self) -> None:
         """Complete the run's record, on rank 0 only."""

@@ -26,6 +26,7 @@ from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.guard.guard import guard_of
 from vinedresser.capture.torch_.guard.injected_batch import InjectedBatch
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
+from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.losses.losses import Losses, batch_size, comparison_due
 from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
 from vinedresser.capture.torch_.model_state import ModelState
@@ -61,6 +62,7 @@ class TorchAdapter(Adapter):
     """
 
     framework = "torch"
+    custom_function = staticmethod(custom_function)
     _optimizers: OptimizerHooks
 
     def __init__(
@@ -165,8 +167,7 @@ class TorchAdapter(Adapter):
 
     def find_losses(self, name: str | None, taker: InputTaker | None = None) -> None:
         """Have losses recorded that the script does not pass; see `UnreportedLosses.watch`."""
-        found = self._session.shared(UnreportedLosses)
-        found.watch(self._root, name, taker or self, self._notes)
+        self._session.shared(UnreportedLosses).watch(self._root, name, taker or self, self._notes)
 
     def detach(self) -> None:
         """See `Adapter.detach`."""
@@ -302,6 +303,7 @@ class TorchAdapter(Adapter):
 
     def _after_loss(self, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         arguments = (*args, *kwargs.values())
+        self._session.newly_set_up |= self._notes.saw_loss_value(self._loss, output, arguments)
         if not self._recorder.quiet or self._modes.aside:
             self.record_loss(self._loss, output, arguments)
         elif self.guard is not None:

@@ -15,6 +15,7 @@ from vinedresser.capture.adapters.training_setup import (
     says_more,
     typed,
 )
+from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.modules import dropout_rates
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
@@ -32,6 +33,8 @@ class SetupNotes:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._losses: dict[str, dict[str, Any]] = {}
+        # Names of custom losses whose functions are not known yet.
+        self._custom: set[str] = set()
         # Weak references with the latest description, which remains when the optimizer is gone.
         self._optimizers: list[tuple[weakref.ref[Optimizer], dict[str, Any]]] = []
         # Ids of the parameters that any optimizer had.
@@ -40,6 +43,26 @@ class SetupNotes:
     def saw_loss(self, name: str, loss: nn.Module) -> None:
         """Note a loss module."""
         self._losses[name] = described_loss(loss)
+        if self._losses[name].get("custom"):
+            self._custom.add(name)
+
+    def saw_loss_value(self, name: str, value: Any, arguments: tuple[Any, ...]) -> bool:
+        """Note a value of a loss module; return whether it tells the function of a custom one.
+
+        Args:
+            name: name of the loss.
+            value: the value.
+            arguments: arguments of the loss, nestings of tensors.
+        """
+        if name not in self._custom:
+            return False
+        # Before, so that a failure is the last one.
+        self._custom.discard(name)
+        function = custom_function(value, arguments)
+        if function is None:
+            self._custom.add(name)
+        self._losses[name] |= function or {}
+        return bool(function)
 
     def saw_loss_function(self, name: str, setup: dict[str, Any]) -> bool:
         """Note which function a loss is computed by; return whether that is new."""

@@ -18,13 +18,14 @@ from vinedresser.capture.torch_.losses.action_values import compares_actions
 from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
+from vinedresser.capture.torch_.losses.losses import is_loss
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 from vinedresser.capture.torch_.names import MethodAsForward
 from vinedresser.capture.torch_.plain_steps import sequence_length
 from vinedresser.store.records import POLICY_GRADIENT
 
-__all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink", "is_loss"]
+__all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink"]
 
 # Steps in which a loss may turn out to be a policy gradient: the signs of its factors vary.
 POLICY_STEPS = 8
@@ -289,13 +290,3 @@ class BackwardLosses:
         if name not in self._recorders:
             self._recorders[name] = self.sink.loss_recorder(name)
         return self._recorders[name]
-
-
-def is_loss(value: Any) -> bool:
-    """Return whether a value is a real scalar with a gradient."""
-    return (
-        isinstance(value, torch.Tensor)
-        and value.numel() == 1
-        and value.is_floating_point()
-        and value.requires_grad
-    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.nesting import leaves
 
-__all__ = ["Losses", "batch_size", "comparison_due"]
+__all__ = ["Losses", "batch_size", "comparison_due", "is_loss"]
 
 
 class Losses:
@@ -76,3 +78,13 @@ def comparison_due(recording: Recording) -> bool:
 def batch_size(value: Any) -> int | None:
     """Return the first dimension of the first tensor in a nesting that has one, or None."""
     return next((tensor.shape[0] for _, tensor in leaves(value) if tensor.ndim), None)
+
+
+def is_loss(value: Any) -> bool:
+    """Return whether a value is a real scalar with a gradient."""
+    return (
+        isinstance(value, Tensor)
+        and value.numel() == 1
+        and value.is_floating_point()
+        and value.requires_grad
+    )
