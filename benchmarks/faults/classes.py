@@ -197,6 +197,13 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "swapped_rates": _HIGH | _LOW,
     "units_mixed": _SPOILT | _INPUTS,
     "weights_reversed": frozenset({"class_imbalance"}),
+    # Those of its families of loans, spans, depths, boards and atoms.
+    "gradient_sign": _MISMATCH,
+    "invalid_pixels_kept": _CORRUPT,
+    "mask_left_out": _CORRUPT,
+    "players_swapped": _SPOILT,
+    "question_left_out": _SPOILT,
+    "swapped_heads": _CORRUPT,
     # Those of its recipes.
     "warm_up_unit": _LOW,
     "normalised_twice": _INPUTS | _SPOILT,

@@ -1,0 +1,1 @@
+"""Families of users and what they choose."""

@@ -1,0 +1,1 @@
+"""Families of measured curves and sounds."""

@@ -1,0 +1,1 @@
+"""Families of drawn photographs, with the networks of tutorials."""

@@ -1,1 +1,0 @@
-"""Sealed families of users and what they choose."""

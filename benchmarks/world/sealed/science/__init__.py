@@ -1,0 +1,1 @@
+"""Sealed families of graphs and atoms."""

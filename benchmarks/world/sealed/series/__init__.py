@@ -1,1 +1,0 @@
-"""Sealed families of curves and sounds."""
