@@ -84,6 +84,24 @@ def test_other_pairs_of_calls_are_not_joined(first: Tensor, second: Tensor) -> N
     assert torch.equal(found.labels, first)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        # Zhang et al., mixup: Beyond Empirical Risk Minimization, ICLR 2018.
+        lambda x: 0.3 * F.cross_entropy(x, CLASSES) + 0.7 * F.cross_entropy(x, CLASSES.flip(0)),
+        lambda x: 0.3 * F.mse_loss(x, targets()) + 0.7 * F.mse_loss(x, targets().flip(0)),
+        lambda x: 0.3 * F.l1_loss(x, targets()) + 0.7 * F.l1_loss(x, targets().flip(0)),
+    ],
+)
+def test_of_mixed_labels_none_are_found(loss: Callable[[Tensor], Tensor]) -> None:
+    x = 1.0 * outputs()
+    mark_outputs(x)
+    assert loss_inputs(loss(x)) is None
+    # The same labels twice are no mixture.
+    again = F.cross_entropy(x, CLASSES) + F.cross_entropy(x, CLASSES, label_smoothing=0.1)
+    assert loss_inputs(again) is not None
+
+
 def test_a_sequence_loss_has_the_targets_of_its_sequences() -> None:
     logarithms = torch.randn(5, 2, 4).requires_grad_().log_softmax(2)
     labels = torch.tensor([[1, 2], [2, 3]])

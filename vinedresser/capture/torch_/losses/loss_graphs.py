@@ -103,7 +103,8 @@ def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
             of a recurrent network that a loop calls place by place.
 
     Returns:
-        Detached tensors; None if no such function is found. If the nearest one compares with a
+        Detached tensors; None if no such function is found, or if it compares the same predictions
+        with other labels, too, as mixtures of examples do. If the nearest one compares with a
         single label, as of positive samples, the rows of another call of it with other labels
         follow. Of several places, the rows of all calls of this function are joined in the order of
         the places, or none are found if this is not possible.
@@ -118,7 +119,10 @@ def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
         calls = [(one._sequence_nr(), _compared(one, negated=negated)) for one in same]
         return _of_places(found, calls)
     nearest = _compared(found.calls[0], negated=negated)
-    return None if nearest is None else _with_other_labels(nearest, found.calls)
+    others = [_compared(one, negated=negated) for one in same[1:]]
+    if nearest is None or any(_has_other_labels(nearest, one) for one in others):
+        return None
+    return _with_other_labels(nearest, [one for one in others if one is not None])
 
 
 class _Found(NamedTuple):
@@ -144,7 +148,9 @@ class _Found(NamedTuple):
         """
         direct = [inputs for _, inputs, direct in self.elementary if direct]
         found = direct or [inputs for _, inputs, _ in self.elementary]
-        return min(filter(partial(_same_labels, found[0]), found), key=_error) if found else None
+        if not found or any(_has_other_labels(found[0], one) for one in found[1:]):
+            return None
+        return min(filter(partial(_same_labels, found[0]), found), key=_error)
 
 
 def _search(loss: Tensor, places: int) -> _Found:
@@ -191,6 +197,17 @@ def _same_labels(first: LossInputs, other: LossInputs) -> bool:
         return False
     alike = first.labels.shape == other.labels.shape == first.predictions.shape
     return alike and torch.allclose(first.labels, other.labels, rtol=1e-4, atol=1e-5)
+
+
+def _has_other_labels(first: LossInputs, other: LossInputs | None) -> bool:
+    """Return whether two comparisons are of the same predictions with different labels."""
+    if other is None or first.function != other.function:
+        return False
+    for one, another in zip(first[:2], other[:2], strict=True):
+        if one.shape != another.shape or one.device != another.device or one.dtype != another.dtype:
+            return False
+    same = torch.equal(first.predictions, other.predictions)
+    return same and not torch.allclose(first.labels, other.labels, rtol=1e-4, atol=1e-5)
 
 
 def _error(inputs: LossInputs) -> float:
@@ -262,16 +279,13 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     return LossInputs(_as_given(predictions), _as_given(labels), function, negated, activation)
 
 
-def _with_other_labels(nearest: LossInputs, calls: list[Any]) -> LossInputs:
+def _with_other_labels(nearest: LossInputs, others: list[LossInputs]) -> LossInputs:
     """Add the rows of another call of the same function if all labels of the nearest are equal."""
-    same = [one for one in calls[1:] if one.name() == calls[0].name()]
-    if not same or not _of_one_label(nearest):
+    if not others or not _of_one_label(nearest):
         return nearest
-    for call in same:
-        other = _compared(call, negated=nearest.negated)
+    for other in others:
         if (
-            other is not None
-            and _of_one_label(other)
+            _of_one_label(other)
             and other.labels.shape[1:] == nearest.labels.shape[1:]
             and other.labels.device == nearest.labels.device
             and not torch.equal(other.labels[:1], nearest.labels[:1])
