@@ -47,6 +47,21 @@ def test_inputs_are_found_below_sums_and_products(
     assert not found.predictions.requires_grad
 
 
+@pytest.mark.parametrize(
+    ("loss", "labels"),
+    [(F.multi_margin_loss, CLASSES), (F.soft_margin_loss, targets().round() * 2 - 1)],
+)
+def test_losses_of_margins_have_labels(
+    loss: Callable[[Tensor, Tensor], Tensor], labels: Tensor
+) -> None:
+    x = outputs()
+    found = loss_inputs(loss(x, labels) + 0.1 * x.square().mean())
+    assert found is not None
+    assert found.function == loss.__name__
+    assert torch.equal(found.predictions, x)
+    assert torch.equal(found.labels, labels)
+
+
 @pytest.mark.parametrize("settings", [{}, {"reduction": "sum"}, {"label_smoothing": 0.1}])
 def test_a_cross_entropy_saves_logarithms_of_the_softmax(settings: dict[str, float]) -> None:
     x = outputs()

@@ -54,6 +54,8 @@ _FUNCTIONS = {
     "SmoothL1LossBackward0": "smooth_l1_loss",
     "HuberLossBackward0": "huber_loss",
     "CtcLossBackward0": "ctc_loss",
+    "MultiMarginLossBackward0": "multi_margin_loss",
+    "SoftMarginLossBackward0": "soft_margin_loss",
 }
 # Those that are the same with their arguments exchanged, as in ``F.mse_loss(target, output)``.
 _SYMMETRIC = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss"})
