@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -295,3 +296,27 @@ def test_weights_that_stay_still_under_the_greatest_rate_of_a_schedule_are_warne
     if fires:
         assert findings[0].severity == "warning"
         assert 60 < findings[0].step <= 100
+
+
+@pytest.mark.parametrize(
+    ("ratio", "falls", "fires"),
+    [(0.05, False, True), (0.05, True, False), (0.01, False, False)],
+    ids=["long steps", "long steps that learn", "usual steps"],
+)
+def test_steps_that_are_long_throughout_are_found_where_nothing_is_learned(
+    ratio: float, falls: bool, fires: bool, tmp_path: Path
+) -> None:
+    made = []
+    for step in range(600):
+        looked = step % (20 if step < 400 else 100) == 0
+        # A warm-up: no single step is long.
+        share = ratio * min(1.0, step / 100)
+        sizes = {"weights/a.weight": {"l2": 10.0}, "updates/a.weight": {"l2": 10 * share}}
+        loss = 2.3 + 0.01 * math.sin(step)
+        scalars = {"losses/a": loss / (1 + step / 50) if falls else loss}
+        made.append(step_record(step, scalars=scalars, reductions=sizes if looked else {}))
+    run = make_run(tmp_path / "run", made, parameters={"lr": 0.3}, total_steps=600)
+    findings = found(run, LearningRateTooHigh())
+    assert [one.fault for one in findings] == ["learning_rate_too_high"] * fires
+    assert all(one.correction["lr"] < 0.03 for one in findings)
+    assert all(one.value == pytest.approx(ratio) for one in findings)

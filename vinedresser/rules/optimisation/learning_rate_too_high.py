@@ -23,7 +23,8 @@ class LearningRateTooHigh(SymptomRule):
     Let r be the median update-to-weight ratio (`UpdateRatios`), x the loss and p its decrease that
     the gradient predicts to first order (`PredictedFall`). Fires when r was above ``ratio`` or p /
     x above ``overshoot`` at any check, in a training that learns less than it should: one such step
-    can move the weights to where the gradient vanishes. Also fires, regardless of captured weights,
+    can move the weights to where the gradient vanishes. So does a median of r over ten checks or
+    more above ``lasting``. Also fires, regardless of captured weights,
     when the loss rose far above its start, or decreased and rose again, without recovery
     (`NoProgress`); below ten times its start only as a warning if its targets are not captured. The
     fault is `loss_output_mismatch` if the loss is maximised (`PredictedFall.ascends`).
@@ -37,16 +38,25 @@ class LearningRateTooHigh(SymptomRule):
         overshoot: predicted decrease divided by the loss. A convex loss allows 2 (Polyak); p is an
             upper bound of the decrease, and healthy trainings reach 4.6.
         patience: number of checks before the rule fires.
+        lasting: the same ratio, as the median of the checks after the first. That of trainings that
+            learn is at most 0.02.
     """
 
     fault = "learning_rate_too_high"
     waits = True
 
-    def __init__(self, ratio: float = 0.1, overshoot: float = 5.0, patience: int = 5) -> None:
-        require_above(0, ratio=ratio, overshoot=overshoot)
+    def __init__(
+        self,
+        ratio: float = 0.1,
+        overshoot: float = 5.0,
+        patience: int = 5,
+        lasting: float = 0.025,
+    ) -> None:
+        require_above(0, ratio=ratio, overshoot=overshoot, lasting=lasting)
         super().__init__(patience)
         self.ratio = ratio
         self.overshoot = overshoot
+        self.lasting = lasting
         self.updates = UpdateRatios(20)
         self.predicted = PredictedFall()
         self.progress = NoProgress(200, 0.1, 1.0)
@@ -76,7 +86,7 @@ class LearningRateTooHigh(SymptomRule):
         # What a strong decay does to the weights is not the gradient's step.
         decays = self.updates.decay > self.ratio / 2
         if not long and (decays or not overshoot > self.overshoot):
-            return None
+            return self._of_lasting(self.updates.lasting)
         seen = []
         tensor, value, bound = "gradients", overshoot, self.overshoot
         factor = 10.0 ** math.floor(-math.log10(max(overshoot, 10.0)))
@@ -107,6 +117,25 @@ class LearningRateTooHigh(SymptomRule):
                 "overshoot": overshoot,
                 "learning_rates": self.rate.captured,
             },
+            correction=self.rate.corrected(factor),
+        )
+
+    def _of_lasting(self, ratio: float) -> Symptom | None:
+        """Return the symptom of steps that are long throughout."""
+        if not ratio > self.lasting:
+            return None
+        factor = to_usual(ratio)
+        return Symptom(
+            tensor=max(self.updates.ratios, key=self.updates.ratios.__getitem__, default=""),
+            statistic="l2",
+            value=ratio,
+            threshold=self.lasting,
+            confidence=1 - self.lasting / ratio / 2,
+            seen=f"steps change the weights by {ratio:.1e} of their norm (median of the checks "
+            "after the first); 2e-4 to 2e-3 is usual",
+            cause="the learning rate is too high: steps are too large and undo what was learned",
+            remedy=f"{self.rate.scaled(factor)}; warm up the learning rate, clip the gradient norm",
+            evidence={"ratio": ratio, "learning_rates": self.rate.captured},
             correction=self.rate.corrected(factor),
         )
 

@@ -132,10 +132,13 @@ class LearningRateSignal(Signal):
         self.greatest = max(self.greatest, now, key=abs)
 
     def rate(self) -> LearningRate | None:
-        """Return the learning rate to change: the hyperparameter, or else the optimizer's."""
+        """Return the learning rate to change: the hyperparameter, or else the optimizer's.
+
+        Of a schedule, it is the largest one so far.
+        """
         if self.named is not None or not self.history:
             return self.named
-        return LearningRate("lr", self.history[-1][1], tunable=False)
+        return LearningRate("lr", self.greatest, tunable=False)
 
     def scaled(self, factor: float) -> str:
         """Return a remedy as text, such as "lr 0.1 instead of 1"."""

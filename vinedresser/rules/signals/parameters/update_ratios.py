@@ -25,6 +25,8 @@ _USUAL = 1e-3
 _MOST = 1e3
 # Multiple of a ratio that a first step may reach.
 _FIRST = 2.0
+# Minimum number of looks after the first one that show how long steps usually are.
+_LOOKS = 10
 
 
 class GreatestUpdate(NamedTuple):
@@ -87,6 +89,8 @@ class UpdateRatios(Signal):
         self.decay = 0.0
         self.lost = False
         self._first: dict[str, float] = {}
+        # Medians less the decay, from the second look on.
+        self._later: list[float] = []
 
     def begin(self, info: RunRecord) -> None:
         """Read the weight decay of the optimizers."""
@@ -96,6 +100,11 @@ class UpdateRatios(Signal):
     def were_usual(self) -> bool:
         """Whether the median reached the usual minimum at some look."""
         return self.greatest is not None and self.greatest.median >= USUAL_RATIOS[0]
+
+    @property
+    def lasting(self) -> float:
+        """Median of the looks' medians, less the decay and without the first; 0 for a few looks."""
+        return statistics.median(self._later) if len(self._later) >= _LOOKS else 0.0
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -115,5 +124,7 @@ class UpdateRatios(Signal):
         self.lost = not self.ratios and 0 < greatest < LOST * min(norms.values(), default=0.0)
         if self.ratios:
             median = statistics.median(self.ratios.values())
+            if self.greatest is not None:
+                self._later.append(median - self.decay)
             if self.greatest is None or median > self.greatest.median:
                 self.greatest = GreatestUpdate(step.step, median, self.ratios, self.decay)
