@@ -108,6 +108,11 @@ def function_in_a_sum(output: Any, batch: dict[str, Any]) -> Any:
     return tf.reduce_mean(rows) + 0.01 * tf.reduce_sum(output**2)
 
 
+def function_of_logits_in_a_sum(output: Any, batch: dict[str, Any]) -> Any:
+    rows = keras.losses.binary_crossentropy(batch["yes"], output, True)
+    return tf.reduce_mean(rows) + 0.01 * tf.reduce_sum(output**2)
+
+
 def sigmoid(output: Any) -> Any:
     return 1 / (1 + np.exp(-output))
 
@@ -121,6 +126,7 @@ def sigmoid(output: Any) -> Any:
         (raised, "mean_absolute_error", _Y, np.copy),
         (binary, "binary_crossentropy", _YES, sigmoid),
         (classes, "softmax_cross_entropy_with_logits", np.eye(3)[_CLASSES], np.copy),
+        (function_of_logits_in_a_sum, "sigmoid_cross_entropy_with_logits", _YES, np.copy),
         (function_in_a_sum, "sparse_softmax_cross_entropy_with_logits", _CLASSES, np.copy),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -38,12 +39,13 @@ def _function(labels: str, predictions: str) -> Callable[[Original], Original]:
 
     def make(original: Original) -> Original:
         name = original.__name__.removesuffix("_v2")
+        names = labels, predictions, *list(inspect.signature(original).parameters)[2:]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             value = original(*args, **kwargs)
             # Losses and metrics of Keras call the functions of TensorFlow, too.
             if not sys._getframe(1).f_globals.get("__name__", "").startswith("keras."):
-                given = dict(zip((labels, predictions), args, strict=False)) | kwargs
+                given = dict(zip(names, args, strict=False)) | kwargs
                 compared = given.pop(labels, None), given.pop(predictions, None)
                 settings = plain_settings(given)
                 settings.pop("name", None)
