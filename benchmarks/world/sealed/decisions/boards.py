@@ -32,9 +32,8 @@ Board = tuple[int, ...]
 class PolicyValue(nn.Module):
     """Scores of moves [N, 9], and values [N, 1], of positions float32 [N, 18]."""
 
-    def __init__(self, draw: Draw, width: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.draw = draw
         self.body = nn.Sequential(
             *(nn.Linear(18, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
         )
@@ -45,8 +44,7 @@ class PolicyValue(nn.Module):
         told = self.body(x)
         won = self.value(told)
         # A value is between a loss, -1, and a win, 1.
-        won = won.sigmoid() if self.draw.has("wrong_output_activation") else won.tanh()
-        return self.policy(told), won
+        return self.policy(told), won.tanh()
 
 
 def _train(draw: Draw) -> Ending:
@@ -54,16 +52,15 @@ def _train(draw: Draw) -> Ending:
     order = torch.tensor(draw.numpy.permutation(len(solved[0]))[:3200])
     x, moves, value = (one[order] for one in solved)
     seen, best, won = _spoilt(draw, x[:_SEEN], moves[:_SEEN], value[:_SEEN])
-    model = PolicyValue(draw, draw.choice([96, 128]))
+    model = PolicyValue(draw.choice([96, 128]))
     networks.spoil(draw, model)
     length = plan(draw, _SEEN, [30, 40], (14, 18))
     rate = learning_rate(draw, 3e-3, 5e-3)
     optimizer = optimizer_of(draw, "adamw", trained(draw, model, model.value), rate, 1e-3)
-    axis = 0 if draw.has("softmax_wrong_axis") else 1
     weight = draw.by_fault({"term_left_out": 0.0, "term_wrong_sign": -1.0}, 1.0)
 
     def both(scores: Tensor, found: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
-        policy = -(targets * F.log_softmax(scores, axis)).sum(1).mean()
+        policy = -(targets * F.log_softmax(scores, 1)).sum(1).mean()
         return policy + weight * F.mse_loss(found, wanted)
 
     loss = draw.watch.loss(both)
@@ -151,7 +148,7 @@ FAMILY = Family(
     _train,
     (
         *("players_swapped", "shuffled_labels", "duplicated_rows", "misaligned_targets"),
-        *("wrong_output_activation", "softmax_wrong_axis", "term_left_out", "term_wrong_sign"),
+        *("term_left_out", "term_wrong_sign"),
         *("dead_relu", "frozen_layers", "weight_decay_too_high", "lr_too_high"),
     ),
 )

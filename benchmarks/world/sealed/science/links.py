@@ -81,8 +81,8 @@ def _train(draw: Draw) -> Ending:
     with torch.no_grad():
         found = model(x, adjacency)
     if not found.isfinite().all():
-        return Ending(float("nan"), bar=0.6)
-    return Ending(gained(_area(found, held, others), 1 / 2), bar=0.6)
+        return Ending(float("nan"), bar=0.55)
+    return Ending(gained(_area(found, held, others), 1 / 2), bar=0.55)
 
 
 def _area(found: Tensor, held: Tensor, others: Tensor) -> float:
