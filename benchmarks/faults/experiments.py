@@ -27,7 +27,7 @@ from vinedresser.snapshots.settings import SnapshotSettings
 
 __all__ = ["PROVABLE", "Experiment", "experiment_with", "replayed_case"]
 
-STEPS, SECONDS = 100, 8.0
+STEPS, SECONDS = 100, 20.0
 """Steps of each trial, and time in seconds for all trials of a case."""
 
 # Faults that a change of this kind proves; a learning rate proves one by its direction.
@@ -41,6 +41,21 @@ _PROVES = {
     "weight decay": {"over_regularisation"},
     "eps": {"learning_rate_too_low"},
     "precision": {"mixed_precision"},
+    "saturating activation": {"vanishing_gradient", "saturated_activation"},
+    "rectifier": {"dying_relu"},
+    "exponential activation": {"exploding_gradient", "nonfinite"},
+    "equal initial weights": {"identical_units", "bad_initialisation"},
+    # Weights that are too small or too large let values and gradients vanish or explode.
+    "small initial weights": {"bad_initialisation", "vanishing_gradient"},
+    "large initial weights": {"bad_initialisation", "exploding_gradient"},
+    "initial biases": {"bad_initialisation", "dying_relu"},
+    "output activation": {"loss_output_mismatch"},
+    "loss": {"loss_output_mismatch"},
+    "target shape": {"loss_output_mismatch", "loss_scale"},
+    "targets": {"unnormalised_targets"},
+    "loss reduction": {"loss_scale"},
+    "parameters": {"untrained_parameters"},
+    "detach": {"untrained_parameters"},
 }
 
 PROVABLE = frozenset(itertools.chain.from_iterable(_PROVES.values()))

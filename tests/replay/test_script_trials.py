@@ -195,7 +195,7 @@ def test_models_that_cannot_be_told_apart_are_named() -> None:
         return RecordedModel({"weight": torch.zeros(shape)}, {}, [], {}, [])
 
     def step(**models: RecordedModel) -> RecordedStep:
-        return RecordedStep(models, [], [], {}, next(iter(models)))
+        return RecordedStep(models, [], [], {}, next(iter(models)), 0)
 
     with pytest.raises(ConfigError, match="the models first and second have parameters of the sam"):
         Matching(step(first=model((2, 3)), second=model((2, 3))))

@@ -17,6 +17,9 @@ from vinedresser.snapshots.trees import LeftOut
 
 __all__ = ["RecordedModel", "RecordedStep", "recorded_step"]
 
+# Number of first steps in which weights are still about those of the beginning.
+_BEGINNING = 10
+
 
 @dataclass(frozen=True)
 class RecordedModel:
@@ -47,6 +50,7 @@ class RecordedStep:
         losses: values of the losses of each call.
         random: states of the random generators.
         trained: name of the model whose update was next.
+        number: number of the step in the run, from 0.
     """
 
     models: dict[str, RecordedModel]
@@ -54,6 +58,12 @@ class RecordedStep:
     losses: list[list[Tensor]]
     random: dict[str, Any]
     trained: str
+    number: int
+
+    @property
+    def beginning(self) -> bool:
+        """Whether it is one of the first steps of the run."""
+        return self.number < _BEGINNING
 
     @property
     def spoiled(self) -> str:
@@ -110,7 +120,7 @@ def recorded_step(snapshot: Snapshot) -> RecordedStep:
     if not batches:
         why = "; ".join(record.inexact) or "none were seen"
         raise ConfigError(f"{snapshot.location}: it has no inputs: {why}")
-    return RecordedStep(models, batches, losses, random, trained)
+    return RecordedStep(models, batches, losses, random, trained, record.step)
 
 
 def _model(one: dict[str, Any]) -> RecordedModel:

@@ -69,7 +69,7 @@ def test_proofs_are_counted_by_seed_and_a_healthy_cure_is_a_wrong_one() -> None:
         [
             Experiment("a", "lr_too_high", 0, "", high, right=True),
             Experiment("a", "lr_too_high", 1, "", low),
-            Experiment("b", "bad_init", 1, "", low),
+            Experiment("b", "data_leakage", 1, "", low),
             Experiment("c", "healthy", 0, ""),
             Experiment("c", "healthy", 1, "", low),
             Experiment("d", "healthy", 1, ""),

@@ -10,6 +10,7 @@ import torch
 
 from vinedresser.replay.results import Comparison, Located
 from vinedresser.replay.running import Outcome
+from vinedresser.replay.what_if.functions_seen import Network
 from vinedresser.replay.what_if.results import Course
 
 __all__ = [
@@ -83,12 +84,14 @@ class ScriptSettings:
 
 @dataclass(frozen=True)
 class ScriptChange:
-    """A change that applies; see `vinedresser.replay.what_if.changes.Change`."""
+    """A change that applies; see `vinedresser.replay.what_if.change.Change`."""
 
     kind: str
     words: str
     control: bool
     values: tuple[float, ...]
+    network: bool = False
+    learns: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class TrialResult:
         random: the step draws random numbers.
         alternates: there were updates of other models with gradients of their own.
         changes: the changes that apply, if facts were given.
+        network: what the model computes, if it was seen.
     """
 
     course: Course
@@ -116,6 +120,7 @@ class TrialResult:
     random: bool = False
     alternates: bool = False
     changes: list[ScriptChange] = field(default_factory=list)
+    network: Network | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,9 @@ class ScriptResult:
                 ScriptChange(**{**one, "values": tuple(one["values"])}) for one in trial["changes"]
             ]
             course = Course(**trial["course"])
-            trial = TrialResult(**{**trial, "course": course, "changes": changes})
+            network = trial["network"] and Network.from_json(trial["network"])
+            parts = {"course": course, "changes": changes, "network": network}
+            trial = TrialResult(**{**trial, **parts})
         return cls(
             **{
                 **table,

@@ -31,14 +31,10 @@ from vinedresser.replay.script.settings import (
 )
 from vinedresser.replay.script.watching import WHOSE, ScriptStep
 from vinedresser.replay.script.writes import before_writes
+from vinedresser.replay.what_if.change import Change, Facts
 from vinedresser.replay.what_if.changeable import Changeable
-from vinedresser.replay.what_if.changes import (
-    Change,
-    Facts,
-    changes_for,
-    labels_are_apart,
-    shuffle_of,
-)
+from vinedresser.replay.what_if.changes import changes_for, labels_are_apart, shuffle_of
+from vinedresser.replay.what_if.functions_seen import FunctionsSeen, Network
 from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course
 from vinedresser.replay.what_if.training import distance, finite_norm
@@ -74,6 +70,9 @@ class ScriptTrial:
         self._batches: list[str] = []
         self._inputs = hashlib.sha256()
         self._half = HalfSeen()
+        self._functions: FunctionsSeen | None = None
+        self._network: Network | None = None
+        self._shuffle: Change | None = None
         self._several = len(step.models) > 1
         self._accumulates = self._random = self._answering = self._alternates = False
         self._deadline = math.inf
@@ -84,7 +83,7 @@ class ScriptTrial:
     def within(self, watched: ScriptStep) -> Iterator[None]:
         """See `StepUser.within`."""
         self._begin(watched)
-        with self._half if self._settings.facts is None else nullcontext(), self._change():
+        with self._seen(), self._change():
             training = self._training
             self._rates = [deepcopy(one["lr"]) for one in training.groups] if training else []
             yield
@@ -97,6 +96,8 @@ class ScriptTrial:
             self.failed("its loss was not found: no scalar with a gradient follows its model")
         if first:
             self._random = not torch.equal(torch.get_rng_state(), self._step.random["torch"])
+            if self._functions is not None and not self._several:
+                self._network = self._functions.ended()
         elif watched.stale and not self._several:
             self._accumulates = True
         self._alternates = watched.alternates
@@ -188,24 +189,42 @@ class ScriptTrial:
         self._training = training = Changeable(model, list(dict.fromkeys(optimizers)))
         self._course, self._batches, self._inputs = Course(), [], hashlib.sha256()
         first = self._step.batches[0]
+        self._shuffle = None
         if self._settings.shuffled:
-            shuffle = shuffle_of(training, first) if labels_are_apart(first) else None
-            self._changes = [] if shuffle is None else [shuffle]
-        elif self._settings.facts is not None:
+            self._shuffle = shuffle_of(training, first) if labels_are_apart(first) else None
+        if self._settings.facts is not None:
             self._changes = changes_for(
                 training, list(models.values()), first, _facts(self._settings.facts)
             )
+        elif self._shuffle is not None:
+            self._changes = [self._shuffle]
         if self._deadline == math.inf:
             self._deadline = time.monotonic() + self._settings.seconds
             before_writes(self._writes)
 
-    def _change(self) -> AbstractContextManager[None]:
-        """Return the context of the change that is tried."""
+    @contextmanager
+    def _seen(self) -> Iterator[None]:
+        """Note what the unchanged steps compute."""
+        if self._settings.facts is not None or self._training is None:
+            yield
+            return
+        self._functions = FunctionsSeen(self._training.model)
+        first = self._step.batches[0]
+        with self._half, self._functions.watching((first.args, first.kwargs)):
+            yield
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Make the change that is tried."""
         if not self._settings.shuffled and self._settings.facts is None:
-            return nullcontext()
+            yield
+            return
         if self._settings.change >= len(self._changes):
             self._finish()
-        return self._changes[self._settings.change].within()
+        change = self._changes[self._settings.change]
+        also = self._shuffle if self._shuffle is not change else None
+        with change.within(), also.within() if also else nullcontext():
+            yield
 
     def _is_finite(self, optimizer: Optimizer | None) -> bool:
         """Note the norm of the gradients of an update; return whether they are finite."""
@@ -253,9 +272,12 @@ class ScriptTrial:
                 self._random,
                 self._alternates,
                 [
-                    ScriptChange(one.kind, one.words, one.control, one.values)
+                    ScriptChange(
+                        one.kind, one.words, one.control, one.values, one.network, one.learns
+                    )
                     for one in self._changes
                 ],
+                self._network,
             )
         )
 
@@ -271,5 +293,11 @@ def _optimizers_of(model: nn.Module, optimizers: list[Optimizer]) -> list[Optimi
 
 
 def _facts(table: dict[str, Any]) -> Facts:
-    half = table["half"]
-    return Facts(**{**table, "half": getattr(torch, half) if half else None})
+    half, network = table["half"], table["network"]
+    return Facts(
+        **{
+            **table,
+            "half": getattr(torch, half) if half else None,
+            "network": network and Network.from_json(network),
+        }
+    )

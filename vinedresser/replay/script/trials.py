@@ -17,7 +17,7 @@ from vinedresser.replay.script.settings import (
     TrialSettings,
 )
 from vinedresser.replay.script.stepping import ScriptReplayed
-from vinedresser.replay.what_if.changes import Facts
+from vinedresser.replay.what_if.change import Facts
 from vinedresser.replay.what_if.results import Course, WhatIf, median, tenth
 from vinedresser.replay.what_if.trials import FEWEST, Unchanged, try_changes
 
@@ -84,6 +84,8 @@ class _ScriptTrainer:
             found.random,
             self._replayed.step.scheduled,
             found.alternates,
+            self._replayed.step.beginning,
+            found.network,
         )
 
     def before(self, steps: int, deadline: float) -> float | None:
@@ -106,20 +108,25 @@ class _ScriptTrainer:
             self._changes, self._first = found.changes, found.course
         return self._changes
 
-    def changed(self, change: ScriptChange, steps: int, deadline: float) -> Course:
+    def changed(
+        self, change: ScriptChange, steps: int, deadline: float, *, shuffled: bool = False
+    ) -> Course:
         place = self._changes.index(change)
-        if not place:
+        if not place and not shuffled:
             return self._first
-        found = self._tried(place, steps, deadline)
+        found = self._tried(place, steps, deadline, shuffled=shuffled)
         return Course(out_of_time=True) if found is None else found.course
 
-    def _tried(self, place: int, steps: int, deadline: float) -> TrialResult | None:
+    def _tried(
+        self, place: int, steps: int, deadline: float, *, shuffled: bool = False
+    ) -> TrialResult | None:
         """Take the steps with one of the changes; None without time."""
         assert self._facts is not None
         half = None if self._facts.half is None else str(self._facts.half).removeprefix("torch.")
         table = asdict(replace(self._facts, half=None)) | {"half": half}
         seconds = deadline - time.monotonic()
-        found = self._run(TrialSettings(steps, seconds, facts=table, change=place), deadline)
+        settings = TrialSettings(steps, seconds, shuffled=shuffled, facts=table, change=place)
+        found = self._run(settings, deadline)
         if found is not None and place < len(found.changes):
             self._check_batches(found, found.changes[place])
         return found

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,64 +19,19 @@ from vinedresser.capture.torch_.guard.guard import digest
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, batch_size
 from vinedresser.replay.changed_inputs import changed_inputs
+from vinedresser.replay.what_if.change import Change, Facts
 from vinedresser.replay.what_if.changeable import Changeable
 from vinedresser.replay.what_if.input_scales import Scales
+from vinedresser.replay.what_if.network_changes import likely_changes, output_changes
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
+from vinedresser.replay.what_if.results import SHUFFLED
 
-__all__ = ["SHUFFLED", "Change", "Facts", "changes_for", "labels_are_apart", "shuffle_of"]
-
-SHUFFLED = "labels shuffled"
-"""Kind of the control whose samples do not belong to their labels."""
+__all__ = ["changes_for", "labels_are_apart", "shuffle_of"]
 
 _EPS = 1e-4
 _CLIP = 1.0
 _USUAL_PACE = 1e-3
 _SEED = 4711
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change of a training.
-
-    Attributes:
-        kind: changes of one kind are alternatives, such as two learning rates.
-        words: the change in words, such as "learning rate 0.02 instead of 0.2".
-        within: makes the context in which the training is changed, entered in its recorded state.
-        control: whether it should cure nothing.
-        values: the value before and after, such as (0.2, 0.02); () if it is not that of a number.
-    """
-
-    kind: str
-    words: str
-    within: Callable[[], AbstractContextManager[None]]
-    control: bool = False
-    values: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known about the steps, for the choice of changes.
-
-    Attributes:
-        nonfinite: a loss or gradient was not finite.
-        at_once: it was so in the first step: changes of the update come too late.
-        pace: share of their norm by which the weights move in a step, if the training stands still;
-            else None.
-        norm: largest norm of the gradients.
-        half: dtype of half precision that the step uses, or None.
-        accumulates: gradients of a step are added to those of the step before.
-        random: the step draws random numbers.
-        scheduled: the learning rate follows a schedule.
-    """
-
-    nonfinite: bool
-    at_once: bool
-    pace: float | None
-    norm: float
-    half: torch.dtype | None
-    accumulates: bool
-    random: bool
-    scheduled: bool
 
 
 def changes_for(
@@ -95,7 +49,10 @@ def changes_for(
     likely += [] if facts.at_once else _updates(training, facts)
     # Without its controls, a cure proves nothing.
     controls = [*filter(None, [shuffle_of(training, first)]), *_random(facts)]
-    return [*likely[:2], *controls, *likely[2:], *_networks(training, models, first)]
+    reasoned = list(likely_changes(training, facts)) if len(models) == 1 else []
+    others = [*_networks(training, models, first)]
+    others += output_changes(training, facts) if len(models) == 1 else []
+    return [*likely[:2], *controls, *reasoned, *likely[2:], *others]
 
 
 def _precisions(training: Changeable, models: list[nn.Module], facts: Facts) -> Iterator[Change]:
@@ -119,7 +76,8 @@ def _updates(training: Changeable, facts: Facts) -> Iterator[Change]:
         if len(set(rates)) > 1:
             words = f"learning rates times {factor:g}"
         values = rates[0], rates[0] * factor
-        yield Change("learning rate", words, partial(_scaled, training, factor), values=values)
+        within = partial(_scaled, training, factor)
+        yield Change("learning rate", words, within, values=values, learns=factor > 1)
     if facts.norm > _CLIP:
         words = f"gradients clipped to a norm of {_CLIP:g}, from up to {facts.norm:.3g}"
         values = facts.norm, _CLIP

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from statistics import pstdev
+from statistics import fmean, pstdev, stdev
 
 from vinedresser.replay.what_if.results import Course, tenth
 
-__all__ = ["cures", "falls", "stands_still", "symptom_of"]
+__all__ = ["cures", "falls", "learns_only", "stands_still", "symptom_of"]
 
 # Share of the loss by which it must change to rise or fall, and by which a cure must lower it.
 _CHANGES = 0.05
@@ -18,6 +18,11 @@ _FALLS = 0.5
 # of its weights in a step, as a share of their norm: a tenth of a usual one.
 _STILL_LOSS = 0.1
 _STILL_PACE = 1e-4
+# What is learned is a gap of this many standard errors, and of this share of the loss, and that
+# without the change is at most this share of it.
+_ERRORS = 5.0
+_LEARNS = 0.01
+_LITTLE = 0.2
 
 
 def symptom_of(unchanged: Course, before: float, shuffled: Course | None) -> str:
@@ -104,6 +109,37 @@ def cures(course: Course, before: float, unchanged: Course, shuffled: Course | N
         if gap < max(3 * (max(last) - min(last)), abs(unchanged.last) / 2):
             return False
     return gap >= _CURES * scale
+
+
+def learns_only(course: Course, control: Course, unchanged: Course, shuffled: Course) -> bool:
+    """Return whether a training learns from its inputs, and does not without a change.
+
+    With shuffled labels there is nothing to learn from the inputs. What is learned in spite of that
+    is the same in both. So the losses of the second half of the steps are compared batch by batch:
+    their mean difference is what is learned from the inputs.
+
+    Args:
+        course: the steps with a change.
+        control: the steps with this change and shuffled labels.
+        unchanged: the steps without it.
+        shuffled: the steps with shuffled labels only.
+    """
+    if not all(one.whole for one in (course, control, unchanged, shuffled)):
+        return False
+    gaps, before = _gaps(course, control), _gaps(unchanged, shuffled)
+    learned = fmean(gaps)
+    error = stdev(gaps) / math.sqrt(len(gaps))
+    return (
+        learned > max(_ERRORS * error, _LEARNS * _scale(control.last))
+        and fmean(before) < _LITTLE * learned
+        and course.last < min(unchanged.last, shuffled.last)
+    )
+
+
+def _gaps(course: Course, shuffled: Course) -> list[float]:
+    half = len(course.losses) // 2
+    pairs = zip(course.losses[half:], shuffled.losses[half:], strict=True)
+    return [other - one for one, other in pairs]
 
 
 def _learns_nothing(unchanged: Course, shuffled: Course) -> bool:

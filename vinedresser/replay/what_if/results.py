@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["Course", "Trial", "WhatIf", "course_words", "median", "tenth"]
+__all__ = ["SHUFFLED", "Course", "Trial", "WhatIf", "course_words", "median", "tenth"]
+
+SHUFFLED = "labels shuffled"
+"""Kind of the control whose samples do not belong to their labels."""
 
 
 @dataclass
@@ -99,19 +102,28 @@ class WhatIf:
             return []
         best: dict[str, Trial] = {}
         for one in self.trials:
-            if one.cures:
+            if one.cures and not one.control:
                 best.setdefault(one.kind, one)
         return list(best.values())
 
     @property
     def _controlled(self) -> bool:
         """Whether all controls were completed, and none cures the symptom."""
-        return not (self.controls_left or any(one.cures and one.control for one in self.trials))
+        return not (self.controls_left or any(map(self._refutes, self.trials)))
+
+    def _refutes(self, trial: Trial) -> bool:
+        """Return whether a control shows that cures prove nothing.
+
+        Cures of a loss are measured against the level that is reached with shuffled labels, so that
+        these refute only cures of values that are not finite.
+        """
+        compared = self.unchanged.whole and trial.kind == SHUFFLED
+        return trial.control and trial.cures and not compared
 
     def verdict(self, trial: Trial) -> str:
         """Return whether one of the trials cures the symptom, in words."""
         if trial.control:
-            return "cures it, control" if trial.cures else "-, control"
+            return "cures it, control" if self._refutes(trial) else "-, control"
         if trial.cures:
             return "cures it" if self._controlled else "better, no proof"
         return "-"
@@ -126,7 +138,7 @@ class WhatIf:
             turns = "all values are finite; losses of models that are updated in turns say no more"
             return f"{falls if self.judged else turns}: no symptom"
         tried = [one for one in self.trials if not one.control]
-        controls = [one.change for one in self.trials if one.control and one.cures]
+        controls = [one.change for one in self.trials if self._refutes(one)]
         if controls:
             return f"nothing follows: {' and '.join(controls)}, a control, cures it as well"
         if self.controls_left and any(one.cures for one in tried):

@@ -10,9 +10,16 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from vinedresser.replay.what_if.changes import SHUFFLED, Facts
-from vinedresser.replay.what_if.criteria import cures, falls, stands_still, symptom_of
-from vinedresser.replay.what_if.results import Course, Trial, WhatIf
+from vinedresser.replay.what_if.change import Facts
+from vinedresser.replay.what_if.criteria import (
+    cures,
+    falls,
+    learns_only,
+    stands_still,
+    symptom_of,
+)
+from vinedresser.replay.what_if.functions_seen import Network
+from vinedresser.replay.what_if.results import SHUFFLED, Course, Trial, WhatIf
 
 __all__ = ["FEWEST", "NamedChange", "Trainer", "Unchanged", "try_changes"]
 
@@ -23,7 +30,7 @@ _SHARE = 0.1
 
 
 class NamedChange(Protocol):
-    """A change of a training in words; see `vinedresser.replay.what_if.changes.Change`."""
+    """A change of a training in words; see `vinedresser.replay.what_if.change.Change`."""
 
     @property
     def kind(self) -> str:
@@ -40,6 +47,14 @@ class NamedChange(Protocol):
     @property
     def values(self) -> tuple[float, ...]:
         """The value before and after."""
+
+    @property
+    def network(self) -> bool:
+        """Whether it changes what the network computes at first."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it also cures if the network learns only with it."""
 
 
 _Change = TypeVar("_Change", bound=NamedChange)
@@ -59,6 +74,8 @@ class Unchanged:
         scheduled: the learning rate follows a schedule.
         alternates: models are updated in turns, each with a loss of its own, as in a GAN: whether
             these fall says nothing.
+        beginning: the training has just begun.
+        network: what the model computes, if it is the only one and was seen; else None.
     """
 
     course: Course
@@ -69,6 +86,8 @@ class Unchanged:
     random: bool
     scheduled: bool
     alternates: bool = False
+    beginning: bool = False
+    network: Network | None = None
 
 
 class Trainer(Protocol[_Change]):
@@ -89,8 +108,10 @@ class Trainer(Protocol[_Change]):
     def changes(self, facts: Facts, steps: int, deadline: float, /) -> Sequence[_Change]:
         """Return the changes that apply, those first that should be tried if time is short."""
 
-    def changed(self, change: _Change, steps: int, deadline: float) -> Course:
-        """Take the steps with one of the changes."""
+    def changed(
+        self, change: _Change, steps: int, deadline: float, *, shuffled: bool = False
+    ) -> Course:
+        """Take the steps with one of the changes, with shuffled labels if wanted."""
 
 
 def try_changes(trainer: Trainer[_Change], *, steps: int, seconds: float) -> WhatIf:
@@ -129,6 +150,9 @@ def try_changes(trainer: Trainer[_Change], *, steps: int, seconds: float) -> Wha
         accumulates=seen.accumulates,
         random=seen.random,
         scheduled=seen.scheduled,
+        beginning=seen.beginning,
+        negative=min(unchanged.losses, default=0.0) < 0,
+        network=seen.network,
     )
     found = WhatIf(
         *(steps, seen.batches, symptom, before, unchanged, shuffled, [], [], []),
@@ -141,10 +165,11 @@ def try_changes(trainer: Trainer[_Change], *, steps: int, seconds: float) -> Wha
 
 def _try(found: WhatIf, trainer: Trainer[_Change], facts: Facts, deadline: float) -> None:
     """Add the trials of changes to a result, the best first."""
-    unchanged, shuffled = found.unchanged, found.shuffled
+    unchanged = found.unchanged
+    courses: list[tuple[_Change, Course]] = []
     for one in trainer.changes(facts, found.steps, deadline):
-        if shuffled is not None and one.kind == SHUFFLED:
-            course = shuffled
+        if found.shuffled is not None and one.kind == SHUFFLED:
+            course = found.shuffled
         else:
             course = trainer.changed(one, found.steps, deadline)
         # A control that fails, for example because its labels have another shape, shows nothing.
@@ -152,11 +177,34 @@ def _try(found: WhatIf, trainer: Trainer[_Change], facts: Facts, deadline: float
             found.controls_left.append(one.words)
         if course.out_of_time:
             found.not_tried.append(one.words)
-            continue
-        better = cures(course, found.before, unchanged, shuffled) if found.judged else course.whole
+        else:
+            courses.append((one, course))
+    shuffled = next((course for one, course in courses if one.kind == SHUFFLED), None)
+    for one, course in courses:
+        better = _cures(found, one, course, shuffled)
+        if one.learns and found.judged and not better and shuffled and course.whole:
+            better = found.batches >= found.steps and learns_only(
+                course,
+                trainer.changed(one, found.steps, deadline, shuffled=True),
+                unchanged,
+                shuffled,
+            )
         trial = Trial(one.kind, one.words, one.control, course, better, one.values)
         found.trials.append(trial)
     found.trials.sort(key=lambda one: (one.control, not one.cures, _order(one.course)))
+
+
+def _cures(found: WhatIf, change: NamedChange, course: Course, shuffled: Course | None) -> bool:
+    """Return whether the symptom is gone; see `vinedresser.replay.what_if.criteria.cures`."""
+    if not found.judged:
+        return course.whole
+    before = found.before
+    if change.network and course.losses:
+        before = min(before, course.losses[0])
+    if change.kind != SHUFFLED and shuffled and shuffled.whole and found.unchanged.whole:
+        # What is reached with other labels is learned without the inputs.
+        before = min(before, shuffled.last)
+    return cures(course, before, found.unchanged, found.shuffled)
 
 
 def _first(course: Course) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -13,13 +14,9 @@ from vinedresser.capture.torch_.guard.codec import Computed
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.running import Replay
 from vinedresser.replay.stepping import Replayed
-from vinedresser.replay.what_if.changes import (
-    Change,
-    Facts,
-    changes_for,
-    labels_are_apart,
-    shuffle_of,
-)
+from vinedresser.replay.what_if.change import Change, Facts
+from vinedresser.replay.what_if.changes import changes_for, labels_are_apart, shuffle_of
+from vinedresser.replay.what_if.functions_seen import FunctionsSeen
 from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course, WhatIf, median, tenth
 from vinedresser.replay.what_if.training import Training
@@ -55,7 +52,8 @@ class _StepTrainer:
 
     def unchanged(self, steps: int, seconds: float) -> Unchanged:
         training, half = self._training, HalfSeen()
-        accumulates = training.learn(half)
+        functions = FunctionsSeen(training.model)
+        accumulates = training.learn(_both(half, functions))
         random = not torch.equal(torch.get_rng_state(), self._again.step.random["torch"])
         course = training.run(steps, time.monotonic() + seconds)
         return Unchanged(
@@ -66,6 +64,8 @@ class _StepTrainer:
             accumulates=accumulates,
             random=random,
             scheduled=self._again.step.scheduled,
+            beginning=self._again.step.beginning,
+            network=functions.ended() if len(self._again.parts.models) == 1 else None,
         )
 
     def before(self, steps: int, deadline: float) -> float:
@@ -82,8 +82,23 @@ class _StepTrainer:
         models = list(self._again.parts.models.values())
         return changes_for(self._training, models, self._batches[0][0], facts)
 
-    def changed(self, change: Change, steps: int, deadline: float) -> Course:
-        return self._training.run(steps, deadline, change.within())
+    def changed(
+        self, change: Change, steps: int, deadline: float, *, shuffled: bool = False
+    ) -> Course:
+        control = shuffle_of(self._training, self._batches[0][0]) if shuffled else None
+        return self._training.run(steps, deadline, _together(change, control))
+
+
+@contextmanager
+def _both(half: HalfSeen, functions: FunctionsSeen) -> Iterator[None]:
+    with half, functions.watching():
+        yield
+
+
+@contextmanager
+def _together(change: Change, control: Change | None) -> Iterator[None]:
+    with change.within(), control.within() if control else nullcontext():
+        yield
 
 
 def _batches(again: Replay, steps: int) -> list[list[Batch]]:

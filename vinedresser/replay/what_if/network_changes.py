@@ -1,0 +1,201 @@
+"""Changes of what a network computes: its activations, its weights, its loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vinedresser.replay.what_if.change import Change, Facts
+from vinedresser.replay.what_if.changeable import Changeable
+from vinedresser.replay.what_if.functions import ELEMENTWISE, ON_LOGITS
+from vinedresser.replay.what_if.functions_seen import Network
+from vinedresser.replay.what_if.initialising import initialized, unusual_weights
+from vinedresser.replay.what_if.losses import losses_for, standardized_for
+from vinedresser.replay.what_if.replaced_functions import (
+    Loss,
+    replaced_activations,
+    replaced_loss,
+    without_cuts,
+)
+from vinedresser.replay.what_if.untrained import trained, untrained
+
+__all__ = ["likely_changes", "output_changes"]
+
+# Below this share, nothing of the inputs arrives behind the hidden layers.
+_VANISHED = 1e-3
+
+_SATURATING = ("sigmoid", "tanh", "softsign", "hardtanh", "hardsigmoid")
+_RECTIFYING = ("relu", "relu6")
+_Function = Callable[[Tensor], Tensor]
+
+
+def _leaky(value: Tensor) -> Tensor:
+    return functional.leaky_relu(value, 0.2)
+
+
+# Kinds of changes of initial values.
+_INITIAL = {
+    "equal": "equal initial weights",
+    "large": "large initial weights",
+    "small": "small initial weights",
+    "biases": "initial biases",
+}
+# Ranges of activations.
+_RANGES = {
+    "relu": (0.0, math.inf),
+    "softplus": (0.0, math.inf),
+    "tanh": (-1.0, 1.0),
+    "softsign": (-1.0, 1.0),
+    "hardtanh": (-1.0, 1.0),
+    "sigmoid": (0.0, 1.0),
+    "hardsigmoid": (0.0, 1.0),
+    "softmax": (0.0, 1.0),
+}
+# Kinds of activations, the names of those that a kind has, and what replaces them.
+_KINDS: list[tuple[str, tuple[str, ...], dict[str, _Function]]] = [
+    ("saturating activation", _SATURATING, {"relu": functional.relu, "selu": functional.selu}),
+    ("rectifier", _RECTIFYING, {"leaky_relu": _leaky, "selu": functional.selu}),
+    ("exponential activation", ("exp",), {"relu": functional.relu, "selu": functional.selu}),
+]
+
+
+def likely_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
+    """Yield changes for which there is a reason in what was seen.
+
+    Args:
+        training: the training.
+        facts: what is known about it.
+    """
+    others = untrained(training.model, training.optimizers)
+    if others:
+        yield Change(
+            "parameters",
+            f"{len(others)} other parameters trained, too: {others[0][0]}"
+            + (", ..." if len(others) > 1 else ""),
+            partial(trained, [one for _, one in others], training.optimizers),
+        )
+    network = facts.network
+    if network is None:
+        return
+    if network.cut:
+        yield Change("detach", "no detach() in the model", partial(without_cuts, training.model))
+    for kind, words, loss in losses_for(network):
+        # Standardized targets are within the range of hardly any activation.
+        if kind != "targets" or not exceeds(network):
+            within = partial(replaced_loss, loss)
+            yield Change(kind, words, within, network=True, learns=kind == "loss")
+    yield from _hidden(training.model, facts, network)
+
+
+def _hidden(model: nn.Module, facts: Facts, network: Network) -> Iterator[Change]:
+    """Yield changes of hidden layers behind which nothing of the inputs arrives."""
+    vanished = network.signal < _VANISHED
+    if facts.beginning:
+        yield from _initial(model, network)
+    for kind, kinds, others in _KINDS:
+        places = {place: name for place, name in network.hidden if name in kinds}
+        if not places or not (vanished or (facts.nonfinite and "exp" in kinds)):
+            continue
+        old = " and ".join(sorted(set(places.values())))
+        for new, function in others.items():
+            replaced = {place: (name, function) for place, name in places.items()}
+            within = partial(replaced_activations, model, replaced)
+            words = f"{new} instead of {old} in hidden layers"
+            yield Change(kind, words, within, network=True, learns=True)
+
+
+def _initial(model: nn.Module, network: Network) -> Iterator[Change]:
+    """Yield usual initial values of parameters, drawn twice: one draw may have bad luck."""
+    names = [name for _, name in network.hidden]
+    weights = unusual_weights(model, max(set(names), key=names.count, default=""))
+    reasons = {one.why for one in weights}
+    for why in ("equal", "large", "small", "biases"):
+        if why in reasons:
+            break
+    else:
+        return
+    number, first = len(weights), weights[0].name
+    of = first if number == 1 else f"{number} parameters, such as {first}"
+    for seed in range(2):
+        yield Change(
+            _INITIAL[why],
+            f"usual initial values of {of}" + (", drawn again" if seed else ""),
+            partial(initialized, weights, seed),
+            network=True,
+            learns=True,
+        )
+        if why == "biases":
+            # Nothing is drawn.
+            return
+
+
+def output_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
+    """Yield other activations of the outputs.
+
+    Values that are not finite say nothing of them. Without its activation, a loss that is negative
+    can be so without end, and one that takes probabilities says nothing of outputs that are none.
+
+    Args:
+        training: the training.
+        facts: what is known about it.
+    """
+    network = facts.network
+    if network is None or facts.nonfinite or facts.negative or not network.width:
+        return
+    loss = network.targets.loss if network.targets else ""
+    last = network.last
+    places = {} if last is None else {last[0]: last[1]}
+
+    def within(
+        inside: _Function, outside: _Function | None = None
+    ) -> Callable[[], AbstractContextManager[None]]:
+        replaced = {place: (name, inside) for place, name in places.items()}
+        return partial(replaced_activations, training.model, replaced, outside)
+
+    kind, present = "output activation", "" if last is None else last[1]
+    probabilities = "sigmoid" if network.width == 1 else "softmax"
+    if loss not in (*ELEMENTWISE.values(), *ON_LOGITS.values()) and present != probabilities:
+        function = functional.sigmoid if network.width == 1 else partial(functional.softmax, dim=-1)
+        if last is None:
+            words = f"{probabilities} of the outputs"
+            yield Change(kind, words, within(_same, function), network=True)
+        else:
+            words = f"{probabilities} instead of {present} of the outputs"
+            yield Change(kind, words, within(function), network=True)
+    if present and loss in ON_LOGITS.values():
+        yield Change(kind, f"no {present} of the outputs", within(_same), network=True)
+    if exceeds(network) and network.targets is not None:
+        lowest, highest = network.targets.lowest, network.targets.highest
+        words = f"no {present} of the outputs; targets range from {lowest:.3g} to {highest:.3g}"
+        scaled = standardized_for(network.targets)
+        free = within(_same)
+        yield Change(kind, words, partial(_scaled, free, scaled) if scaled else free, network=True)
+
+
+def exceeds(network: Network) -> bool:
+    """Return whether targets exceed the range of the outputs' activation.
+
+    Args:
+        network: what is known.
+    """
+    seen = network.targets
+    if seen is None or network.last is None or seen.loss not in ELEMENTWISE.values():
+        return False
+    lowest, highest = _RANGES.get(network.last[1], (-math.inf, math.inf))
+    return seen.lowest < lowest or seen.highest > highest
+
+
+@contextmanager
+def _scaled(free: Callable[[], AbstractContextManager[None]], loss: Loss) -> Iterator[None]:
+    """Let outputs be free, on the scale of the targets: so they need not move there first."""
+    with free(), replaced_loss(loss):
+        yield
+
+
+def _same(value: Tensor) -> Tensor:
+    return value
