@@ -276,6 +276,7 @@ def test_usual_weights_are_not_unusual(init: Callable[[Tensor], object]) -> None
         if one.dim() > 1:
             init(one)
     assert unusual_weights(model, "relu") == []
+    assert unusual_weights(nn.Sequential(nn.GRU(1, 24), nn.Linear(24, 3)), "") == []
     nn.init.normal_(model.get_parameter("1.weight"), std=1.0)
     nn.init.ones_(model.get_parameter("3.weight"))
     found = unusual_weights(model, "relu")

@@ -60,7 +60,9 @@ def unusual_weights(model: nn.Module, activation: str) -> list[Unusual]:
             if value.dim() > 1:
                 fan_in = value[0].numel()
                 gain = 1.0 if is_last or isinstance(layer, nn.RNNBase) else _gain(activation)
-                why = _unusual(value.detach(), fan_in)
+                # The default of recurrent layers depends on their own size only.
+                size = layer.hidden_size if isinstance(layer, nn.RNNBase) else fan_in
+                why = _unusual(value.detach(), fan_in, max(size, fan_in))
                 if why:
                     found.append(Unusual(key, value, gain / math.sqrt(fan_in), why))
             elif not is_last and abs(float(value.detach().mean())) > _BIAS:
@@ -88,12 +90,12 @@ def _gain(activation: str) -> float:
     return _GAINS.get(activation, 1.0)
 
 
-def _unusual(weight: Tensor, fan_in: int) -> str:
+def _unusual(weight: Tensor, fan_in: int, size: int) -> str:
     fan_out = weight.numel() // weight.shape[1]
     if len(weight) > 1 and bool((weight == weight[:1]).all()):
         return "equal"
     glorot = math.sqrt(2 / (fan_in + fan_out))
-    least = min(math.sqrt(1 / (3 * fan_in)), glorot)
+    least = min(math.sqrt(1 / (3 * size)), glorot)
     largest = max(math.sqrt(2 / fan_in), glorot)
     std = float(weight.float().std(correction=0)) if weight.numel() > 1 else least
     return "small" if std < _BELOW * least else "large" if std > _ABOVE * largest else ""

@@ -86,7 +86,7 @@ def likely_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
         yield Change("detach", "no detach() in the model", partial(without_cuts, training.model))
     for kind, words, loss in losses_for(network):
         # Standardized targets are within the range of hardly any activation.
-        if kind != "targets" or not exceeds(network):
+        if kind != "targets" or not _exceeds(network):
             within = partial(replaced_loss, loss)
             yield Change(kind, words, within, network=True, learns=kind == "loss")
     yield from _hidden(training.model, facts, network)
@@ -96,7 +96,7 @@ def _hidden(model: nn.Module, facts: Facts, network: Network) -> Iterator[Change
     """Yield changes of hidden layers behind which nothing of the inputs arrives."""
     vanished = network.signal < _VANISHED
     if facts.beginning:
-        yield from _initial(model, network)
+        yield from _initial(model, network, vanished=vanished)
     for kind, kinds, others in _KINDS:
         places = {place: name for place, name in network.hidden if name in kinds}
         if not places or not (vanished or (facts.nonfinite and "exp" in kinds)):
@@ -109,10 +109,14 @@ def _hidden(model: nn.Module, facts: Facts, network: Network) -> Iterator[Change
             yield Change(kind, words, within, network=True, learns=True)
 
 
-def _initial(model: nn.Module, network: Network) -> Iterator[Change]:
-    """Yield usual initial values of parameters, drawn twice: one draw may have bad luck."""
+def _initial(model: nn.Module, network: Network, *, vanished: bool) -> Iterator[Change]:
+    """Yield usual initial values of parameters, drawn twice: one draw may have bad luck.
+
+    Small weights and biases far from 0 do harm only where nothing of the inputs arrives.
+    """
     names = [name for _, name in network.hidden]
     weights = unusual_weights(model, max(set(names), key=names.count, default=""))
+    weights = [one for one in weights if vanished or one.why in ("equal", "large")]
     reasons = {one.why for one in weights}
     for why in ("equal", "large", "small", "biases"):
         if why in reasons:
@@ -169,7 +173,7 @@ def output_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
             yield Change(kind, words, within(function), network=True)
     if present and loss in ON_LOGITS.values():
         yield Change(kind, f"no {present} of the outputs", within(_same), network=True)
-    if exceeds(network) and network.targets is not None:
+    if _exceeds(network) and network.targets is not None:
         lowest, highest = network.targets.lowest, network.targets.highest
         words = f"no {present} of the outputs; targets range from {lowest:.3g} to {highest:.3g}"
         scaled = standardized_for(network.targets)
@@ -177,7 +181,7 @@ def output_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
         yield Change(kind, words, partial(_scaled, free, scaled) if scaled else free, network=True)
 
 
-def exceeds(network: Network) -> bool:
+def _exceeds(network: Network) -> bool:
     """Return whether targets exceed the range of the outputs' activation.
 
     Args:
