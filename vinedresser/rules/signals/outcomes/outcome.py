@@ -98,6 +98,8 @@ class Outcome(Signal):
         self._total: int | None = None
         # Whether the rows are tokens.
         self._text = False
+        # Whether all inputs are integers, such as tokens and ids.
+        self._ids = False
         self._chooses = False
         self._verdict: Verdict | None = None
 
@@ -116,6 +118,8 @@ class Outcome(Signal):
             self._step = step.step
             self._verdict = None
             self._text |= self.baseline.batches.of_text
+            inputs = self.baseline.batches.inputs.values()
+            self._ids |= bool(inputs) and all(one.dtype.kind in "iu" for one in inputs)
 
     def verdict(self) -> Verdict:
         """Return the verdict at the current step."""
@@ -227,6 +231,9 @@ class Outcome(Signal):
             return False
         gains = [one.value for one in windows[-_FEWEST_WINDOWS:]]
         if math.fsum(gains) > _FEWEST_WINDOWS * _LEAST_ORDER:
+            return False
+        # Two classes may be those of a critic, but no generator makes ids.
+        if not (self._ids or _of_several_classes(series)):
             return False
         if guessed is None:
             return not self.progress.losses[f"losses/{loss}"].learned(_LEAST_GAIN)
