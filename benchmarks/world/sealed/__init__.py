@@ -14,7 +14,7 @@ from benchmarks.world.sealed.frameworks import (
     keras_concrete,
     lightning_signs,
 )
-from benchmarks.world.sealed.generative import conditional_vae, flow_matching
+from benchmarks.world.sealed.generative import conditional_vae
 from benchmarks.world.sealed.images import captions, depths, house_numbers, wardrobe
 from benchmarks.world.sealed.measured import gestures, glucose, spectra, traffic
 from benchmarks.world.sealed.science import links, potentials
@@ -32,7 +32,6 @@ FAMILIES: dict[str, Family] = {
     "cars": cars.FAMILY,
     "conditional_vae": conditional_vae.FAMILY,
     "depths": depths.FAMILY,
-    "flow_matching": flow_matching.FAMILY,
     "gestures": gestures.FAMILY,
     "glucose": glucose.FAMILY,
     "house_numbers": house_numbers.FAMILY,

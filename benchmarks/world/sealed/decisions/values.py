@@ -54,7 +54,7 @@ def _train(draw: Draw) -> Ending:
     def synchronise() -> None:
         nonlocal steps
         steps += 1
-        if steps % _PERIOD == 0 and not draw.has("stale_target"):
+        if steps % _PERIOD == 0:
             target.load_state_dict(model.state_dict())
 
     fit(draw, model, optimizer, length, compute, after=synchronise)
@@ -122,7 +122,7 @@ def _strolls(draw: Draw) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("stale_target", "misaligned_targets", "shuffled_labels", "swapped_pairs"),
+        *("misaligned_targets", "shuffled_labels", "swapped_pairs"),
         *("unnormalised_targets", "duplicated_rows", "wrong_broadcast", "zero_init"),
         *("lr_too_low", "lr_too_high", "wrong_sign"),
     ),
