@@ -40,8 +40,9 @@ _FEW_CLASSES = 2
 # Share of the loss of guessing that noise alone does not account for, such as that of clicks, of
 # which even good models predict little; and gain of such a model over three windows.
 _LEAST_FALL, _LEAST_ORDER = 0.01, 0.05
-# Minimum windows of looks of a poor outcome.
+# Minimum windows of looks of a poor outcome, and of one far behind simple models at the end.
 _FEWEST_WINDOWS = 3
+_FEWEST_AT_END = 2
 # Minimum train steps of a poor outcome, and minimum share of the run if its length is known. A run
 # of unknown length gets more steps: it may be long, and on a plateau.
 _PATIENCE = 150
@@ -280,7 +281,8 @@ class Outcome(Signal):
             return Verdict("good", words)
         poor = _POOR_SHARE * baseline
         windows = _windows(series)
-        surely = gain.value + _SURE * gain.error < poor and len(windows) >= _FEWEST_WINDOWS
+        fewest = _FEWEST_AT_END if ended else _FEWEST_WINDOWS
+        surely = gain.value + _SURE * gain.error < poor and len(windows) >= fewest
         if surely and (ended or self._without_hope(windows, poor)):
             return Verdict("poor", words)
         return Verdict("open", words)
