@@ -94,13 +94,11 @@ def _spoilt(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return clusters with the drawn fault, if there is one."""
     order = torch.randperm(len(place))
-    few = torch.arange(len(place)) % 3
     return draw.by_fault(
         {
             # Total energies, whose atoms have not been taken off.
             "unnormalised_targets": (place, 2e3 * energy - 4e5, force),
             "shuffled_labels": (place, energy[order], force[order]),
-            "duplicated_rows": (place[few], energy[few], force[few]),
             # Coordinates by atoms is read as atoms by coordinates.
             "wrong_axis": (place.transpose(1, 2).reshape(place.shape), energy, force),
             "misaligned_targets": (place, energy.roll(1, 0), force.roll(1, 0)),
@@ -127,7 +125,7 @@ FAMILY = Family(
     _train,
     (
         *("gradient_sign", "wrong_axis", "unnormalised_targets", "shuffled_labels"),
-        *("misaligned_targets", "duplicated_rows", "term_wrong_sign"),
+        *("misaligned_targets", "term_wrong_sign"),
         *("large_init", "lr_too_low", "lr_too_high"),
     ),
 )
