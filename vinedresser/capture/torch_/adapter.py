@@ -367,7 +367,6 @@ class TorchAdapter(Adapter):
             for optimizer in progress.stepped:
                 self._state.take_gradients(recording, optimizer)
         self._state.take_rest(recording, progress.stepped, known)
-        # Without any optimizer, the loop updates the weights itself.
         stepped = self._session.leader is None or self._optimizers.last in progress.stepped
         self._running.end(recording, progress.forwards, stepped=stepped)
         self._hooks.finish(recording)
