@@ -68,7 +68,8 @@ prune-demo: env  ## prune a ResNet on Fashion-MNIST in six rounds, and say which
 ui: env  ## open the demo's runs in MLflow
 	@$(BIN)/vinedresser ui runs/demo
 
-test: lint test-quick  ## lint, then the quick tests (minutes)
+test: env  ## lint and the quick tests, side by side (minutes)
+	@$(MAKE) --no-print-directory -j 2 lint test-quick
 
 test-quick: env  ## the quick tests alone
 	$(PYTEST) -m "not thorough and not slow and not chaos"
