@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import Stretch
 from vinedresser.rules.signals.outcomes.baseline import Baseline
 from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
+from vinedresser.rules.signals.outcomes.gain_windows import projected, stand_below, windows_of
 from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.learning_outcome import Guessed, LearningOutcome
 from vinedresser.store.reading.step import Step
@@ -225,7 +224,7 @@ class Outcome(Signal):
 
     def _is_guessed(self, loss: str, series: FitSeries) -> bool:
         """Return whether the classes of a loss are certainly predicted no better than by chance."""
-        guessed, now, windows = self.guessing.loss(loss), self._latest(loss), _windows(series)
+        guessed, now, windows = self.guessing.loss(loss), self._latest(loss), windows_of(series)
         if now is None or len(windows) < _FEWEST_WINDOWS:
             return False
         if series.task not in ("classes", "binary"):
@@ -280,16 +279,22 @@ class Outcome(Signal):
         if gain.value - gain.error > _GOOD_SHARE * baseline:
             return Verdict("good", words)
         poor = _POOR_SHARE * baseline
-        windows = _windows(series)
-        fewest = _FEWEST_AT_END if ended else _FEWEST_WINDOWS
-        surely = gain.value + _SURE * gain.error < poor and len(windows) >= fewest
-        if surely and (ended or self._without_hope(windows, poor)):
+        windows = windows_of(series)
+        surely = gain.value + _SURE * gain.error < poor and len(windows) >= _FEWEST_WINDOWS
+        hopeless = surely and (ended or self._without_hope(windows, poor))
+        # A short run that was learning had too few steps, or ended early.
+        short = ended and self._is_whole() and len(windows) == _FEWEST_AT_END
+        if hopeless or (short and stand_below(poor, *windows)):
             return Verdict("poor", words)
         return Verdict("open", words)
 
+    def _is_whole(self) -> bool:
+        """Return whether the run has as many steps as were expected, as far as is known."""
+        return self._total is None or self._step + 1 >= self._total
+
     def _of_guessing(self, loss: str, series: FitSeries, *, ended: bool) -> Verdict | None:
         """Return the verdict on predictions that are no better than guessing, or None."""
-        gain, windows = series.gain(), _windows(series)
+        gain, windows = series.gain(), windows_of(series)
         if gain is None or len(windows) < _FEWEST_WINDOWS or self.progress.adversaries:
             return None
         # The rows must be known: a critic's or a discriminator's labels are its own.
@@ -350,7 +355,7 @@ class Outcome(Signal):
         if self._step < least:
             return False
         end = max(self._total or HORIZON * self._step, self._step)
-        return _projected(windows, end) < poor
+        return projected(windows, end) < poor
 
 
 def _of_several_classes(series: FitSeries) -> bool:
@@ -366,32 +371,3 @@ def _words(series: FitSeries, gain: Gain, baseline: float | None) -> str:
     if baseline is None:
         return words
     return f"{words} and simple models reach {gain.chance + (1 - gain.chance) * baseline:.3g}"
-
-
-def _windows(series: FitSeries) -> list[Gain]:
-    """Return the gains of windows of looks without overlap, oldest first."""
-    count = series.looks() // series.window
-    gains = (series.gain(before=series.window * place) for place in range(count))
-    return [gain for gain in gains if gain is not None][::-1]
-
-
-def _projected(windows: list[Gain], end: float) -> float:
-    """Return an upper bound of the final gain, from the trend of the last windows.
-
-    The trend is a line through the last half of the windows (at least four); two standard errors
-    are added to its slope.
-
-    Args:
-        windows: gains, oldest first.
-        end: last step of the training.
-    """
-    recent = windows[-max(4, len(windows) // 2) :]
-    gains = np.array([gain.value for gain in recent])
-    steps = np.array([gain.step for gain in recent], np.float64)
-    ahead = max(end - float(steps[-1]), 0.0)
-    steps -= steps.mean()
-    spread = float((steps**2).sum())
-    slope = float((steps * gains).sum()) / spread
-    residual = gains - gains.mean() - slope * steps
-    error = math.sqrt(float((residual**2).sum()) / max(len(gains) - 2, 1) / spread)
-    return float(gains[-1]) + max(slope + _SURE * error, 0.0) * ahead
