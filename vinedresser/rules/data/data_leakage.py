@@ -39,6 +39,11 @@ _UNMEASURED = Advice(
     "neighbours are searched among them",
     "compute the metrics of evaluations from rows that the model has never seen",
 )
+_RECONSTRUCTED = Advice(
+    "training rows are evaluated, perhaps by entries that the training does not use, such as "
+    "hidden ratings",
+    "compute the metrics of evaluations from rows or entries that the model has never seen",
+)
 _FIXED = Advice(
     "all rows are used in each step of the training and in each evaluation",
     "compute the metrics of evaluations from other rows than the loss of the training, such as the "
@@ -65,7 +70,9 @@ class DataLeakage(OnceRule):
     If each step trains on the same rows, and all evaluated rows are among them, they may be the
     nodes of one graph, of which the loss uses others in training than in evaluation: "info". So are
     evaluations without a loss, labels or a metric, whose outputs may be references, such as the
-    embeddings among which the nearest neighbours of other rows are searched.
+    embeddings among which the nearest neighbours of other rows are searched, and those of a model
+    whose targets are numbers in the shape of its inputs: other entries of the same rows may be
+    evaluated, as in collaborative filtering.
 
     Randomly changed training rows (augmentation) are not recognised. Inputs are captured until step
     2000; in a data set so large that only few of its rows were seen by then, too few matches are
@@ -92,6 +99,8 @@ class DataLeakage(OnceRule):
         self._fixed = True
         # Whether any evaluation had a loss or labels, or the run a metric.
         self._measured = False
+        # Whether the targets of the training have the shape of its inputs.
+        self._reconstructs = False
         self._pairs = 0
         self._equal = 0
         self._last: tuple[Step, str] | None = None
@@ -109,6 +118,7 @@ class DataLeakage(OnceRule):
             if len(self._train) < _MOST_TRAIN:
                 self._train |= different
             self._add_values()
+            self._reconstructs |= self._rows_to_rows()
             return None
         if not different <= self._eval:
             self._count_pairs(len(digests), len(different))
@@ -145,6 +155,15 @@ class DataLeakage(OnceRule):
         if max(map(len, self._values), default=0) > _VALUES:
             self._values = None
 
+    def _rows_to_rows(self) -> bool:
+        """Return whether targets are numbers in the shape of a single input."""
+        inputs = list(self.batches.inputs.values())
+        if len(inputs) != 1 or inputs[0].dtype.kind != "f" or inputs[0].ndim < 2:
+            return False
+        shape = inputs[0].shape[1:]
+        labels = (one.labels for one in self.batches.compared)
+        return any(one.dtype.kind == "f" and one.shape[1:] == shape != (1,) for one in labels)
+
     def _is_complete(self) -> bool:
         """Return whether there can be few rows, or the training rows are most of them."""
         if not self._values:
@@ -167,7 +186,8 @@ class DataLeakage(OnceRule):
             return None
         step, name = self._last
         same = self._fixed and found == rows
-        advice = _FIXED if same else _LEAK if self._measured else _UNMEASURED
+        told = _RECONSTRUCTED if self._reconstructs else _LEAK
+        advice = _FIXED if same else told if self._measured else _UNMEASURED
         return self.found(
             step,
             since=step.step,
