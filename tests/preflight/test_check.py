@@ -205,6 +205,7 @@ def test_watched_steps_compute_the_same(tmp_path: Path, monkeypatch: pytest.Monk
         [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
 
+    assert found.code == 0, found
     # The step that ends it does not print.
     assert found.output.splitlines() == alone.stdout.splitlines()[:7]
 

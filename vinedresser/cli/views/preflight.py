@@ -22,9 +22,10 @@ def print_preflight(found: Preflight) -> None:
     elif found.code is None:
         say("no training of PyTorch was seen in the time; --timeout allows more")
     else:
-        say("no training of PyTorch was seen")
+        others = "`vinedresser run` also judges those of other frameworks"
+        say(f"no training of PyTorch was seen; {others}")
     if found.code or not found.verdicts:
-        if found.code:
-            say(f"the script ended with exit code {found.code}; its last output:")
+        ended = f"the script ended with exit code {found.code}; " if found.code else ""
+        say(f"{ended}its last output:")
         for line in found.output.splitlines()[-_LINES:]:
             say(f"  {line}")
