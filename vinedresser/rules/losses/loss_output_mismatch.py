@@ -125,8 +125,9 @@ class LossOutputMismatch(OnceRule):
             # All ones later may come from a diverged sigmoid.
             self._ones = step.step == 0 or activation == "softmax"
         self._ones &= form.ones
-        identity = self.identities.function(loss) or self.identities.of(loss) or _UNKNOWN
-        if _contradicted(identity, compared, value):
+        function = self.identities.function(loss)
+        identity = function or self.identities.of(loss) or _UNKNOWN
+        if function is None and _contradicted(identity, compared, value):
             return None
         given = Given(
             identity,
@@ -189,13 +190,16 @@ class LossOutputMismatch(OnceRule):
 
 
 def _contradicted(identity: LossIdentity, compared: Compared, value: float) -> bool:
-    """Return whether the loss value contradicts the input that its name implies.
+    """Return whether the loss value contradicts the input that its name or earlier values imply.
 
     A custom class may have the name of a framework's loss and take logits where that one takes
-    probabilities.
+    probabilities. Of outputs that hardly differ yet, both have the same value, which tells nothing
+    about a loss without a name.
     """
-    if not identity.by_name or not np.isfinite(value):
+    if not np.isfinite(value):
         return False
     formulas = [one[:2] for one in agreeing(compared, value, complete=True)]
-    same_loss = [takes for loss, takes in formulas if loss == identity.loss]
+    same_loss = {takes for loss, takes in formulas if loss == identity.loss}
+    if len(same_loss) > 1 and not identity.by_name:
+        return True
     return bool(same_loss) and identity.takes not in same_loss
