@@ -96,7 +96,8 @@ def of_a_ratio_of_probabilities(out: Tensor) -> Tensor:
 
 def of_bounded_actions(out: Tensor) -> Tensor:
     policy = Beta(out[:, 0].exp(), out[:, 1].exp())
-    return -(policy.log_prob(OLD.exp()) * ADVANTAGES).mean()
+    likely: Tensor = policy.log_prob(OLD.exp())
+    return -(likely * ADVANTAGES).mean()
 
 
 def is_policy_gradient(*losses: Tensor) -> bool:
