@@ -25,7 +25,7 @@ with open(sys.argv[1], "w") as file:
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_two_flows_on_one_store_at_once(
     tmp_path: Path, mlflow_store: Callable[[Path], Path]

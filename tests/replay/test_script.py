@@ -261,7 +261,7 @@ def test_one_of_two_models_that_train_each_other(tmp_path: Path, what: str) -> N
     assert "in float64: loss nan, not finite, either: precision is not the cause" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_real_image_that_breaks_one_of_two_models_is_found(tmp_path: Path) -> None:
     # Batch normalization would spread it over all samples.
     script = ADVERSARIES.replace("WHAT", "images").replace("BAD", "4")
@@ -298,7 +298,7 @@ def test_a_loss_that_depends_on_the_step_is_inexact(tmp_path: Path) -> None:
     assert "inexact: from the same inputs, the script computes another loss than in" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_script_that_does_not_come_to_the_step_is_told(tmp_path: Path) -> None:
     trained(tmp_path, PLAIN)
     for script, why in OTHERS.values():

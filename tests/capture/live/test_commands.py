@@ -107,6 +107,7 @@ def test_a_client_that_waits_is_told_why(training: Training, every: str, why: st
         client.kill()
 
 
+@pytest.mark.slow
 def test_a_client_of_a_paused_training_is_told_so(training: Training) -> None:
     assert training.told("pause").returncode == 0
     with training.asked("loss", "--limit", "1") as client:

@@ -105,7 +105,7 @@ def check_visited(folder: Path, seconds: float, seed: int) -> None:
     assert alone.digest() == training.digest()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_twenty_seconds_of_visitors_change_nothing(tmp_path: Path) -> None:
     check_visited(tmp_path, 20, seed=1)
 

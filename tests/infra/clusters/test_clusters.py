@@ -214,7 +214,7 @@ def test_a_worker_that_is_killed_leaves_a_checkpoint(s3: str, tmp_path: Path) ->
     until(lambda: not list(marked_processes(f"{RUN_ID_VARIABLE}={run.info.id}")), "its processes")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_sweep_on_dask_outlives_a_worker_and_repeats_nothing(
     s3: str, tmp_path: Path, start: Start
 ) -> None:

@@ -86,7 +86,7 @@ def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     assert line_of("keras.ops.exp(") in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("story", "operation", "line"),
     [

@@ -65,7 +65,11 @@ def trained(folder: Path, script: str, *arguments: str) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("backend", "operation"), [("tensorflow", "Log in the forward"), ("torch", "aten.log in the")]
+    ("backend", "operation"),
+    [
+        ("tensorflow", "Log in the forward"),
+        pytest.param("torch", "aten.log in the", marks=pytest.mark.slow),
+    ],
 )
 def test_the_command_of_the_finding_works_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, operation: str

@@ -112,7 +112,7 @@ def test_the_trials_are_the_training_and_another_rate_cures_it(tmp_path: Path) -
     assert cure.course.losses == pytest.approx(losses(model, optimizer, _STEPS), rel=1e-4)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_in_the_script_that_trained(tmp_path: Path) -> None:
     folder = trained(tmp_path, SCRIPT)
     last = folder.joinpath("losses.txt").read_text(encoding="utf-8")

@@ -180,7 +180,7 @@ def check_words(output: str) -> None:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_flow_that_is_killed_in_an_attempt(tmp_path: Path, mlflow_runs: ReadMlflow) -> None:
     tables = """
         [run.parameters]

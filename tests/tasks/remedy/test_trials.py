@@ -89,7 +89,7 @@ def test_what_the_trials_prove_replaces_what_the_rule_proposes(tmp_path: Path) -
     assert "cures it (loss " in attempt.remedy.tried
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("shared_prefect")
 def test_a_script_needs_no_factory(tmp_path: Path) -> None:
