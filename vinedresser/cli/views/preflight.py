@@ -26,6 +26,7 @@ def print_preflight(found: Preflight) -> None:
         say(f"no training of PyTorch was seen; {others}")
     if found.code or not found.verdicts:
         ended = f"the script ended with exit code {found.code}; " if found.code else ""
-        say(f"{ended}its last output:")
+        if ended or found.output:
+            say(f"{ended}its last output:")
         for line in found.output.splitlines()[-_LINES:]:
             say(f"  {line}")

@@ -18,8 +18,8 @@ _FALLS = 0.5
 # of its weights in a step, as a share of their norm: a tenth of a usual one.
 _STILL_LOSS = 0.1
 _STILL_PACE = 1e-4
-# What is learned is a gap of this many standard errors, and of this share of the loss, and that
-# without the change is at most this share of it.
+# Minimum gap to the losses with shuffled labels, in standard errors and as a share of the loss, and
+# maximum gap without the change, as a share of that with it.
 _ERRORS = 5.0
 _LEARNS = 0.01
 _LITTLE = 0.2

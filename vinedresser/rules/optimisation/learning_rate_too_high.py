@@ -23,9 +23,9 @@ class LearningRateTooHigh(SymptomRule):
     Let r be the median update-to-weight ratio (`UpdateRatios`), x the loss and p its decrease that
     the gradient predicts to first order (`PredictedFall`). Fires when r was above ``ratio`` or p /
     x above ``overshoot`` at any check, in a training that learns less than it should: one such step
-    can move the weights to where the gradient vanishes. So does a median of r over ten checks or
-    more above ``lasting``. Also fires, regardless of captured weights,
-    when the loss rose far above its start, or decreased and rose again, without recovery
+    can move the weights to where the gradient vanishes. In such a training, it also fires when the
+    median of r over ten checks or more is above ``lasting``. Also fires, regardless of captured
+    weights, when the loss rose far above its start, or decreased and rose again, without recovery
     (`NoProgress`); below ten times its start only as a warning if its targets are not captured. The
     fault is `loss_output_mismatch` if the loss is maximised (`PredictedFall.ascends`).
     Warns of a jump of the optimizer's learning rate to a new maximum after which the loss lost half

@@ -118,7 +118,7 @@ def _rooms(draw: Draw, count: int) -> tuple[Tensor, Tensor]:
     box = (across >= left) & (across < left + wide) & (down >= top) & (down < top + wide)
     near = wall * (0.25 + 0.25 * torch.rand(count, 1, 1))
     depth = torch.where(box, near, floor)
-    # What is near is bright, and edges are dark.
+    # Near objects are bright, and edges are dark.
     light = 2.5 / depth
     x = light + draw.between(0.03, 0.08) * torch.randn(count, _SIDE, _SIDE)
     seen = torch.rand(count, _SIDE, _SIDE) < 0.85

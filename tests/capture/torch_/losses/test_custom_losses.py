@@ -32,7 +32,7 @@ class RootMeanSquare(nn.Module):
 
 
 class OfProbabilities(nn.Module):
-    """What is compared is not what is given."""
+    """Compares a function of its arguments."""
 
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy(scores.sigmoid(), targets)
