@@ -153,3 +153,31 @@ def test_integer_labels_have_reductions(tmp_path: Path) -> None:
     assert hook.problems == []
     view = open_run(tmp_path / "run").tensor("labels/CrossEntropyLoss")
     assert view.reduction("mean", mode="eval").values.tolist() == [1.75]
+
+
+class Embedding(nn.Module):
+    """Embeds the three rows of each triplet at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, triplets: Tensor) -> list[Tensor]:
+        return list(self.layer(triplets).unbind(1))
+
+
+def test_a_loss_of_outputs_has_no_labels(tmp_path: Path) -> None:
+    model, loss = Embedding(), nn.TripletMarginLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(tmp_path / "run", collections=ALL).watch(model, loss, optimizer):
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss(*model(torch.randn(5, 3, 3))).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            loss(*model(torch.randn(5, 3, 3)))
+    run = open_run(tmp_path / "run")
+    for mode in ("train", "eval"):
+        assert run.scalars("losses", mode=mode)["losses/TripletMarginLoss"].values.size
+    assert run.tensor_names(regex="labels|predictions") == []

@@ -72,7 +72,12 @@ def typed(kind: str, settings: Mapping[str, Any], defined: object = None) -> dic
 
 
 def function_setup(
-    function: str, *, negated: bool = False, activation: str = "", actions: bool = False
+    function: str,
+    *,
+    negated: bool = False,
+    activation: str = "",
+    settings: Mapping[str, Any] | None = None,
+    actions: bool = False,
 ) -> dict[str, Any]:
     """Return the record's entry of a loss that a function computes.
 
@@ -80,9 +85,11 @@ def function_setup(
         function: its name in `torch.nn.functional`, or `POLICY_GRADIENT`; "" if unknown.
         negated: whether the loss decreases where the function increases.
         activation: activation before a function that takes logits; "" if none or unknown.
+        settings: settings of the function by name, as far as known.
         actions: whether it is an error of the values of chosen actions.
     """
     setup = {"function": function, "negated": negated, "activation": activation}
+    setup |= {"settings": dict(settings)} if settings else {}
     return setup | ({"actions": True} if actions else {})
 
 

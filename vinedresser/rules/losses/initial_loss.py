@@ -100,7 +100,9 @@ class InitialLoss(SymptomRule):
         """Read which losses are means."""
         # These measure the first loss after the first step.
         self._over = info.framework in ("sklearn", "xgboost")
-        reductions = ((loss, one.get("settings", {})) for loss, one in info.losses.items())
+        # The settings of a function without a type are those of a part of the loss.
+        typed = {loss: one for loss, one in info.losses.items() if one.get("type")}
+        reductions = ((loss, one.get("settings", {})) for loss, one in typed.items())
         # In Keras, weight penalties are added to a mean.
         self._means = {loss for loss, one in reductions if one.get("reduction") in _MEANS}
         kinds = {str(one.get("type")).lower() for one in info.optimizers}

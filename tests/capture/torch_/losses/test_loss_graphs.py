@@ -167,6 +167,40 @@ def test_an_activation_before_a_cross_entropy_is_seen(
     assert torch.equal(found.predictions, given)
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.CrossEntropyLoss(ignore_index=1),
+        nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]), reduction="sum"),
+        nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=2),
+        nn.NLLLoss(),
+        nn.BCEWithLogitsLoss(pos_weight=torch.tensor([2.0, 1.0, 1.0])),
+        nn.BCELoss(weight=torch.ones(3)),
+        nn.MSELoss(reduction="sum"),
+        nn.HuberLoss(),
+    ],
+)
+def test_settings_of_a_function_are_those_of_its_module(module: nn.Module) -> None:
+    x, of_classes = outputs(), isinstance(module, nn.CrossEntropyLoss | nn.NLLLoss)
+    given = x.sigmoid() if isinstance(module, nn.BCELoss) else x
+    found = loss_inputs(2 * module(given, CLASSES if of_classes else targets()))
+    assert found is not None
+    expected: dict[str, object] = {"reduction": module.reduction}
+    expected |= {name: one is not None for name, one in module._buffers.items()}
+    if of_classes:
+        expected["ignore_index"] = module.ignore_index
+    assert found.settings == expected
+
+
+def test_two_outputs_have_no_labels() -> None:
+    x = outputs()
+    consistency = F.mse_loss(x.sigmoid(), x.tanh())
+    assert loss_inputs(consistency) is None
+    found = loss_inputs(consistency + (1.0 * F.cross_entropy(x, CLASSES)))
+    assert found is not None
+    assert torch.equal(found.labels, CLASSES)
+
+
 def test_a_negative_log_likelihood_is_no_cross_entropy() -> None:
     x = outputs()
     found = loss_inputs(F.nll_loss(x.softmax(1), CLASSES))

@@ -70,6 +70,18 @@ def test_what_goes_backward_is_the_loss(
     assert run.tensor("predictions/loss").value(0).shape == (12, 3)
 
 
+def test_the_label_that_a_function_ignores_is_known(tmp_path: Path) -> None:
+    model = network()
+    weights = torch.tensor([1.0, 2.0, 3.0])
+    with Hook(tmp_path / "run", collections=ALL).watch(model):
+        train(model, lambda out: F.cross_entropy(out, CLASSES, weights, ignore_index=0))
+    assert open_run(tmp_path / "run").info.losses["loss"]["settings"] == {
+        "reduction": "mean",
+        "ignore_index": 0,
+        "weight": True,
+    }
+
+
 def test_evaluations_have_the_same_loss(tmp_path: Path) -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -264,7 +264,11 @@ class BackwardLosses:
             negated = found.negated and not self._lowered
             if not self._otherwise or negated:
                 setup = function_setup(
-                    found.function, negated=negated, activation=found.activation, actions=actions
+                    found.function,
+                    negated=negated,
+                    activation=found.activation,
+                    settings=found.settings,
+                    actions=actions,
                 )
                 self.sink.know_loss_function(name, setup)
             if not self._otherwise:

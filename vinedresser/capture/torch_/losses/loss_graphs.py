@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.losses.elementary_losses import Elementary, elementary_loss
 from vinedresser.capture.torch_.losses.loss_paths import Path, path_below
+from vinedresser.capture.torch_.losses.node_settings import node_settings
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["LossInputs", "loss_inputs"]
@@ -83,6 +85,7 @@ class LossInputs(NamedTuple):
             ``-F.mse_loss(...)``, and each other function in it, too.
         activation: activation whose result a function that takes logits was given, such as "relu";
             "" if none or unknown.
+        settings: settings of the function (see `node_settings`); {} if unknown.
     """
 
     predictions: Tensor
@@ -90,6 +93,7 @@ class LossInputs(NamedTuple):
     function: str
     negated: bool
     activation: str = ""
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
@@ -106,12 +110,14 @@ def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
 
     Returns:
         Detached tensors; None if no such function is found, or if it compares the same predictions
-        with other labels, too, as mixtures of examples do. If the nearest one compares with a
+        with other labels, too, as mixtures of examples do. Functions of two values with gradients,
+        such as two outputs of the model, compare no labels. If the nearest one compares with a
         single label, as of positive samples, the rows of another call of it with other labels
         follow. Of several places, the rows of all calls of this function are joined in the order of
         the places, or none are found if this is not possible.
     """
     found = _search(loss, places)
+    found = found._replace(calls=[one for one in found.calls if _has_labels(one)])
     if not found.calls:
         compared = [(number, inputs) for number, inputs, _ in found.elementary]
         return _of_places(found, compared) if places > 1 else found.nearest()
@@ -255,6 +261,11 @@ def _kind(inputs: LossInputs) -> tuple[Any, ...]:
     return inputs.function, inputs.activation, *shapes, *(one.device for one in tensors)
 
 
+def _has_labels(node: Any) -> bool:
+    """Return whether one of the arguments that the function of a node compares has no gradient."""
+    return sum(origin is not None for origin, _ in node.next_functions[:2]) == 1
+
+
 def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     """Return what the function of an autograd node compared."""
     function = _FUNCTIONS[node.name()]
@@ -278,7 +289,8 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     if function == "cross_entropy" and result is not None:
         # Only the activation's own result shows that there is one.
         predictions = result
-    return LossInputs(_as_given(predictions), _as_given(labels), function, negated, activation)
+    given = _as_given(predictions), _as_given(labels)
+    return LossInputs(*given, function, negated, activation, node_settings(node))
 
 
 def _with_other_labels(nearest: LossInputs, others: list[LossInputs]) -> LossInputs:

@@ -24,6 +24,8 @@ class Losses:
     def __init__(self, copier: TorchCopier, keep: Keep) -> None:
         self._copier = copier
         self._keep = keep
+        # Losses that compare outputs with each other.
+        self._unlabelled: set[str] = set()
 
     def take_value(
         self, recording: Recording, name: str, value: Any, batch: int | None, *, first_batch: bool
@@ -48,6 +50,8 @@ class Losses:
     def take_arguments(self, recording: Recording, name: str, arguments: tuple[Any, ...]) -> None:
         """Capture predictions and labels: the first and second argument that contain tensors.
 
+        None are captured of losses of two outputs with gradients, such as those of triplets.
+
         Args:
             recording: receives them.
             name: name of the loss.
@@ -56,14 +60,13 @@ class Losses:
         if not comparison_due(recording):
             return
         due = recording.due
-        kinds = iter(("predictions", "labels"))
-        for argument in arguments:
-            found = list(leaves(argument))
-            if not found:
-                continue
-            kind = next(kinds, None)
-            if kind is None:
-                return
+        compared = [found for argument in arguments if (found := list(leaves(argument)))][:2]
+        if len(compared) > 1 and any(one.requires_grad for _, one in compared[1]):
+            # Evaluations compute no gradients.
+            self._unlabelled.add(name)
+        if name in self._unlabelled:
+            return
+        for kind, found in zip(("predictions", "labels"), compared, strict=False):
             for place, tensor in found:
                 full = f"{kind}/{name}{place}"
                 if ask := due.ask(full):

@@ -167,6 +167,8 @@ class _Values:
 
     def _of_two(self, node: Any, function: str) -> Recomputed | None:
         """Return a product, quotient, sum or difference."""
+        if len(node.next_functions) < 2:
+            return self._of_number(node, function)
         (first, _), (second, _) = node.next_functions[:2]
         found = [self.of(*one) for one in node.next_functions[:2]]
         known = [one for one in found if one is not None]
@@ -182,6 +184,15 @@ class _Values:
         if not any(names):
             values[1] = node._saved_alpha * values[1]
         return Recomputed(operation(*values), max(one.rows for one in known), direct=False)
+
+    def _of_number(self, node: Any, function: str) -> Recomputed | None:
+        """Return a product with, or quotient by, a number that is no tensor."""
+        number = getattr(node, "_saved_other", None)
+        given = self.of(*node.next_functions[0])
+        if number is None or given is None:
+            return None
+        value = _OF_TWO[function][0](given.value, number)
+        return given._replace(value=value, direct=False)
 
     def _joined(self, node: Any, join: Callable[..., Tensor]) -> Recomputed | None:
         if len(node.next_functions) > _MOST_NODES:
