@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -347,36 +345,6 @@ def test_another_user_gets_nothing(tmp_path: Path) -> None:
         for one, mode in modes.items():
             one.chmod(mode)
     training.hook.close()
-
-
-def test_a_forked_child_has_no_agent(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    training = LiveTraining(path)
-    agent_status(str(path))
-    child = os.fork()
-    if not child:
-        signal.pause()
-        os._exit(0)
-    try:
-        until(lambda: all_silent(child), "the child lets go of sockets", 10)
-        assert not all_silent(os.getpid())
-        training.hook.close()
-        with pytest.raises(AgentAway):
-            agent_status(str(path))
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
-def all_silent(process: int) -> bool:
-    """Return whether a process has none of the sockets on which the agents of this one listen."""
-    table = Path("/proc/net/unix").read_text().splitlines()
-    ours = {line.split()[6] for line in table if "/agents/" in line or line.endswith(".sock")}
-    held = set()
-    for number in os.listdir(f"/proc/{process}/fd"):
-        with suppress(FileNotFoundError):
-            held.add(os.readlink(f"/proc/{process}/fd/{number}"))
-    return not any(f"socket:[{inode}]" in held for inode in ours)
 
 
 def test_a_hook_says_which_package_is_missing(

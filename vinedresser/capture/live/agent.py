@@ -132,6 +132,8 @@ class Agent:
         server.run()
 
     def _release(self) -> None:
+        # First: a child forked from now on may have other files under these numbers.
+        _AGENTS.discard(self)
         self._listener.close()
         os.close(self._wake)
         os.close(self._waker)
@@ -158,6 +160,8 @@ def _remove_stale(folder: str) -> None:
 def _forked() -> None:
     for agent in list(_AGENTS):
         agent.leave_to_parent()
+    # In children of this child, the numbers may belong to other files.
+    _AGENTS.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
