@@ -165,13 +165,13 @@ class LearningRateTooHigh(SymptomRule):
         fault, advice, correction = too_long_steps(trajectory, self.rate, self.predicted)
         size = abs(trajectory.start)
         error = math.hypot(trajectory.start_error, trajectory.stretch.error)
-        margin = (trajectory.progress.peak - trajectory.start) / error if error else math.inf
+        margin = (trajectory.top - trajectory.start) / error if error else math.inf
         return self.found(
             step,
             since=trajectory.stretch.first,
             tensor=trajectory.name,
             statistic="loss",
-            value=trajectory.progress.peak,
+            value=trajectory.top,
             threshold=trajectory.start + size / 2,
             confidence=NormalDist().cdf(margin),
             seen=f"{trajectory.name} {trajectory.seen}",

@@ -42,8 +42,9 @@ _OPEN = 0.2
 _THROWN_UP = 0.5
 # A loss that moves by a smaller share stands still, however little noise it has.
 _STANDSTILL = 1e-3
-# Ratio to the first value from which on fewer steps suffice.
+# Ratio to the first value from which on fewer steps suffice, and from which on any number does.
 _HUGE = 100.0
+_EXPLODED = 1e5
 
 
 def spread(values: Sequence[float]) -> float:
@@ -234,6 +235,18 @@ class LossProgress:
             return None
         later = [mean for first, mean in self._blocks if first > self.peak_step]
         return now if later and min(later) > self.first - self.drop * size else None
+
+    def exploded(self) -> Stretch | None:
+        """Return the last value of a loss of fewer steps than `latest` needs, if it exploded.
+
+        It is 1e5 times the first value: a script that checks the range of what it computes, as the
+        binary cross-entropy of torch does, fails within a few steps. None otherwise, and of losses
+        that may be negative, since their first value may be near zero by chance.
+        """
+        least = min(self._first, default=0.0)
+        if self.latest() is not None or least <= 0 or self._first[-1] < _EXPLODED * self.first:
+            return None
+        return Stretch(self._origin + self.values - 1, self._first[-1], 0.0, 0.0, 0.0)
 
     def _stretch(self, count: int) -> Stretch | None:
         """Summarise the last blocks; a middle block belongs to neither half."""

@@ -48,9 +48,16 @@ class LossTrajectory(NamedTuple):
     certain: bool
 
     @property
+    def top(self) -> float:
+        """The highest block mean, or the last value of a loss that exploded at once."""
+        return max(self.progress.peak, self.stretch.level)
+
+    @property
     def seen(self) -> str:
         """A description with numbers, which follows the name of the loss."""
         progress, level = self.progress, self.stretch.level
+        if progress.exploded():
+            return f"rose from {self.start:.4g} to {level:.4g} in {progress.values} steps"
         if self.kind == "thrown_up":
             start = min(self.start, progress.first)
             stays = "stays at" if level > start else "has only come back to"
@@ -111,7 +118,8 @@ class NoProgress(Signal):
 
         Args:
             ended: the run is over, so do not wait for other rules, nor for as many steps if the
-                loss rose a hundredfold (`LossProgress.unrecovered`).
+                loss rose a hundredfold (`LossProgress.unrecovered`) or 1e5-fold
+                (`LossProgress.exploded`).
         """
         if self.last is None:
             return None
@@ -129,16 +137,16 @@ class NoProgress(Signal):
         return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()
 
     def _unrecovered(self) -> LossTrajectory | None:
-        """Return the trajectory of a loss that rose a hundredfold, if all of them have."""
+        """Return the trajectory of a loss that rose and did not recover, if all of them have."""
         outcome = self.outcome
         if not outcome.losses or outcome.adversaries or outcome.improving_metric():
             return None
         name, progress = max(outcome.losses.items(), key=_height)
-        stretch = progress.unrecovered()
-        if stretch is None or any(one.unrecovered() is None for one in outcome.losses.values()):
+        stretch = _unrecovered(progress)
+        if stretch is None or not all(map(_unrecovered, outcome.losses.values())):
             return None
         first = progress.first
-        rise = progress.peak / abs(first)
+        rise = max(progress.peak, stretch.level) / abs(first)
         certain = self.targets.rule_out(_short(name), rise)
         return LossTrajectory(
             name, "thrown_up", progress, False, first, 0.0, stretch, rise, certain
@@ -162,6 +170,11 @@ class NoProgress(Signal):
         return LossTrajectory(
             name, kind, progress, bool(blown), start, error, stretch, rise, certain
         )
+
+
+def _unrecovered(progress: LossProgress) -> Stretch | None:
+    """Return the last steps of a loss that rose and did not recover; None for any other."""
+    return progress.unrecovered() or progress.exploded()
 
 
 def _short(name: str) -> str:

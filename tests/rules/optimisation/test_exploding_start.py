@@ -1,0 +1,85 @@
+"""A loss that explodes within a few steps, after which the script fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.rules.trainings import digits
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
+from vinedresser.rules.signals.losses.loss_progress import LossProgress
+from vinedresser.store.reading.reader import open_run
+
+
+class Autoencoder(nn.Module):
+    """A variational autoencoder of digits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8))
+        self.decoder = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 64))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, log_variance = self.encoder(x).chunk(2, 1)
+        code = mean + torch.randn_like(mean) * (log_variance / 2).exp()
+        return self.decoder(code).sigmoid(), mean, log_variance
+
+
+def train(path: Path, lr: float) -> None:
+    torch.manual_seed(0)
+    x = digits().x
+    x = (x - x.min()) / (x.max() - x.min())
+    model = Autoencoder()
+    optimizer = torch.optim.Adam(model.parameters(), lr)
+    with Hook(
+        path, collections=capture_for([LearningRateTooHigh()]).collections, parameters={"lr": lr}
+    ) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for rows in x.split(100)[:15]:
+            decoded, mean, log_variance = model(rows)
+            error = nn.functional.binary_cross_entropy(decoded, rows, reduction="sum")
+            loss = error - (1 + log_variance - mean**2 - log_variance.exp()).sum() / 2
+            optimizer.zero_grad()
+            loss.backward()
+            hook.save("losses/loss", loss)
+            optimizer.step()
+
+
+def test_a_script_that_fails_after_few_steps_had_a_high_learning_rate(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        train(tmp_path / "run", 3.0)
+    run = open_run(tmp_path / "run")
+    assert len(run.steps("train")) < 15
+    (finding,) = judge(run, [LearningRateTooHigh()])
+    assert "rose from" in finding.seen
+    assert f"in {len(run.steps('train'))} steps" in finding.seen
+    assert finding.correction == {"lr": 0.03}
+
+
+def test_the_same_training_with_a_usual_learning_rate_is_ignored(tmp_path: Path) -> None:
+    train(tmp_path / "run", 1e-3)
+    assert judge(open_run(tmp_path / "run"), [LearningRateTooHigh()]) == []
+
+
+@pytest.mark.parametrize(
+    ("losses", "exploded"),
+    [
+        ([2.0, 3e3, 3e7], True),
+        ([2.0, 3e7, 3e3], False),
+        ([0.0, 3e7], False),
+        ([1e-3, -1.0, 900.0], False),
+    ],
+)
+def test_a_few_losses_explode_or_do_not(losses: list[float], exploded: bool) -> None:
+    progress = LossProgress(patience=200, drop=0.1)
+    for step, value in enumerate(losses, 7):
+        progress.add(step, value)
+    stretch = progress.exploded()
+    assert (stretch is not None) == exploded
+    assert stretch is None or (stretch.first, stretch.level) == (9, 3e7)
