@@ -108,7 +108,10 @@ class TrainingState:
         # A closure runs forward and backward within the step of its optimizer.
         whole = recording.closure or not stepped
         looks = recording.mode == "train" and whole and not self._compiled()
-        if looks and due.ask(self._uncleared):
+        # The closure may compute the last of several batches only, as that of Lightning does; the
+        # gradients were cleared before the first one.
+        begun = recording.closure and self._clearing.watches
+        if looks and not begun and due.ask(self._uncleared):
             self._clearing.begin(self._updated)
             # An attack or an explanation takes gradients in evaluation mode.
             first = not self._recorder.steps and self._root.training

@@ -104,6 +104,30 @@ def test_gradients_that_a_closure_computes(
     assert found.values.tolist() == [0.0, kept, kept]
 
 
+@pytest.mark.parametrize(("cleared", "kept"), [(True, 0.0), (False, 1.0)])
+def test_a_closure_that_computes_the_last_of_several_batches(
+    cleared: bool, kept: float, tmp_path: Path
+) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def closure() -> Tensor:
+        loss = loss_of(model)
+        loss.backward()
+        return loss
+
+    with Hook(tmp_path / "run", collections=STATE) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(5):
+            loss = loss_of(model)
+            if cleared:
+                optimizer.zero_grad()
+            loss.backward()
+            optimizer.step(closure)
+    found = open_run(tmp_path / "run").scalars("state")["state/uncleared"]
+    assert found.values.tolist() == [0.0, kept, kept]
+
+
 def test_gradients_of_another_loss_that_are_cleared_before_the_own(tmp_path: Path) -> None:
     generator, critic = network(), nn.Linear(2, 1)
     first = torch.optim.SGD(generator.parameters(), lr=0.01)

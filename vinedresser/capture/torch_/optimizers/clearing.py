@@ -34,6 +34,11 @@ class GradientClearing:
         self._kept: Tensor | None = None
         self.fresh = 0
 
+    @property
+    def watches(self) -> bool:
+        """Whether a step is being watched."""
+        return self._handle is not None
+
     def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
         """Watch a step from its first forward on.
 
