@@ -69,3 +69,24 @@ def test_labels_that_nothing_tells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("strength", "told"), [(2.0, False), (0.0, True)])
 def test_what_is_learned_or_ranked(strength: float, *, told: bool, tmp_path: Path) -> None:
     assert chosen(strength, tmp_path / "run", told=told) == []
+
+
+def test_numbers_that_nobody_can_predict_stop_no_run(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    # Daily returns: the outputs are still larger than their targets, which are mere noise.
+    x, y = torch.randn(3000, 20), 0.01 * torch.randn(3000, 1)
+    model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 1))
+    loss, rule = nn.HuberLoss(), Underfitting()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    collections = capture_for([rule]).collections
+    with Hook(tmp_path / "run", collections=collections, total_steps=_STEPS) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for _ in range(_STEPS):
+            rows = torch.randint(len(x), (64,))
+            optimizer.zero_grad()
+            loss(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+    (finding,) = judge(open_run(tmp_path / "run"), [rule])
+    assert (finding.fault, finding.severity) == ("corrupt_labels", "warning")
+    assert "where the mean of the labels has 0" in finding.seen

@@ -73,7 +73,8 @@ class Underfitting(OnceRule):
     guessing is reported at once: the loss or the labels are reversed. This rule is the fallback for
     all rules that recognise a fault by its symptoms, so it waits long enough for those to fire; at
     the end of the run it does not wait. If the simple models find nothing either, although
-    gradients arrive and weights move, the fault is `corrupt_labels`.
+    gradients arrive and weights move, the fault is `corrupt_labels`; of numbers, which may be mere
+    noise, it is a warning.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -161,6 +162,9 @@ class Underfitting(OnceRule):
         if fault == "not_learning" and self._unrelated():
             fault, advice = "corrupt_labels", _UNRELATED
         known = fault != "not_learning"
+        # Nobody can predict some numbers, such as daily returns: it is no reason to stop.
+        numbers = all(one.task == "values" for one in self.outcome.fit.of("train").values())
+        hopeless = advice is _UNRELATED and numbers
         low = fault == "learning_rate_too_low"
         rate = self._diagnosis.rate
         tensor, statistic, value, threshold = self._shortfall()
@@ -177,6 +181,7 @@ class Underfitting(OnceRule):
             remedy=advice.remedy,
             evidence={"looks": self._patience.looks},
             fault=fault if known else "underfitting",
+            severity=self.without_stop if hopeless else None,
             correction=rate.corrected(10.0) if low and rate else {},
         )
 

@@ -365,8 +365,8 @@ def _of_several_classes(series: FitSeries) -> bool:
 
 def _words(series: FitSeries, gain: Gain, baseline: float | None) -> str:
     if series.task == "values":
-        words = f"R2 {gain.score:.3g}"
-        return words if baseline is None else f"{words} where simple models reach {baseline:.3g}"
+        other = "the mean of the labels has 0" if baseline is None else None
+        return f"R2 {gain.score:.3g} where {other or f'simple models reach {baseline:.3g}'}"
     words = f"accuracy {gain.score:.3g} where guessing gives {gain.chance:.3g}"
     if baseline is None:
         return words
