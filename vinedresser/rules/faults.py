@@ -143,7 +143,8 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "single_label": _OUTCOMES | {"data_leakage", "overfitting"},
     "data_leakage": _OUTCOMES | {"overfitting"},
     # Without anything to learn, weight decay pulls the weights to zero.
-    "corrupt_labels": _OUTCOMES | {"overfitting", "over_regularisation"},
+    # Targets out of reach push the outputs to their ends.
+    "corrupt_labels": _OUTCOMES | {"overfitting", "over_regularisation", "saturated_activation"},
     "corrupt_inputs": _OUTCOMES | _INSIDE | {"overfitting", "over_regularisation"},
     "drift": _OUTCOMES | {"overfitting", "oscillating_loss"},
     "class_imbalance": frozenset({"constant_predictions", "classifier_confusion", "not_learning"}),

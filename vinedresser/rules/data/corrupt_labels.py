@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
+from vinedresser.rules.data.placeholders import Placeholders
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
@@ -43,6 +46,9 @@ _VERY_SURE = 3.0
 # the run after which batch norm has its statistics.
 _GENERAL, _VALUES, _HALF = 0.3, 3, 0.5
 
+# Gain of a model that predicts placeholders, as if they were meant.
+_PREDICTED = 0.5
+
 _REMEDY = (
     "inspect some rows and their labels; check the code that joins them (only one of the two "
     "shuffled or sorted, a wrong key, an offset by one), and split and shuffle them together"
@@ -76,7 +82,7 @@ class CorruptLabels(OnceRule):
 
     The gain is the share of the chance-level error that the model removes; the chance level is the
     loss of a model that knows only how often each label occurs. Fires after 150 steps and 30 % of
-    the run in one of four cases:
+    the run in one of five cases:
 
     - *Memorised*: on training rows, more than ``gain`` of the chance-level error or loss is removed
       (0.3 of ``gain`` at the end of the run), by two standard errors. In ``evaluations``
@@ -94,6 +100,9 @@ class CorruptLabels(OnceRule):
     - *Wrong in training*: five nearest neighbours among the training rows predict the classes of
       the evaluated rows better than those of the training rows, by 0.15 and three standard errors,
       while the model predicts training rows better, by 0.1 and two standard errors.
+    - *Placeholders*: 1 % of the numbers or more are one number other than 0, as far from all others
+      as twice their range (`Placeholders`), the loss compares them like all others, and the model
+      does not predict them (a gain below 0.5).
 
     Sources: Zhang et al., "Understanding deep learning requires rethinking generalization" (2017):
     networks fit random labels, and only evaluation reveals it; Karpathy 2019 (baseline).
@@ -120,6 +129,7 @@ class CorruptLabels(OnceRule):
         self._evaluated: dict[str, _Evaluations] = {}
         self._last: Step | None = None
         self._several = False
+        self._placeholders: dict[str, Placeholders] = {}
 
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
@@ -137,6 +147,10 @@ class CorruptLabels(OnceRule):
             self._over = True
             return None
         self._last = step
+        for one in self.batches.compared:
+            if one.labels.dtype.kind == "f":
+                targets = self._placeholders.setdefault(one.loss, Placeholders())
+                targets.add(np.asarray(one.labels, np.float64))
         if step.step < max(_PATIENCE, _SHARE * (self.expected_steps or 0)):
             return None
         return self._finding(step, over=False)
@@ -168,7 +182,10 @@ class CorruptLabels(OnceRule):
     def _finding(self, step: Step, *, over: bool) -> Finding | None:
         tasks = self.outcome.fit.of("train")
         # One of several tasks may be hopeless on purpose.
-        found = [self._of(loss, series, over=over) for loss, series in tasks.items()]
+        found = [
+            self._placeholder(loss, series) or self._of(loss, series, over=over)
+            for loss, series in tasks.items()
+        ]
         seen = found[0] if found else None
         if seen is None or any(one is None for one in found):
             return None
@@ -193,6 +210,24 @@ class CorruptLabels(OnceRule):
         if gone > wanted:
             return self._by_heart(loss, gone, wanted, baseline) if over or asked else None
         return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
+
+    def _placeholder(self, loss: str, series: FitSeries) -> Symptom | None:
+        """Return the symptom of a number that stands for missing targets and is learned."""
+        targets, gain = self._placeholders.get(loss), series.gain()
+        found = targets.found() if targets and series.task == "values" else None
+        if found is None or gain is None or gain.value + _SURE * gain.error > _PREDICTED:
+            return None
+        return Symptom(
+            self.batches.tensor("labels", loss),
+            "share",
+            found.share,
+            0.0,
+            0.9,
+            f"{found.share:.0%} of the targets are {found.value:g}, and all others are between "
+            f"{found.low:.4g} and {found.high:.4g}",
+            "a number that stands for missing values is learned like any other, and outweighs them",
+            "leave these targets out of the loss, by a mask or before training",
+        )
 
     def _better_loss(self, loss: str) -> float:
         """Return the share of the chance-level loss that the training has removed.

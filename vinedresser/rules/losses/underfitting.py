@@ -68,13 +68,13 @@ class Underfitting(OnceRule):
     half of what ridge regression or five nearest neighbours reach on rows from the training, and
     will stay so until the end of the run at the current rate (`Outcome`). Without labels, or if the
     baseline models reach nothing, losses and metrics decide; at the end, so do reported metrics
-    that are no better than guessing. At the end of a run whose outcome is not poor, classes that
-    are predicted no better than by guessing are a warning. A bounded metric that is far worse than
-    guessing is reported at once: the loss or the labels are reversed. This rule is the fallback for
-    all rules that recognise a fault by its symptoms, so it waits long enough for those to fire; at
-    the end of the run it does not wait. If the simple models find nothing either, although
-    gradients arrive and weights move, the fault is `corrupt_labels`; of numbers, which may be mere
-    noise, it is a warning.
+    that are no better than guessing. At the end of a run whose outcome is not poor, classes or
+    numbers that are predicted no better than by guessing are a warning. A bounded metric that is
+    far worse than guessing is reported at once: the loss or the labels are reversed. This rule is
+    the fallback for all rules that recognise a fault by its symptoms, so it waits long enough for
+    those to fire; at the end of the run it does not wait. If the simple models find nothing either,
+    although gradients arrive and weights move, the fault is `corrupt_labels`; of numbers, which may
+    be mere noise, it is a warning.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and

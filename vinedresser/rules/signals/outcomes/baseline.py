@@ -33,6 +33,9 @@ class Baseline(BatchSignal):
     """The gain (see `fit`) of simple models on the rows of the first train steps.
 
     Unknown for losses that ignore some labels.
+
+    Attributes:
+        repeated: whether one of the first rows has come again, as in a second epoch.
     """
 
     def __init__(self) -> None:
@@ -44,6 +47,7 @@ class Baseline(BatchSignal):
         self._count = 0
         self._gains: dict[str, float | None] = {}
         self._fitted: dict[str, tuple[_Array, NDArray[Any]]] = {}
+        self.repeated = False
 
     def gain(self, loss: str) -> float | None:
         """Return the gain of the better model for a loss; None if unknown (yet)."""
@@ -64,13 +68,18 @@ class Baseline(BatchSignal):
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
         batches = self.batches
-        if step.mode != "train" or self._count >= _MOST_ROWS or len(batches.inputs) != 1:
+        full = self._count >= _MOST_ROWS
+        if step.mode != "train" or (full and self.repeated) or len(batches.inputs) != 1:
             return
         inputs = features(next(iter(batches.inputs.values())))
         if inputs is None or not self._fits(inputs):
             return
+        if full:
+            self.repeated = not self._seen.isdisjoint(row_digests(inputs))
+            return
         before, rows = self._count, len(inputs)
         new = self._new_rows(inputs)
+        self.repeated |= len(new) < rows
         for compared in batches.paired:
             if len(compared.labels) == rows:
                 self._labels.setdefault(compared.loss, []).append(compared.labels[new])

@@ -11,7 +11,13 @@ from typing import Literal, NamedTuple
 
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import Stretch
+from vinedresser.rules.signals.losses.moving_targets import MovingTargets
 from vinedresser.rules.signals.outcomes.baseline import Baseline
+from vinedresser.rules.signals.outcomes.chance import (
+    FEWEST_WINDOWS,
+    classes_at_chance,
+    values_at_chance,
+)
 from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
 from vinedresser.rules.signals.outcomes.gain_windows import projected, stand_below, windows_of
 from vinedresser.rules.signals.outcomes.guessing import Guessing
@@ -25,8 +31,8 @@ _SURE = 2.0
 # Shares of the gain of simple models that are good and poor.
 _GOOD_SHARE = 0.8
 _POOR_SHARE = 0.5
-# Minimum gain of a baseline.
-_LEAST_BASELINE = 0.1
+# Minimum gain of a baseline, and the gain of one that has found nothing.
+_LEAST_BASELINE, _NOTHING = 0.1, 0.02
 # Good gain and good fall of the loss without a baseline.
 _GOOD_GAIN = 0.25
 _GOOD_FALL = 0.3
@@ -36,11 +42,7 @@ _LEAST_GAIN = 0.1
 _LEAST_SHARE = 0.03
 # With more classes, labels are not those of a critic or a discriminator, which are its own.
 _FEW_CLASSES = 2
-# Share of the loss of guessing that noise alone does not account for, such as that of clicks, of
-# which even good models predict little; and gain of such a model over three windows.
-_LEAST_FALL, _LEAST_ORDER = 0.01, 0.05
-# Minimum windows of looks of a poor outcome, and of one far behind simple models at the end.
-_FEWEST_WINDOWS = 3
+# Minimum windows of looks of an outcome far behind simple models at the end.
 _FEWEST_AT_END = 2
 # Minimum train steps of a poor outcome, and minimum share of the run if its length is known. A run
 # of unknown length gets more steps: it may be long, and on a plateau.
@@ -93,6 +95,7 @@ class Outcome(Signal):
         self.fit = Fit()
         self.baseline = Baseline()
         self.guessing = Guessing()
+        self.moving = MovingTargets()
         self.progress = LearningOutcome(200, 0.1)
         self._step = 0
         self._total: int | None = None
@@ -203,8 +206,9 @@ class Outcome(Signal):
         For runs whose outcome is not poor: without known rows, nobody knows whether there is
         something to learn, and a loss also falls from wild first outputs to that of guessing. All
         classifications are as wrong as guessing, with the loss of guessing or, if that is not
-        known, a loss that has not fallen; no other loss has fallen, no metric improves or is better
-        than that of guessing.
+        known, a loss that has not fallen; numbers are as far away as their mean
+        (`values_at_chance`); no other loss has fallen, no metric improves or is better than that of
+        guessing.
         """
         progress, tasks = self.progress, {**self.fit.of("train"), **self.fit.parts("train")}
         if self._step < _PATIENCE or self._chooses or progress.adversaries or not tasks:
@@ -217,27 +221,33 @@ class Outcome(Signal):
         if not all(self._is_guessed(loss, series) for loss, series in tasks.items()):
             return ""
         return ", ".join(
-            f"{loss} is {now.level:.3g} at the end, {_words(series, gain, None)}"
+            f"{loss} is {now.level:.3g} at the end{self._of_mean(loss, series)}, "
+            f"{_words(series, gain, None)}"
             for loss, series in tasks.items()
             if (now := self._latest(loss)) and (gain := series.gain())
         )
 
+    def _of_mean(self, loss: str, series: FitSeries) -> str:
+        """Return the loss of guessing numbers, in words; "" for classes."""
+        guessed = self.guessing.loss(loss) if series.task == "values" else None
+        return f" (the best constant gives {guessed:.3g})" if guessed else ""
+
     def _is_guessed(self, loss: str, series: FitSeries) -> bool:
-        """Return whether the classes of a loss are certainly predicted no better than by chance."""
-        guessed, now, windows = self.guessing.loss(loss), self._latest(loss), windows_of(series)
-        if now is None or len(windows) < _FEWEST_WINDOWS:
+        """Return whether what a loss compares is certainly predicted no better than by chance."""
+        guessed, now = self.guessing.loss(loss), self._latest(loss)
+        if now is None:
             return False
-        if series.task not in ("classes", "binary"):
-            return False
-        gains = [one.value for one in windows[-_FEWEST_WINDOWS:]]
-        if math.fsum(gains) > _FEWEST_WINDOWS * _LEAST_ORDER:
-            return False
+        if series.task == "values":
+            simple, growth = self.baseline.gain(loss), self.moving.growth(loss)
+            if simple is not None and simple > _NOTHING:
+                return False
+            by_heart = simple is not None and self.baseline.repeated
+            return values_at_chance(series, now, guessed, growth=growth, by_heart=by_heart)
         # Two classes may be those of a critic, but no generator makes ids.
         if not (self._ids or _of_several_classes(series)):
             return False
-        if guessed is None:
-            return not self.progress.losses[f"losses/{loss}"].learned(_LEAST_GAIN)
-        return now.level > (1 - _LEAST_FALL) * guessed
+        learned = self.progress.losses[f"losses/{loss}"].learned(_LEAST_GAIN)
+        return classes_at_chance(series, now, guessed, learned=learned)
 
     def _classes(self) -> int:
         """Return the number of classes among the labels; 0 if it is not known."""
@@ -280,7 +290,7 @@ class Outcome(Signal):
             return Verdict("good", words)
         poor = _POOR_SHARE * baseline
         windows = windows_of(series)
-        surely = gain.value + _SURE * gain.error < poor and len(windows) >= _FEWEST_WINDOWS
+        surely = gain.value + _SURE * gain.error < poor and len(windows) >= FEWEST_WINDOWS
         hopeless = surely and (ended or self._without_hope(windows, poor))
         # A short run that was learning had too few steps, or ended early.
         short = ended and self._is_whole() and len(windows) == _FEWEST_AT_END
@@ -295,7 +305,7 @@ class Outcome(Signal):
     def _of_guessing(self, loss: str, series: FitSeries, *, ended: bool) -> Verdict | None:
         """Return the verdict on predictions that are no better than guessing, or None."""
         gain, windows = series.gain(), windows_of(series)
-        if gain is None or len(windows) < _FEWEST_WINDOWS or self.progress.adversaries:
+        if gain is None or len(windows) < FEWEST_WINDOWS or self.progress.adversaries:
             return None
         # The rows must be known: a critic's or a discriminator's labels are its own.
         known = self.baseline.gain(loss) is not None or self._text
