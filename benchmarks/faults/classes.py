@@ -165,10 +165,13 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "sorted_targets": _CORRUPT,
     "support_misaligned": _CORRUPT,
     "swapped_groups": _CORRUPT,
+    # What makes a state that is forgotten, or reads one that is always zero, gets no gradient.
+    "state_reset": _UNTRAINED,
     "symbols_detached": _UNTRAINED,
     "threshold_too_high": _INITIAL,
     "time_shuffled": _CORRUPT,
-    "wrong_order": _MISMATCH,
+    # Of the columns or steps of the data, or of what a loss compares.
+    "wrong_order": _MISMATCH | _CORRUPT,
     # Those of its families with several data sets, references and steps.
     "angles_unscaled": _SPOILT,
     "radius_too_high": _HIGH,
@@ -220,7 +223,6 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "inner_rate": _LOW,
     "levels_swapped": _NONE,
     "state_detached": _NONE,
-    "state_reset": _NONE,
     "noise_schedule": _NONE,
     "noise_unscaled": _NONE,
     "prior_too_high": _NONE,

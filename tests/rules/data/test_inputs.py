@@ -85,6 +85,17 @@ def test_large_inputs_of_a_learning_network_are_ignored(tmp_path: Path) -> None:
     assert found_in(tmp_path, [UnnormalisedInputs()], data, network(), optimizer=adam(1e-3)) == []
 
 
+def test_inputs_that_the_first_layer_normalises_are_ignored(tmp_path: Path) -> None:
+    """What else is wrong, such as steps that are far too small, is not blamed on them."""
+    data = with_inputs(lambda x: x * 255)
+
+    def model() -> nn.Module:
+        return nn.Sequential(nn.BatchNorm1d(64), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))
+
+    rules = [UnnormalisedInputs()]
+    assert found_in(tmp_path, rules, data, model, optimizer=sgd(1e-6), batch=64) == []
+
+
 @pytest.mark.parametrize("normalised", [False, True])
 def test_huge_inputs_of_the_first_layer_are_warned_of(
     tmp_path: Path,

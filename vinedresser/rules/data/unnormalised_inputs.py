@@ -10,7 +10,7 @@ from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.gradients import weights_to_bias
-from vinedresser.rules.signals.parameters.model_names import normalises
+from vinedresser.rules.signals.parameters.model_names import normalises, normalises_first
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -52,12 +52,13 @@ class UnnormalisedInputs(ScaleRule):
     consecutive checks, in a training that learns less than it should, or at the first check at
     which the loss is not finite. Warns whatever the outcome of a root mean square above 1000 times
     ``size`` that reaches the first layer as it is: the gradient of its weights is about as many
-    times as large as that of its bias. Models with normalising layers are exempt from that.
-    Integers, such as token indices, are ignored, and so are inputs that were of a usual size at
-    first, or have grown at each check and doubled: these are not the data, but the state of a
-    recurrent network that the loop passes on, for instance. Initialisations preserve the size of a
-    signal of unit variance (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT
-    (CHI 2021), which warns outside [-1, 1] regardless of the outcome.
+    times as large as that of its bias. Models with normalising layers are exempt from that, and
+    those whose first layer normalises the inputs from the whole rule. Integers, such as token
+    indices, are ignored, and so are inputs that were of a usual size at first, or have grown at
+    each check and doubled: these are not the data, but the state of a recurrent network that the
+    loop passes on, for instance. Initialisations preserve the size of a signal of unit variance
+    (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT (CHI 2021), which warns
+    outside [-1, 1] regardless of the outcome.
 
     Args:
         size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.
@@ -80,6 +81,7 @@ class UnnormalisedInputs(ScaleRule):
     def begin(self, info: RunRecord) -> None:
         """Read whether the model normalises its signals."""
         super().begin(info)
+        self._over |= normalises_first(info.modules)
         self._normalises = normalises(info.modules)
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ModelNames", "normalises"]
+__all__ = ["ModelNames", "normalises", "normalises_first"]
 
 # Layers that preserve the size of the signal for any weights.
 _NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
@@ -19,6 +19,20 @@ def normalises(modules: Mapping[str, Sequence[str]]) -> bool:
         modules: see `RunRecord.modules`.
     """
     return any(part in words[0] for words in modules.values() for part in _NORMALISING)
+
+
+def normalises_first(modules: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether there is one model, and its first layer normalises the inputs.
+
+    Args:
+        modules: see `RunRecord.modules`.
+    """
+    models = [path for path, words in modules.items() if "model" in words[2:]]
+    if len(models) != 1:
+        return False
+    layers = {path: words for path, words in modules.items() if path not in models}
+    first = next((one for one in layers if not any(p.startswith(f"{one}.") for p in layers)), None)
+    return first is not None and normalises({first: layers[first]})
 
 
 class ModelNames:
