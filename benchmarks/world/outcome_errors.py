@@ -47,7 +47,8 @@ class _Look(Rule):
 
     def __init__(self, steps: Sequence[int]) -> None:
         self.outcome = Outcome()
-        self._steps = list(steps)
+        self.steps = tuple(steps)
+        self._reported = 0
         self._last: Step | None = None
 
     def update(self, step: Step) -> Finding | None:
@@ -55,9 +56,9 @@ class _Look(Rule):
         if step.mode != "train":
             return None
         self._last = step
-        if not self._steps or step.step < self._steps[0]:
+        if self._reported == len(self.steps) or step.step < self.steps[self._reported]:
             return None
-        del self._steps[0]
+        self._reported += 1
         return self._found(step, self.outcome.verdict())
 
     def finish(self) -> Finding | None:
