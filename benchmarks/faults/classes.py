@@ -66,7 +66,8 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "missing_softmax": _MISMATCH,
     "double_softmax": _MISMATCH,
     "one_unit_softmax": _MISMATCH,
-    "wrong_loss": _MISMATCH,
+    # Some have no minimum.
+    "wrong_loss": _SIGN,
     "wrong_loss_function": _MISMATCH,
     "loss_output_mismatch": _MISMATCH,
     "label_width_mismatch": _MISMATCH,

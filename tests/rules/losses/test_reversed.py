@@ -119,3 +119,45 @@ def test_classes_counted_from_another_number_are_told_from_a_wrong_sign(
     findings = [one for one in judge(open_run(tmp_path / "run"), rules) if one.severity != "info"]
     assert findings
     assert {one.fault == "corrupt_labels" for one in findings} == {wrong_labels}
+
+
+def slopes(folder: Path, sign: float) -> list[Finding]:
+    """Learn energies, and with a small weight forces, from points; judge the run.
+
+    Args:
+        folder: directory of the run.
+        sign: sign of the gradient of the energy that is compared with the force; -1 is right.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rule, steps = Underfitting(), 300
+    points = torch.randn(512, 3)
+    energy, force = points.square().sum(1, keepdim=True) / 2, -points
+    model = nn.Sequential(nn.Linear(3, 32), nn.Softplus(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def of_forces(slope: Tensor, wanted: Tensor) -> Tensor:
+        return functional.mse_loss(slope, wanted)
+
+    hook = Hook(folder, collections=capture_for([rule]).collections, total_steps=steps)
+    with hook:
+        hook.watch(model, optimizer=optimizer)
+        error = hook.loss(of_forces)
+        for _ in range(steps):
+            rows = torch.randint(512, (64,))
+            atoms = points[rows].requires_grad_()
+            found = model(atoms)
+            (slope,) = torch.autograd.grad(found.sum(), atoms, create_graph=True)
+            off = functional.mse_loss(found, energy[rows])
+            optimizer.zero_grad()
+            (off + 0.01 * error(sign * slope, force[rows])).backward()
+            optimizer.step()
+    return judge(open_run(folder), [rule])
+
+
+@pytest.mark.thorough
+def test_numbers_of_the_opposite_sign(tmp_path: Path) -> None:
+    (finding,) = slopes(tmp_path / "run", 1.0)
+    assert finding.fault == "loss_output_mismatch"
+    assert "opposite" in finding.cause
+    assert slopes(tmp_path / "right", -1.0) == []

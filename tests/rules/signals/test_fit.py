@@ -133,6 +133,16 @@ def test_the_gain_of_values_is_r2_over_all_looks() -> None:
     assert gain.value == pytest.approx(r2_score(truth, said))
 
 
+def test_the_correlation_of_values_is_that_over_all_looks() -> None:
+    truth = random.normal(100, 5, (64, 1))
+    said = -2 * truth + random.normal(0, 4, (64, 1))
+    series = FitSeries(SQUARED)
+    for part in range(4):
+        rows = slice(16 * part, 16 * part + 16)
+        series.add(part, Compared("l", truth[rows], said[rows]))
+    assert series.correlation() == pytest.approx(np.corrcoef(truth[:, 0], said[:, 0])[0, 1])
+
+
 def test_the_order_counts_for_a_rare_class() -> None:
     truth = (random.random((400, 1)) < 0.1).astype(float)
     # All predictions are no, but the rare rows have higher scores.

@@ -31,6 +31,8 @@ _UNKNOWN_ROWS = 0.6
 _NOTHING = 0.05
 # Gain on training rows that a loss with a wrong sign rules out.
 _RIGHT = 0.5
+# Correlation of predictions and targets below which they are opposite.
+_NEGATIVE = -0.5
 # The same if a metric becomes worse, which may have one of two causes.
 _REVERSED = 0.8
 
@@ -53,6 +55,12 @@ _UNRELATED = Advice(
     "and labels must go through it together; then train on a single batch until its loss is near "
     "zero",
 )
+_NEGATED = Advice(
+    cause="the predictions are the opposite of the targets: they, the targets or a term of the "
+    "loss have the wrong sign, such as a force that is the gradient of an energy, not its negative",
+    remedy="compare predictions and targets of some rows; check the sign of each term of the loss "
+    "and of what is derived from the output",
+)
 _WORSE = Advice(
     cause="the policy becomes worse than it was untrained: the loss, or the advantage in it, has "
     "the wrong sign, or steps are too large",
@@ -74,7 +82,8 @@ class Underfitting(OnceRule):
     the fallback for all rules that recognise a fault by its symptoms, so it waits long enough for
     those to fire; at the end of the run it does not wait. If the simple models find nothing either,
     although gradients arrive and weights move, the fault is `corrupt_labels`; of numbers, which may
-    be mere noise, it is a warning.
+    be mere noise, it is a warning. If numbers are the opposite of what is predicted (a correlation
+    below -0.5), the fault is `loss_output_mismatch`.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -161,6 +170,8 @@ class Underfitting(OnceRule):
         fault, advice = self._diagnosis.standing()
         if fault == "not_learning" and self._unrelated():
             fault, advice = "corrupt_labels", _UNRELATED
+        elif fault == "not_learning" and self._negated():
+            fault, advice = "loss_output_mismatch", _NEGATED
         known = fault != "not_learning"
         # Nobody can predict some numbers, such as daily returns: it is no reason to stop.
         numbers = all(one.task == "values" for one in self.outcome.fit.of("train").values())
@@ -192,6 +203,12 @@ class Underfitting(OnceRule):
         losses = self.outcome.fit.of("train")
         gains = [self.outcome.baseline.gain(loss) for loss in losses]
         return bool(gains) and all(gain is not None and gain < _NOTHING for gain in gains)
+
+    def _negated(self) -> bool:
+        """Return whether numbers are predicted with the wrong sign."""
+        fit = self.outcome.fit
+        series = (*fit.of("train").values(), *fit.parts("train").values())
+        return any((one.correlation() or 0.0) < _NEGATIVE for one in series)
 
     def _shortfall(self) -> tuple[str, str, float, float]:
         """Return a tensor, one of its statistics, the value of that, and the expected value."""

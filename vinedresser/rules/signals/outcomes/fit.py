@@ -59,7 +59,8 @@ class _Look(NamedTuple):
         rows: number of predictions.
         wrong: number of wrong predictions, or sum of squared errors.
         scores, truths: predictions and labels of a binary task, [rows].
-        sums: for values, the number, sum and sum of squares of each output, [3, outputs].
+        sums: for values, of each output the number, the sum and the sum of squares of its labels,
+            and the same sums of its predictions, [5, outputs].
     """
 
     step: int
@@ -139,6 +140,23 @@ class FitSeries:
             gain = max(gain, _order(looks))
         return Gain(gain, self._error(looks, chance), score, guessed, rows, looks[-1].step)
 
+    def correlation(self) -> float | None:
+        """Return the correlation of predictions and labels over a window of looks, for values.
+
+        Over all outputs, each around its mean. None for other tasks, or if either is constant.
+        """
+        looks = list(self._looks)[-self.window :]
+        sums = _by_width(looks).values()
+        labels = math.fsum(_squared_deviations(*one[:3]) for one in sums)
+        predicted = math.fsum(_squared_deviations(one[0], *one[3:]) for one in sums)
+        if not labels > 0 or not predicted > 0:
+            return None
+        # As (t - p)^2 = t^2 + p^2 - 2 t p, errors tell the products.
+        squares = math.fsum(float(one[2].sum() + one[4].sum()) for one in sums)
+        products = (squares - math.fsum(look.wrong for look in looks)) / 2
+        means = math.fsum(float((one[1] * one[3] / np.maximum(one[0], 1)).sum()) for one in sums)
+        return (products - means) / math.sqrt(labels * predicted)
+
     def looks(self) -> int:
         """Return the number of looks that are kept."""
         return len(self._looks)
@@ -159,13 +177,7 @@ class FitSeries:
         """Return the error of guessing over these looks."""
         rows = sum(look.rows for look in looks)
         if self.task == "values":
-            # Images of several sizes have different outputs.
-            sums: dict[int, NDArray[np.float64]] = {}
-            for look in looks:
-                if look.sums is not None:
-                    wide = look.sums.shape[1]
-                    sums[wide] = sums.get(wide, 0.0) + look.sums
-            return math.fsum(_squared_deviations(*one) for one in sums.values())
+            return math.fsum(_squared_deviations(*one[:3]) for one in _by_width(looks).values())
         if not self.total:
             return 0.0
         shares = self.counts / self.total
@@ -176,7 +188,8 @@ class FitSeries:
     def _add_values(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
         truth = labels.reshape(len(labels), -1)
         predicted = predictions.reshape(len(labels), -1)
-        sums = np.stack([np.full(truth.shape[1], len(truth)), truth.sum(0), (truth**2).sum(0)])
+        both = [part for one in (truth, predicted) for part in (one.sum(0), (one**2).sum(0))]
+        sums = np.stack([np.full(truth.shape[1], len(truth)), *both])
         self.total += len(truth)
         wrong = float(((truth - predicted) ** 2).sum())
         self._looks.append(_Look(step, len(truth), wrong, None, None, sums))
@@ -287,6 +300,20 @@ def _task(
     if identity.loss == "binary_cross_entropy":
         return None
     return "values"
+
+
+def _by_width(looks: list[_Look]) -> dict[int, NDArray[np.float64]]:
+    """Return the sums of looks by number of outputs: images of several sizes have different ones.
+
+    Returns:
+        Sums as in `_Look`, float64 [5, outputs].
+    """
+    sums: dict[int, NDArray[np.float64]] = {}
+    for look in looks:
+        if look.sums is not None:
+            wide = look.sums.shape[1]
+            sums[wide] = sums.get(wide, 0.0) + look.sums
+    return sums
 
 
 def _squared_deviations(
