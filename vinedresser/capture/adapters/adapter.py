@@ -109,16 +109,24 @@ class LossReader(Protocol):
 class InputTaker(LossTaker, Protocol):
     """An adapter that also records what loss functions compared, apart from their values."""
 
-    def inputs_due(self) -> Recording | None:
-        """Return the recording in which predictions or labels of a loss computed now are due."""
+    def inputs_due(self, *, several: bool = False) -> Recording | None:
+        """Return the recording in which predictions or labels of a loss computed now are due.
 
-    def record_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+        Args:
+            several: look for a train step with several calls of the model instead, which do not
+                continue each other.
+        """
+
+    def record_inputs(
+        self, recording: Recording, name: str, inputs: tuple[Any, ...], *, paired: bool = True
+    ) -> None:
         """Record what a loss function compared.
 
         Args:
             recording: recording in which it is due; ignored if it has ended.
             name: name of the loss.
-            inputs: predictions and labels of the first batch.
+            inputs: predictions and labels.
+            paired: whether they are those of the first batch, whose inputs are captured.
         """
 
 

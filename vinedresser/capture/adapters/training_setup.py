@@ -37,6 +37,7 @@ class TrainingSetup:
         frozen: full names of parameters that do not require gradients.
         unoptimized: full names of trainable parameters that no optimizer updates.
         dropout: dropout rate of each module or layer that has one, by path.
+        unpaired: names of losses whose labels are not those of the captured inputs.
     """
 
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class TrainingSetup:
     frozen: list[str] = field(default_factory=list)
     unoptimized: list[str] = field(default_factory=list)
     dropout: dict[str, float] = field(default_factory=dict)
+    unpaired: list[str] = field(default_factory=list)
 
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
@@ -55,6 +57,7 @@ class TrainingSetup:
             joined.frozen.extend(one.frozen)
             joined.unoptimized.extend(one.unoptimized)
             joined.dropout.update(one.dropout)
+            joined.unpaired.extend(one.unpaired)
         return joined
 
 

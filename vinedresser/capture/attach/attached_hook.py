@@ -109,21 +109,23 @@ class AttachedHook(Hook):
         """See `LossSink.comparisons_due`."""
         return self._session.recorder.comparisons_due()
 
-    def loss_inputs_due(self) -> Recording | None:
+    def loss_inputs_due(self, *, several: bool = False) -> Recording | None:
         """See `LossSink.loss_inputs_due`."""
         taker = self._control.input_taker
-        return None if taker is None else taker.inputs_due()
+        return None if taker is None else taker.inputs_due(several=several)
 
     def know_loss_function(self, name: str, setup: dict[str, Any]) -> None:
         """See `LossSink.know_loss_function`."""
         if says_more(setup, self._control.losses.get(name)):
             self._control.know_loss(name, setup)
 
-    def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+    def record_loss_inputs(
+        self, recording: Recording, name: str, inputs: tuple[Any, ...], *, paired: bool
+    ) -> None:
         """See `LossSink.record_loss_inputs`."""
         taker = self._control.input_taker
         if taker is not None:
-            taker.record_inputs(recording, name, inputs)
+            taker.record_inputs(recording, name, inputs, paired=paired)
 
     def _open(self, *_: Any, **__: Any) -> OpenedRun:
         """Open the run; see `Hook`."""

@@ -63,13 +63,16 @@ class StepLosses:
                 self.backward(value)
             self._minimized, self._first = self._first, ""
 
-    def inputs_due(self) -> Recording | None:
+    def inputs_due(self, *, several: bool = False) -> Recording | None:
         """See `InputTaker.inputs_due`."""
-        return None if self._adversaries else self._inner.inputs_due()
+        return None if self._adversaries else self._inner.inputs_due(several=several)
 
-    def record_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+    def record_inputs(
+        self, recording: Recording, name: str, inputs: tuple[Any, ...], *, paired: bool = True
+    ) -> None:
         """See `InputTaker.record_inputs`."""
-        self._inner.record_inputs(recording, self._minimized if self._manual else name, inputs)
+        name = self._minimized if self._manual else name
+        self._inner.record_inputs(recording, name, inputs, paired=paired)
 
     def step_begins(self) -> None:
         """Forget the losses of a step that raised an error."""

@@ -158,6 +158,7 @@ class CaptureControl:
             frozen=setup.frozen,
             unoptimized=setup.unoptimized,
             dropout=setup.dropout,
+            unpaired=setup.unpaired,
         )
         self._session.shield.guard("describing the run", self._run.update)(record)
 

@@ -17,17 +17,17 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.asked_gradients import AskedGradients
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
+from vinedresser.capture.torch_.comparisons import Comparisons
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, before_calls
 from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.forward.missing_forward import report_missing_forward
-from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.guard.guard import guard_of
 from vinedresser.capture.torch_.guard.injected_batch import InjectedBatch
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
-from vinedresser.capture.torch_.losses.losses import Losses, batch_size, comparison_due
+from vinedresser.capture.torch_.losses.losses import Losses, batch_size
 from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.modules import module_info
@@ -108,8 +108,9 @@ class TorchAdapter(Adapter):
         before = guard("the start of a forward", self._before_forward, skip=skip)
         hide_hooks()
         calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
-        self._sequence = ForwardSequence(model, session.shield)
-        self._handles: list[Removable] = [self._modes, calls, self._sequence]
+        found = self._losses, self._progress, self._notes
+        self._comparisons = Comparisons(model, *found, session)
+        self._handles: list[Removable] = [self._modes, calls, self._comparisons.forwards]
         self.guard = guard_of(session, model, self._names, self._handles)
         session.batch_takers.append(InjectedBatch(self._model, loss).answer)
         if loss is not None:
@@ -192,27 +193,26 @@ class TorchAdapter(Adapter):
         # Callers that have only the value pass it as the argument as well.
         others = tuple(one for one in arguments if one is not value)
         recording = self.record_value(name, value, others)
-        if recording is not None and self._progress(recording).first_losses:
-            self._losses.take_arguments(recording, name, others)
+        if recording is not None:
+            self._comparisons.take_call(recording, name, others)
 
-    def inputs_due(self) -> Recording | None:
+    def inputs_due(self, *, several: bool = False) -> Recording | None:
         """See `InputTaker.inputs_due`."""
         if self._recorder.quiet or self._recorder.plain is not None:
             return None
-        recording = self._of_loss()
-        if recording is None or not self._progress(recording).first_losses:
-            return None
-        return recording if comparison_due(recording) else None
+        return self._comparisons.due(self._of_loss(), several=several)
 
     def keep_gradients(self) -> None:
         """See `GradientKeeper.keep_gradients`."""
         if not self._optimizers.known():
             self._state.keep_gradients()
 
-    def record_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+    def record_inputs(
+        self, recording: Recording, name: str, inputs: tuple[Any, ...], *, paired: bool = True
+    ) -> None:
         """See `InputTaker.record_inputs`."""
         if self._recorder.is_open(recording):
-            self._losses.take_arguments(recording, name, inputs)
+            self._comparisons.take(recording, name, inputs, paired=paired)
 
     def record_value(self, name: str, value: Any, batch: Any) -> Recording | None:
         """Record the value of a loss without its arguments.
@@ -291,7 +291,7 @@ class TorchAdapter(Adapter):
     def _record_forward(self, recording: Recording, args: Any, kwargs: Any) -> None:
         """Record the start of a forward, and install hooks for the tensors due in it."""
         progress = self._progress(recording)
-        progress.begin_forward(self._sequence if comparison_due(recording) else None, args, kwargs)
+        progress.begin_forward(self._comparisons.forwards_of(recording), args, kwargs)
         if recording.mode != "train":
             recording.batch = batch_size((args, kwargs)) or 1
         if progress.first_batch:

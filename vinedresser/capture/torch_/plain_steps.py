@@ -67,7 +67,7 @@ class _Progress:
         elif self.forwards == 1:
             self.in_sequence = sequence.begins()
         else:
-            self.in_sequence = self.in_sequence and sequence.continues([args, kwargs])
+            self.in_sequence &= sequence.continues([args, kwargs], self.forwards)
 
     def begins_step(self, optimizer: Optimizer) -> bool:
         """Note the start of an optimizer's step; return whether it is its first step."""

@@ -37,6 +37,8 @@ class SetupNotes:
         self._custom: set[str] = set()
         # Weak references with the latest description, which remains when the optimizer is gone.
         self._optimizers: list[tuple[weakref.ref[Optimizer], dict[str, Any]]] = []
+        # Whether the labels of a loss belong to the captured inputs.
+        self._paired: dict[str, bool] = {}
         # Ids of the parameters that any optimizer had.
         self._trained: set[int] = set()
 
@@ -71,6 +73,21 @@ class SetupNotes:
             self._losses[name] = setup
         return new
 
+    def saw_labels(self, name: str, *, paired: bool) -> bool | None:
+        """Note labels of a loss before they are recorded.
+
+        Args:
+            name: name of the loss.
+            paired: whether their rows are those of the captured inputs.
+
+        Returns:
+            Whether this is the first time and they are not; None if they must not be recorded,
+            since others were paired.
+        """
+        first = name not in self._paired
+        known = self._paired.setdefault(name, paired)
+        return None if known and not paired else first and not paired
+
     def saw_optimizer(self, optimizer: Optimizer) -> None:
         """Note an optimizer that updates the model."""
         self._optimizers.append((weakref.ref(optimizer), _described(optimizer)))
@@ -101,6 +118,7 @@ class SetupNotes:
                 if told and one.value.requires_grad and id(one.value) not in self._trained
             ],
             dropout_rates(self._names.modules()),
+            [name for name, paired in self._paired.items() if not paired],
         )
 
 

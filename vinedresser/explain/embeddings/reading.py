@@ -89,13 +89,17 @@ def read_activations(
     ]
     if len({value.shape[1] for value in values}) > 1:
         raise ConfigError(f"{name}: its number of features differs from step to step")
-    labels = _of_rows(_beside(run, "labels", steps, chosen, rank), counts)
+    # Labels of other rows than the inputs are not those of the examples.
+    labels: list[NDArray[Any] | None]
+    labels = (
+        [None] * len(steps) if run.info.unpaired else _beside(run, "labels", steps, chosen, rank)
+    )
     return Activations(
         name=name,
         mode=chosen,
         steps=tuple(steps),
         values=tuple(values),
-        labels=_one_each(labels, rows),
+        labels=_one_each(_of_rows(labels, counts), rows),
         same=same,
         captured=len(captured),
         averaged=_averaged(raw[0].ndim),

@@ -30,7 +30,8 @@ class Batch(NamedTuple):
     Attributes:
         step: training step.
         compared: labels and predictions.
-        inputs: model inputs by name, [rows, ...] each, any dtype.
+        inputs: model inputs by name, [rows, ...] each, any dtype; {} if the labels are those of
+            others (`RunRecord.unpaired`).
     """
 
     step: int
@@ -121,7 +122,11 @@ class _Reading:
         seen = self.identities.batches
         seen.update(record)
         self.identities.update(record)
-        return [Batch(record.step, compared, dict(seen.inputs)) for compared in seen.compared]
+        found = []
+        for compared in seen.compared:
+            unpaired = compared.loss in self._run.info.unpaired
+            found.append(Batch(record.step, compared, {} if unpaired else dict(seen.inputs)))
+        return found
 
 
 def _captured(run: Run, mode: Mode) -> NDArray[np.int64]:

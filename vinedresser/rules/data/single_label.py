@@ -101,10 +101,10 @@ class SingleLabel(OnceRule):
             return None
         self._last = step
         self._others |= _has_others(step, self.batches.compared)
-        several = {one.loss for one in self.batches.paired if one.labels.ndim > 1}
+        ordered = {one.loss for one in self.batches.paired if one.labels.ndim <= 1}
         for compared in self.batches.compared:
             seen = self._labels.setdefault(compared.loss, _Labels())
-            _count(seen, compared, ordered=compared.loss not in several)
+            _count(seen, compared, ordered=compared.loss in ordered)
         return self._single(step, self.rows) or self._sorted(step)
 
     def at_end(self) -> Finding | None:

@@ -80,6 +80,8 @@ class RunRecord(Record):
         unoptimized: full names of trainable parameters that no optimizer has so far; [] before the
             first optimizer or step.
         dropout: dropout rate of each module or layer by path.
+        unpaired: losses, named as in `losses`, whose labels are not those of the captured inputs,
+            since a step calls the model several times, as for pairs of rows.
         code: id of the code in version control, "" if there is none.
         flow: id of the flow run that launched it, "" if there is none.
         remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
@@ -115,6 +117,7 @@ class RunRecord(Record):
     frozen: list[str] = field(default_factory=list)
     unoptimized: list[str] = field(default_factory=list)
     dropout: dict[str, float] = field(default_factory=dict)
+    unpaired: list[str] = field(default_factory=list)
     code: str = ""
     flow: str = ""
     remedy: dict[str, Any] = field(default_factory=dict)

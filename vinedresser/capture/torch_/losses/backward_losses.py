@@ -17,10 +17,11 @@ from vinedresser.capture.torch_.forward.calls import NextOutput, Removable
 from vinedresser.capture.torch_.losses.action_values import compares_actions
 from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
-from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
+from vinedresser.capture.torch_.losses.loss_graphs import loss_inputs
 from vinedresser.capture.torch_.losses.losses import is_loss
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
+from vinedresser.capture.torch_.losses.several_forwards import Paired, inputs_of_several
 from vinedresser.capture.torch_.names import MethodAsForward
 from vinedresser.capture.torch_.plain_steps import sequence_length
 from vinedresser.store.records import POLICY_GRADIENT
@@ -40,8 +41,8 @@ class LossSink(Protocol):
     def comparisons_due(self) -> bool:
         """Return whether predictions or labels are due now."""
 
-    def loss_inputs_due(self) -> Recording | None:
-        """Return the recording in which predictions or labels of a loss computed now are due."""
+    def loss_inputs_due(self, *, several: bool = False) -> Recording | None:
+        """Return where predictions or labels of a loss are due; see `InputTaker.inputs_due`."""
 
     def loss_recorder(self, name: str) -> LossRecorder:
         """Return a function that records a value of a loss and its function's arguments."""
@@ -54,7 +55,9 @@ class LossSink(Protocol):
             setup: see `function_setup`.
         """
 
-    def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+    def record_loss_inputs(
+        self, recording: Recording, name: str, inputs: tuple[Any, ...], *, paired: bool
+    ) -> None:
         """Record what a loss function compared; see `InputTaker.record_inputs`."""
 
 
@@ -85,7 +88,7 @@ class BackwardLosses:
         # The sum of the losses that are not recorded yet.
         self._pending: torch.Tensor | None = None
         # What the function of the first of them compared, and where it is due.
-        self._inputs: tuple[Recording, LossInputs] | None = None
+        self._inputs: tuple[Recording, Paired] | None = None
         # Whether that is recorded otherwise, with what its function compared.
         self._otherwise = False
         # Whether another loss of the step is not known to be negated: an attack that raises a loss
@@ -180,16 +183,33 @@ class BackwardLosses:
             return
         before = self._pending
         self._evaluated.goes_backward(None if values else origin)
-        due = None if self.sink is None else self.sink.loss_inputs_due()
-        found = None if due is None else loss_inputs(loss, sequence_length(due))
+        compared = self._compared(loss, first=before is None)
+        found = None if compared is None else compared[1].inputs
         if self._recorded < POLICY_STEPS:
             self._policy.add(loss)
         if before is None:
-            self._inputs = None if due is None or found is None else (due, found)
+            self._inputs = compared
             self._otherwise, self._lowered = bool(values), False
         elif found is None or not found.negated:
             self._lowered = True
         self._pending = value if before is None else before + value.to(before.device)
+
+    def _compared(self, loss: torch.Tensor, *, first: bool) -> tuple[Recording, Paired] | None:
+        """Return what a loss compared and where it is due; None if nothing is.
+
+        Args:
+            loss: the loss.
+            first: whether it is the first one since the last step of an optimizer.
+        """
+        if self.sink is None:
+            return None
+        due = self.sink.loss_inputs_due()
+        if due is not None:
+            found = loss_inputs(loss, sequence_length(due))
+            return None if found is None else (due, Paired(found, first=True))
+        due = self.sink.loss_inputs_due(several=True) if first else None
+        several = None if due is None else inputs_of_several(loss)
+        return None if due is None or several is None else (due, several)
 
     def look(self, tensors: Iterable[Any]) -> None:
         """Look only whether the tensors of a backward pass are losses of an agent."""
@@ -260,7 +280,7 @@ class BackwardLosses:
         if actions and inputs is None:
             self.sink.know_loss_function(name, function_setup("", actions=True))
         if inputs is not None:
-            recording, found = inputs
+            recording, (found, first) = inputs
             negated = found.negated and not self._lowered
             if not self._otherwise or negated:
                 setup = function_setup(
@@ -272,7 +292,8 @@ class BackwardLosses:
                 )
                 self.sink.know_loss_function(name, setup)
             if not self._otherwise:
-                self.sink.record_loss_inputs(recording, name, (found.predictions, found.labels))
+                compared = found.predictions, found.labels
+                self.sink.record_loss_inputs(recording, name, compared, paired=first)
 
     def _record_evaluated(self, found: Evaluated) -> None:
         """Record a loss of an evaluation under the name of the loss in training."""

@@ -18,7 +18,7 @@ from vinedresser.capture.torch_.losses.loss_paths import Path, path_below
 from vinedresser.capture.torch_.losses.node_settings import node_settings
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
-__all__ = ["LossInputs", "loss_inputs"]
+__all__ = ["Comparison", "LossInputs", "comparisons", "have_other_labels", "loss_inputs"]
 
 _LOG_SOFTMAX = "LogSoftmaxBackward0"
 _VIEWS = ("UnsqueezeBackward0", "ViewBackward0")
@@ -117,9 +117,8 @@ def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
         the places, or none are found if this is not possible.
     """
     found = _search(loss, places)
-    found = found._replace(calls=[one for one in found.calls if _has_labels(one)])
     if not found.calls:
-        compared = [(number, inputs) for number, inputs, _ in found.elementary]
+        compared = [(one.node._sequence_nr(), one.inputs) for one in found.elementary]
         return _of_places(found, compared) if places > 1 else found.nearest()
     negated = found.signs == {-1}
     same = [one for one in found.calls if one.name() == found.calls[0].name()]
@@ -128,9 +127,39 @@ def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
         return _of_places(found, calls)
     nearest = _compared(found.calls[0], negated=negated)
     others = [_compared(one, negated=negated) for one in same[1:]]
-    if nearest is None or any(_has_other_labels(nearest, one) for one in others):
+    if nearest is None or any(have_other_labels(nearest, one) for one in others):
         return None
     return _with_other_labels(nearest, [one for one in others if one is not None])
+
+
+class Comparison(NamedTuple):
+    """A comparison in the graph of a loss.
+
+    Attributes:
+        node: autograd node of the function.
+        inputs: what it compared.
+        direct: whether the predictions are certainly outputs of the model.
+    """
+
+    node: Any
+    inputs: LossInputs
+    direct: bool
+
+
+def comparisons(loss: Tensor) -> list[Comparison]:
+    """Return all comparisons of loss functions in a loss, or else of elementary functions.
+
+    Args:
+        loss: see `loss_inputs`.
+
+    Returns:
+        The nearest to the loss first.
+    """
+    found = _search(loss, 1)
+    negated = found.signs == {-1}
+    calls = [(one, _compared(one, negated=negated)) for one in found.calls]
+    known = [Comparison(one, inputs, direct=False) for one, inputs in calls if inputs is not None]
+    return known if found.calls else found.elementary
 
 
 class _Found(NamedTuple):
@@ -139,13 +168,13 @@ class _Found(NamedTuple):
     Attributes:
         calls: autograd nodes of loss functions.
         signs: signs of the derivatives of the loss by their values.
-        elementary: what elementary functions compared, with the sequence numbers of their nodes.
+        elementary: comparisons of elementary functions.
         complete: whether the search came to the end of the loss.
     """
 
     calls: list[Any]
     signs: set[int]
-    elementary: list[tuple[int, LossInputs, bool]]
+    elementary: list[Comparison]
     complete: bool
 
     def nearest(self) -> LossInputs | None:
@@ -154,9 +183,9 @@ class _Found(NamedTuple):
         Outputs of the model come before values that are computed from them. Of errors by the same
         labels, as of several stages of a model, the one with the smallest counts.
         """
-        direct = [inputs for _, inputs, direct in self.elementary if direct]
-        found = direct or [inputs for _, inputs, _ in self.elementary]
-        if not found or any(_has_other_labels(found[0], one) for one in found[1:]):
+        direct = [one.inputs for one in self.elementary if one.direct]
+        found = direct or [one.inputs for one in self.elementary]
+        if not found or any(have_other_labels(found[0], one) for one in found[1:]):
             return None
         return min(filter(partial(_same_labels, found[0]), found), key=_error)
 
@@ -164,7 +193,7 @@ class _Found(NamedTuple):
 def _search(loss: Tensor, places: int) -> _Found:
     """Search the graph of a loss; see `loss_inputs`."""
     waiting: deque[tuple[Any, int, Path | None]] = deque([(loss.grad_fn, 1, Path())])
-    calls, signs, elementary = list[Any](), set[int](), list[tuple[int, LossInputs, bool]]()
+    calls, signs, elementary = list[Any](), set[int](), list[Comparison]()
     seen, summed = 0, False
     while waiting and seen < _MOST_NODES * places:
         node, sign, path = waiting.popleft()
@@ -172,7 +201,7 @@ def _search(loss: Tensor, places: int) -> _Found:
             continue
         seen += 1
         if node.name() in _FUNCTIONS:
-            calls.append(node)
+            calls += [node] if _has_labels(node) else []
             signs.add(sign)
             continue
         enough = len(elementary) >= _MOST_ELEMENTARY * places
@@ -180,7 +209,7 @@ def _search(loss: Tensor, places: int) -> _Found:
             # In a sum, another term may be the one that is minimised.
             inputs = _by_hand(found, 0 if summed else sign)
             if not (summed and _is_penalty(inputs)):
-                elementary.append((node._sequence_nr(), inputs, found.direct))
+                elementary.append(Comparison(node, inputs, found.direct))
             continue
         summed |= sum(origin is not None for origin, _ in node.next_functions) > 1
         for place, (origin, _) in enumerate(node.next_functions):
@@ -207,7 +236,7 @@ def _same_labels(first: LossInputs, other: LossInputs) -> bool:
     return alike and torch.allclose(first.labels, other.labels, rtol=1e-4, atol=1e-5)
 
 
-def _has_other_labels(first: LossInputs, other: LossInputs | None) -> bool:
+def have_other_labels(first: LossInputs, other: LossInputs | None) -> bool:
     """Return whether two comparisons are of the same predictions with different labels."""
     if other is None or first.function != other.function:
         return False
@@ -289,6 +318,9 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     if function == "cross_entropy" and result is not None:
         # Only the activation's own result shows that there is one.
         predictions = result
+    if predictions.untyped_storage().data_ptr() == labels.untyped_storage().data_ptr():
+        # Two parts of one output.
+        return None
     given = _as_given(predictions), _as_given(labels)
     return LossInputs(*given, function, negated, activation, node_settings(node))
 

@@ -8,22 +8,27 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.nesting import leaves
 
-__all__ = ["mark_outputs", "marked_output"]
+__all__ = ["forwards_of", "mark_outputs", "marked_output"]
 
-_KEY = "vinedresser.output"
+_KEY, _FORWARD = "vinedresser.output", "vinedresser.forward"
+# Maximum number of functions between a value and the outputs of the model.
+_MOST_NODES = 200
 
 
-def mark_outputs(output: Any) -> None:
+def mark_outputs(output: Any, forward: int = 0) -> None:
     """Mark the outputs of a model in their graph, which keeps them as long as it lives itself.
 
     Args:
         output: nesting of tensors; those without a gradient are left out.
+        forward: number of the forward in its step, from 1; 0: unknown.
     """
     for _, one in leaves(output):
         node: Any = one.grad_fn
         if node is not None:
             # The parts of a split have one node.
             node.metadata[_KEY, one.output_nr] = (one.detach(), one._version)
+            if forward:
+                node.metadata[_FORWARD, one.output_nr] = forward
 
 
 def marked_output(node: Any, place: int = 0) -> Tensor | None:
@@ -38,3 +43,29 @@ def marked_output(node: Any, place: int = 0) -> Tensor | None:
     """
     output, version = (None, 0) if node is None else node.metadata.get((_KEY, place), (None, 0))
     return output if isinstance(output, Tensor) and output._version == version else None
+
+
+def forwards_of(node: Any, place: int = 0) -> frozenset[int] | None:
+    """Return the numbers of the forwards whose outputs a value was computed from.
+
+    Args:
+        node: autograd node of the value.
+        place: number of the value among the results of its function.
+
+    Returns:
+        None if too many functions are between them.
+    """
+    waiting, seen, found = [(node, place)], set[Any](), set[int]()
+    while waiting:
+        node, place = waiting.pop()
+        if node is None or node in seen:
+            continue
+        forward = node.metadata.get((_FORWARD, place), 0)
+        if forward:
+            found.add(forward)
+            continue
+        if len(seen) >= _MOST_NODES:
+            return None
+        seen.add(node)
+        waiting.extend(node.next_functions)
+    return frozenset(found)

@@ -147,9 +147,9 @@ class UnreportedLosses:
         """See `LossSink.comparisons_due`."""
         return self._session.recorder.comparisons_due()
 
-    def loss_inputs_due(self) -> Recording | None:
+    def loss_inputs_due(self, *, several: bool = False) -> Recording | None:
         """See `LossSink.loss_inputs_due`."""
-        return None if self._taker is None else self._taker.inputs_due()
+        return None if self._taker is None else self._taker.inputs_due(several=several)
 
     def loss_recorder(self, name: str) -> LossRecorder:
         """See `LossSink.loss_recorder`."""
@@ -161,7 +161,9 @@ class UnreportedLosses:
         if self._notes is not None and self._notes.saw_loss_function(name, setup):
             self._session.newly_set_up = True
 
-    def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+    def record_loss_inputs(
+        self, recording: Recording, name: str, inputs: tuple[Any, ...], *, paired: bool
+    ) -> None:
         """See `LossSink.record_loss_inputs`."""
         assert self._taker is not None, "set before losses are looked for"
-        self._taker.record_inputs(recording, name, inputs)
+        self._taker.record_inputs(recording, name, inputs, paired=paired)

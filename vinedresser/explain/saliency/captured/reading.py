@@ -261,7 +261,9 @@ def _labels(
         outputs: the model's outputs, [K, classes].
     """
     batch = int(rows[0, 1])
-    for name in run.tensor_names(collection="labels"):
+    # Without their inputs, labels are those of other rows.
+    names = [] if run.info.unpaired else run.tensor_names(collection="labels")
+    for name in names:
         view = run.tensor(name)
         if step not in view.steps("train"):
             continue

@@ -80,7 +80,8 @@ class Batches(Signal):
         compared: labels and predictions of each loss in the last step; [] if there are none. If
             the loss ignores some labels (`IgnoredLabels`), rows are the others, [labels] and
             [labels, classes].
-        paired: the same with all labels, whose rows are those of the inputs.
+        paired: the same with all labels, if their rows are those of the inputs
+            (`RunRecord.unpaired`).
         inputs: model inputs of the last step by name, [rows, ...], any dtype.
     """
 
@@ -92,6 +93,7 @@ class Batches(Signal):
         self._names: dict[str, str] = {}
         self._trained: set[str] = set()
         self._ignored = IgnoredLabels()
+        self._unpaired: frozenset[str] = frozenset()
         self.needs = tuple(
             Need(
                 collection,
@@ -111,12 +113,13 @@ class Batches(Signal):
         )
 
     def begin(self, info: RunRecord) -> None:
-        """Read which labels the losses ignore."""
+        """Read which labels the losses ignore, and which are not those of the inputs."""
         self.know(info)
 
     def know(self, info: RunRecord) -> None:
         """See `Signal.know`."""
         self._ignored.know(info)
+        self._unpaired = frozenset(info.unpaired)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -164,7 +167,8 @@ class Batches(Signal):
             labels, wide = _without_height(labels, wide)
             name = self._named(step, loss)
             one = Compared(name, labels, wide, complete=len(labels) < ROWS)
-            self.paired.append(one)
+            if name not in self._unpaired:
+                self.paired.append(one)
             kept = self._ignored.kept(name, labels, wide)
             if kept is not None:
                 one = one._replace(labels=labels[kept], predictions=wide[kept])

@@ -1,0 +1,117 @@
+"""Recording what the losses of a step compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
+from vinedresser.capture.torch_.forward.sequence import ForwardSequence
+from vinedresser.capture.torch_.losses.losses import Losses, comparison_due
+from vinedresser.capture.torch_.losses.several_forwards import call_of_several
+from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.capture.torch_.plain_steps import ProgressOf
+from vinedresser.capture.torch_.setup import SetupNotes
+
+__all__ = ["Comparisons"]
+
+
+class Comparisons:
+    """Records predictions and labels, those of a step with several forwards only if certain.
+
+    Args:
+        model: the object that the training calls.
+        losses: captures them.
+        progress: progress of the model.
+        notes: the observed setup of the training.
+        session: session of the hook.
+
+    Attributes:
+        forwards: the forwards of the model.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        losses: Losses,
+        progress: ProgressOf,
+        notes: SetupNotes,
+        session: Session,
+    ) -> None:
+        self.forwards = ForwardSequence(model, session.shield)
+        self._losses = losses
+        self._progress = progress
+        self._notes = notes
+        self._session = session
+
+    def forwards_of(self, recording: Recording) -> ForwardSequence | None:
+        """Return the forwards of the model; None if nothing of a loss is due in a recording."""
+        return self.forwards if comparison_due(recording) else None
+
+    def due(self, recording: Recording | None, *, several: bool) -> Recording | None:
+        """Return a recording if the predictions or labels of a loss computed now are due in it.
+
+        Args:
+            recording: the current recording, or None.
+            several: see `InputTaker.inputs_due`.
+        """
+        if recording is None or self._progress(recording).first_losses == several:
+            return None
+        if several and (recording.mode != "train" or recording.closure):
+            return None
+        return recording if comparison_due(recording) else None
+
+    def take_call(self, recording: Recording, name: str, arguments: tuple[Any, ...]) -> None:
+        """Record the arguments of a call of a loss.
+
+        Args:
+            recording: receives them.
+            name: name of the loss.
+            arguments: nestings of tensors.
+        """
+        if self._progress(recording).first_losses:
+            self.take(recording, name, arguments, paired=True)
+        elif self.due(recording, several=True) is not None:
+            given = [[one for _, one in leaves(argument)] for argument in arguments]
+            compared = [found for found in given if found][:2]
+            if [len(found) for found in compared] == [1, 1]:
+                self._take_certain(recording, name, compared[0][0], compared[1][0])
+
+    def take(
+        self, recording: Recording, name: str, inputs: tuple[Any, ...], *, paired: bool
+    ) -> None:
+        """Record predictions and labels.
+
+        Args:
+            recording: receives them.
+            name: name of the loss.
+            inputs: predictions and labels.
+            paired: see `InputTaker.record_inputs`.
+        """
+        if not comparison_due(recording):
+            return
+        if not self._progress(recording).first_losses and self._are_outputs(inputs[1]):
+            return
+        unpaired = self._notes.saw_labels(name, paired=paired)
+        if unpaired is not None:
+            self._session.newly_set_up |= unpaired
+            self._losses.take_arguments(recording, name, inputs)
+
+    def _take_certain(
+        self, recording: Recording, name: str, predictions: Tensor, labels: Tensor
+    ) -> None:
+        """Record the arguments of a call in a step with several forwards if they are certain."""
+        if labels.requires_grad:
+            return
+        with WithoutModes():
+            paired = call_of_several(predictions, labels)
+        if paired is not None:
+            self.take(recording, name, (predictions, labels), paired=paired)
+
+    def _are_outputs(self, labels: Tensor) -> bool:
+        """Return whether labels are, or may be, an output of the model in this step."""
+        with WithoutModes():
+            return labels.is_floating_point() and self.forwards.returned(labels.detach())
