@@ -131,6 +131,24 @@ def parts(model: nn.Module) -> Compared:
     return Compared(loss, first.log_softmax(1), CLASSES, True)
 
 
+def guessed(model: nn.Module) -> Compared:
+    """Sohn et al., FixMatch, 2020: labels that the model is sure of, and known ones."""
+    guesses = CLASSES.flip(0)
+    sure = (torch.rand(ROWS) < 0.5).float()
+    strong = (F.cross_entropy(model(rows()), guesses, reduction="none") * sure).mean()
+    scores = model(rows())
+    return Compared(strong + F.cross_entropy(scores, CLASSES), scores.log_softmax(1), CLASSES)
+
+
+def attacked(model: nn.Module) -> Compared:
+    """Goodfellow et al., Explaining and harnessing adversarial examples, 2015."""
+    x = rows().requires_grad_()
+    (slope,) = torch.autograd.grad(F.cross_entropy(model(x), CLASSES), x)
+    clean, spoilt = model(x.detach()), model(x.detach() + 0.1 * slope.sign())
+    loss = F.cross_entropy(spoilt, CLASSES) + F.cross_entropy(clean, CLASSES)
+    return Compared(loss, clean.log_softmax(1), CLASSES)
+
+
 def unclear(model: nn.Module) -> Compared:
     _, second, third = model(rows()), model(rows()), model(rows())
     loss = F.cross_entropy(second, CLASSES.flip(0)) + F.cross_entropy(third, CLASSES)
@@ -139,7 +157,7 @@ def unclear(model: nn.Module) -> Compared:
 
 LOSSES: list[_StepLoss] = [
     *(siamese, two_views, residuals, boundary_last, pairs, ranks, judged, smoothly_judged),
-    *(consistent, stopped, both_stopped, repeated, parts, unclear),
+    *(consistent, stopped, both_stopped, repeated, parts, guessed, attacked, unclear),
 ]
 
 

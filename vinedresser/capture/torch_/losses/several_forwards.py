@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from vinedresser.capture.torch_.losses.loss_graphs import (
@@ -49,18 +50,22 @@ def inputs_of_several(loss: Tensor) -> Paired | None:
     Labels are certain if they differ from row to row and are classes, or yes or no. Other numbers
     are certain if they are compared with outputs of the model themselves, all of the same forwards:
     otherwise they may be computed from its outputs, as those of another view of the same rows.
+    Beside a mean, a function of each row has weights, such as those of labels that a model guessed.
 
     Args:
         loss: loss [] with a gradient, whose graph has not been freed by a backward pass.
 
     Returns:
-        Of several comparisons those with the first forward, else with the only other forwards; None
-        if there are none, or if they differ.
+        Of several comparisons those with the first forward, else with the only other forwards, or
+        the first of those with the same labels; None if there are none, or if they differ.
     """
     found = [one for comparison in comparisons(loss) if (one := _candidate(comparison))]
     if len({one.forwards for one in found if one.numbers}) > 1:
         found = [one for one in found if not one.numbers]
+    found = [one for one in found if one.inputs.settings.get("reduction") != "none"] or found
     chosen = [one for one in found if one.forwards == _FIRST] or found
+    if len({one.forwards for one in chosen}) > 1 and _all_alike(chosen):
+        chosen = [min(chosen, key=lambda one: sorted(one.forwards))]
     if not chosen or len({one.forwards for one in chosen}) > 1:
         return None
     nearest = chosen[0]
@@ -85,6 +90,17 @@ def call_of_several(predictions: Tensor, labels: Tensor) -> bool | None:
         return None
     forwards = forwards_of(node, place)
     return forwards == _FIRST if forwards else None
+
+
+def _all_alike(found: list[_Candidate]) -> bool:
+    """Return whether comparisons are of one function with the same labels."""
+    first = found[0].inputs
+    return all(
+        one.inputs.function == first.function
+        and one.inputs.labels.dtype == first.labels.dtype
+        and torch.equal(one.inputs.labels, first.labels)
+        for one in found[1:]
+    )
 
 
 def _candidate(comparison: Comparison) -> _Candidate | None:
