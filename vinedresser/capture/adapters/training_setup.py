@@ -38,6 +38,8 @@ class TrainingSetup:
         unoptimized: full names of trainable parameters that no optimizer updates.
         dropout: dropout rate of each module or layer that has one, by path.
         unpaired: names of losses whose labels are not those of the captured inputs.
+        loaded: whether the weights, or the state of an optimizer, were loaded before the first
+            step.
     """
 
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -46,12 +48,14 @@ class TrainingSetup:
     unoptimized: list[str] = field(default_factory=list)
     dropout: dict[str, float] = field(default_factory=dict)
     unpaired: list[str] = field(default_factory=list)
+    loaded: bool = False
 
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
         """Return the combined setup of several models."""
-        joined = cls()
-        for one in setups:
+        several = list(setups)
+        joined = cls(loaded=any(one.loaded for one in several))
+        for one in several:
             joined.losses.update(one.losses)
             joined.optimizers.update(one.optimizers)
             joined.frozen.extend(one.frozen)

@@ -27,6 +27,7 @@ from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 from vinedresser.capture.torch_.bare_tensors import BareTensors
 from vinedresser.capture.torch_.forward.calls import before_calls
+from vinedresser.capture.torch_.loaded_weights import LOADED
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.capture.torch_.optimizers.schedulers import NOTED
@@ -278,6 +279,7 @@ class _TorchTrainings(TrainingFinder):
 def attach() -> None:
     """Start looking for trainings."""
     NOTED.start()
+    LOADED.start()
     ATTACHMENT.search(_TorchTrainings(ATTACHMENT))
 
 

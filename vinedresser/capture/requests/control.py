@@ -159,6 +159,7 @@ class CaptureControl:
             unoptimized=setup.unoptimized,
             dropout=setup.dropout,
             unpaired=setup.unpaired,
+            loaded=setup.loaded,
         )
         self._session.shield.guard("describing the run", self._run.update)(record)
 

@@ -15,6 +15,7 @@ from vinedresser.capture.adapters.training_setup import (
     says_more,
     typed,
 )
+from vinedresser.capture.torch_.loaded_weights import LOADED
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.modules import dropout_rates
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
@@ -41,6 +42,8 @@ class SetupNotes:
         self._paired: dict[str, bool] = {}
         # Ids of the parameters that any optimizer had.
         self._trained: set[int] = set()
+        # Whether weights or the state of an optimizer were loaded before the first step.
+        self._loaded = False
 
     def saw_loss(self, name: str, loss: nn.Module) -> None:
         """Note a loss module."""
@@ -106,6 +109,10 @@ class SetupNotes:
                 self._optimizers[place] = reference, _described(optimizer)
                 self._trained |= updated([optimizer])
         parameters = self._names.parameters()
+        if not begun:
+            alive = [one for reference, _ in self._optimizers if (one := reference()) is not None]
+            values = [one.value for one in parameters if one.value.requires_grad]
+            self._loaded |= any(one.state for one in alive) or LOADED.cover(values)
         told = begun or bool(self._optimizers)
         return TrainingSetup(
             dict(self._losses),
@@ -119,6 +126,7 @@ class SetupNotes:
             ],
             dropout_rates(self._names.modules()),
             [name for name, paired in self._paired.items() if not paired],
+            loaded=self._loaded,
         )
 
 

@@ -108,9 +108,13 @@ class LossDiagnosis:
     @property
     def trains(self) -> bool:
         """Whether gradients arrive and weights move, if captured."""
+        return self.reached and not self.moved < _UNMOVED
+
+    @property
+    def reached(self) -> bool:
+        """Whether gradients arrive, if captured."""
         gradients = self._gradients
-        arrive = not gradients.norms or 2 * gradients.zeros < gradients.tensors
-        return arrive and not self.moved < _UNMOVED
+        return not gradients.norms or 2 * gradients.zeros < gradients.tensors
 
     @property
     def clipped(self) -> bool:

@@ -43,7 +43,8 @@ class LossNotDecreasing(OnceRule):
     weights may be on a plateau before learning (Barak et al., "Hidden progress in deep learning",
     NeurIPS 2022), which cannot be distinguished from a hopeless task: the rule waits for half of
     the run, or for its end if its length is unknown. It also waits until the model has seen 4,096
-    examples (labels, or rows of inputs), if their number is captured.
+    examples (labels, or rows of inputs), if their number is captured. It is no finding in a
+    training that began with loaded weights, which may be as good as they can become.
 
     Args:
         patience: steps without progress; must be longer than a warm-up.
@@ -67,10 +68,13 @@ class LossNotDecreasing(OnceRule):
         # Number of examples in a step; 0 if unknown.
         self._examples = 0
         self._diagnosis = LossDiagnosis()
+        # Whether the weights were loaded, so that they may be trained already.
+        self._loaded = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the contribution of each boosted tree."""
         self._diagnosis.frozen = info.frozen
+        self._loaded = info.loaded
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def watch(self, step: Step) -> Finding | None:
@@ -78,16 +82,22 @@ class LossNotDecreasing(OnceRule):
         self._diagnosis.add(step)
         self._examples = max(self._examples, _examples(self.batches))
         trajectory = self.progress.trajectory()
-        if trajectory is None or self._may_be_a_plateau(step, trajectory):
+        if trajectory is None or self._may_be_trained(trajectory):
+            return None
+        if self._may_be_a_plateau(step, trajectory):
             return None
         return self._finding(step, trajectory)
 
     def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
         trajectory = self.progress.trajectory(ended=True)
-        if trajectory is None or self.progress.last is None:
+        if trajectory is None or self.progress.last is None or self._may_be_trained(trajectory):
             return None
         return self._finding(self.progress.last, trajectory)
+
+    def _may_be_trained(self, trajectory: LossTrajectory) -> bool:
+        """Return whether a loss may stand because the loaded weights were trained before."""
+        return trajectory.kind == "standing" and self._loaded and self._diagnosis.reached
 
     def _may_be_a_plateau(self, step: Step, trajectory: LossTrajectory) -> bool:
         if trajectory.kind != "standing":

@@ -82,6 +82,8 @@ class RunRecord(Record):
         dropout: dropout rate of each module or layer by path.
         unpaired: losses, named as in `losses`, whose labels are not those of the captured inputs,
             since a step calls the model several times, as for pairs of rows.
+        loaded: whether weights, or the state of an optimizer, are known to have been loaded before
+            the first step (PyTorch).
         code: id of the code in version control, "" if there is none.
         flow: id of the flow run that launched it, "" if there is none.
         remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
@@ -118,6 +120,7 @@ class RunRecord(Record):
     unoptimized: list[str] = field(default_factory=list)
     dropout: dict[str, float] = field(default_factory=dict)
     unpaired: list[str] = field(default_factory=list)
+    loaded: bool = False
     code: str = ""
     flow: str = ""
     remedy: dict[str, Any] = field(default_factory=dict)

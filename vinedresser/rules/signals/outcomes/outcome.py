@@ -104,6 +104,8 @@ class Outcome(Signal):
         # Whether all inputs are integers, such as tokens and ids.
         self._ids = False
         self._chooses = False
+        # Whether the weights were loaded, so that they may be trained already.
+        self._loaded = False
         self._verdict: Verdict | None = None
 
     def begin(self, info: RunRecord) -> None:
@@ -114,6 +116,7 @@ class Outcome(Signal):
     def know(self, info: RunRecord) -> None:
         """See `Signal.know`."""
         self._chooses = info.chooses_actions
+        self._loaded = info.loaded
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -271,6 +274,8 @@ class Outcome(Signal):
             level = now.level if now else one.first
             # A loss that was thrown up is not on a plateau.
             stands = not any(loss.thrown_up() for loss in progress.losses.values())
+            if stands and self._loaded:
+                return Verdict("open")
             early = not ended and self._before_half()
             reason = f"{name} {level:.4g} from {one.start()[0]:.4g}"
             return Verdict("poor", reason, stands and early)
