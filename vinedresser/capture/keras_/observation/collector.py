@@ -18,6 +18,7 @@ from vinedresser.capture.keras_.observation.loop_losses import (
     LoopLosses,
     LoopUpdate,
 )
+from vinedresser.capture.keras_.observation.masked_labels import counted_labels
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate
 from vinedresser.capture.shield import Shield
@@ -142,7 +143,7 @@ class Collector:
         model = self._names.model
         if owner is model or owner is getattr(model, "_compile_loss", None):
             self._loss_inputs_seen = True
-            self._emit_batch(labels, predictions)
+            self._emit_batch(counted_labels(labels, predictions), predictions)
 
     def _on_data(self, data: Any) -> None:
         """Emit labels and predictions from the data and the root's output if no loss was computed.

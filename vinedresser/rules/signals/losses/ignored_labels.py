@@ -15,7 +15,7 @@ __all__ = ["IgnoredLabels"]
 _SETTINGS = ("ignore_index", "ignore_class")
 # Classes and functions of torch that refuse all labels beyond the outputs but the ignored one.
 _STRICT = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
-# What torch ignores unless another label is set.
+# What torch ignores unless another label is set, and what masked labels of Keras are recorded as.
 _USUAL = -100
 
 
@@ -68,7 +68,7 @@ class IgnoredLabels:
         if labels.dtype.kind not in "iu" or labels.shape != predictions.shape[:-1]:
             return None
         beyond = (labels < 0) | (labels >= predictions.shape[-1])
-        ignored = labels == self._set.get(loss, _USUAL)
+        ignored = (labels == self._set.get(loss, _USUAL)) | (labels == _USUAL)
         if loss in self._strict and beyond.any():
             ignored = beyond
         if ignored.any():
