@@ -1,4 +1,4 @@
-"""The state that a loop passes from step to step is not taken for data that is not normalised."""
+"""State that a loop passes on, and settings, are not taken for data that is not normalised."""
 
 from __future__ import annotations
 
@@ -29,12 +29,17 @@ class Carrying(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("start", "growth", "found"),
-    [(0.0, 4.0, False), (40.0, 4.0, False), (400.0, 0.0, True)],
-    ids=["from zero", "from a large one", "constant"],
+    ("start", "growth", "shape", "found"),
+    [
+        (0.0, 4.0, (1, 8), False),
+        (40.0, 4.0, (1, 8), False),
+        (400.0, 0.0, (), False),
+        (400.0, 0.0, (1, 8), True),
+    ],
+    ids=["from zero", "from a large one", "number", "constant"],
 )
-def test_inputs_that_grow_are_no_data(
-    start: float, growth: float, found: bool, tmp_path: Path
+def test_inputs_that_grow_and_single_numbers_are_no_data(
+    start: float, growth: float, shape: tuple[int, ...], found: bool, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -45,7 +50,7 @@ def test_inputs_that_grow_are_no_data(
     with Hook(tmp_path / "run", collections=collections) as hook:
         hook.watch(model, loss=loss, optimizer=optimizer)
         rows = batches(len(data.x), 64)
-        state = torch.full((1, 8), start)
+        state = torch.full(shape, start)
         for _ in range(150):
             chosen = next(rows)
             optimizer.zero_grad()

@@ -54,11 +54,11 @@ class UnnormalisedInputs(ScaleRule):
     ``size`` that reaches the first layer as it is: the gradient of its weights is about as many
     times as large as that of its bias. Models with normalising layers are exempt from that, and
     those whose first layer normalises the inputs from the whole rule. Integers, such as token
-    indices, are ignored, and so are inputs that were of a usual size at first, or have grown at
-    each check and doubled: these are not the data, but the state of a recurrent network that the
-    loop passes on, for instance. Initialisations preserve the size of a signal of unit variance
-    (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT (CHI 2021), which warns
-    outside [-1, 1] regardless of the outcome.
+    indices, are ignored, and so are single numbers without rows, and inputs that were of a usual
+    size at first, or have grown at each check and doubled: these are not the data, but the state of
+    a recurrent network that the loop passes on, for instance. Initialisations preserve the size of
+    a signal of unit variance (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT
+    (CHI 2021), which warns outside [-1, 1] regardless of the outcome.
 
     Args:
         size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.
@@ -103,7 +103,8 @@ class UnnormalisedInputs(ScaleRule):
         if (ratio := weights_to_bias(step)) is not None:
             self._received = ratio
         for name, values in self.batches.inputs.items():
-            if values.dtype.kind in "biuc" or not values.size:
+            # A single number has no rows: it is a setting, such as the number of rows in the step.
+            if values.dtype.kind in "biuc" or not values.size or not values.ndim:
                 continue
             inputs = np.asarray(values, np.float64)
             size = float(np.sqrt(np.mean(inputs**2)))
