@@ -192,6 +192,37 @@ def test_wrong_axis_order_is_found(tmp_path: Path) -> None:
     assert "permute" in finding.remedy
 
 
+class Windows(nn.Module):
+    """Scores of windows of eight rows of pixels, read by a recurrent layer."""
+
+    def __init__(self, *, mixed: bool) -> None:
+        super().__init__()
+        self.read = nn.GRU(8, 16, batch_first=True)
+        self.scores = nn.Linear(16, 10)
+        self.mixed = mixed
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, _ = self.read(x.view(-1, 8, 8))
+        # The mean over the batch, and not over the window.
+        told = states.mean(0)[torch.arange(len(x)) % 8] if self.mixed else states.mean(1)
+        scores: Tensor = self.scores(told)
+        return scores
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_outputs_that_belong_to_positions_in_the_batch(*, mixed: bool, tmp_path: Path) -> None:
+    found = found_in(
+        tmp_path,
+        [CorruptInputs()],
+        digits(),
+        lambda: Windows(mixed=mixed),
+        optimizer=adam(1e-3),
+        steps=80,
+    )
+    assert [one.fault for one in found] == (["corrupt_inputs"] if mixed else [])
+    assert all(one.step == 55 and "batch axis" in one.cause for one in found)
+
+
 def test_zero_inputs_are_found(tmp_path: Path) -> None:
     (finding,) = corrupt(tmp_path, digits(), prepare=torch.zeros_like)
     assert "are zero" in finding.seen

@@ -1,4 +1,4 @@
-"""Rule: the inputs are constant, or their axes are in the wrong order."""
+"""Rule: the inputs are constant, or axes of inputs or signals are in the wrong order."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
+from vinedresser.rules.data.output_positions import OutputPositions
 from vinedresser.rules.data.repeated_rows import RepeatedRows, Repetition
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -42,7 +43,9 @@ class CorruptInputs(OnceRule):
     """The inputs are all equal, repeated, mostly constant, or have their axes in the wrong order.
 
     Fires when, over at least eight batches and 128 rows, all rows of each batch are equal while
-    their labels differ. Also fires in a training that has removed less than half of the
+    their labels differ, and when positions in the batch explain more than ``order`` of the variance
+    of the outputs, but nothing of inputs and labels (`OutputPositions`): the model mixes rows. Also
+    fires in a training that has removed less than half of the
     chance-level error after 150 steps and 40 % of the run, or at its end, when, over as many rows,
 
     - all rows are equal, such as all zero;
@@ -76,6 +79,7 @@ class CorruptInputs(OnceRule):
         self.outcome = Outcome()
         self._repeated = RepeatedRows()
         self._positions = RowPositions()
+        self._outputs = OutputPositions()
         self._seen: set[bytes] = set()
         self._lows = self._highs = np.zeros(0)
         # Distinct rows in which each feature is not zero.
@@ -95,7 +99,8 @@ class CorruptInputs(OnceRule):
         self._repeated.train(self.batches.inputs, self.batches.paired)
         self._last = (step, next(iter(self.batches.inputs)))
         self._take(values)
-        if found := self._equal_rows():
+        self._outputs.add(values, self.batches.paired)
+        if found := self._equal_rows() or self._of_outputs():
             return found
         if step.step < max(_PATIENCE, _SHARE * (self.expected_steps or 0)):
             return None
@@ -163,6 +168,16 @@ class CorruptInputs(OnceRule):
         wrong = self._nothing(name)
         assert wrong is not None, "all rows are alike"
         told = wrong.told("", looks=self._batch_count, rows=self._rows)
+        return self.found(step, since=0, **told)
+
+    def _of_outputs(self) -> Finding | None:
+        """Return the finding of outputs that belong to positions in the batch, not to rows."""
+        part = self._outputs.explained()
+        if part <= self.order or self._last is None:
+            return None
+        step, _ = self._last
+        name = self.batches.tensor("predictions", self.batches.paired[0].loss)
+        told = _by_position(name, part, self.order).told("")
         return self.found(step, since=0, **told)
 
     def _of_repetition(self) -> Finding | None:
@@ -249,6 +264,22 @@ class CorruptInputs(OnceRule):
             "use transpose or permute instead of view or reshape; check that the output for a row "
             "does not depend on the other rows of its batch",
         )
+
+
+def _by_position(name: str, part: float, order: float) -> Symptom:
+    return Symptom(
+        name,
+        "order",
+        part,
+        order,
+        0.9,
+        f"the position of a row in its batch explains {part:.0%} of the variance of an output, but "
+        "nothing of the inputs and labels",
+        "an operation of the model works along the batch axis (a mean, softmax or reshape over the "
+        "wrong axis, or batch_first): rows are mixed, and the output of a row is not its own",
+        "check the axes of means, softmaxes, reshapes and recurrent layers; the output of a row "
+        "must not depend on the other rows of its batch",
+    )
 
 
 def _repeats(name: str, found: Repetition) -> Symptom:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowPositions", "are_tokens", "row_digests", "whole_rows"]
+__all__ = ["Positions", "RowPositions", "are_tokens", "row_digests", "whole_rows"]
 
 # Minimum length of a row of tokens.
 _PLACES = 4
@@ -56,12 +56,10 @@ def are_tokens(values: NDArray[Any]) -> bool:
     )
 
 
-class RowPositions:
+class Positions:
     """The share of the variance between rows that their positions in the batch explain.
 
-    Each row is described by the mean and standard deviation of its entries. For shuffled rows, the
-    position explains nothing. If the axes of a batch are in the wrong order, a row contains one
-    feature of all rows, which its position determines. The share is the intraclass correlation of a
+    For shuffled rows, the position explains nothing. The share is the intraclass correlation of a
     one-way analysis of variance, ICC(1) of Shrout and Fleiss (Psychol. Bull. 86, 1979).
 
     Attributes:
@@ -70,25 +68,24 @@ class RowPositions:
 
     def __init__(self) -> None:
         self.batches = 0
-        self._sums: _Array = np.zeros((0, 2))
-        self._squares: _Array = np.zeros((0, 2))
-        self._offset: _Array = np.zeros(2)
+        self._sums: _Array = np.zeros((0, 0))
+        self._squares: _Array = np.zeros((0, 0))
+        self._offset: _Array = np.zeros(0)
 
     def add(self, rows: _Array) -> None:
-        """Process a batch, float64 [rows, features]; ignore one with another number of rows."""
-        statistics = np.stack([rows.mean(1), rows.std(1)], axis=1)
+        """Process a batch, float64 [rows, features]; ignore one of another shape."""
         if not self.batches:
-            self._sums, self._squares = np.zeros_like(statistics), np.zeros_like(statistics)
+            self._sums, self._squares = np.zeros_like(rows), np.zeros_like(rows)
             # Squares of numbers far from zero lose digits.
-            self._offset = statistics.mean(0)
-        if statistics.shape != self._sums.shape or not np.isfinite(statistics).all():
+            self._offset = rows.mean(0)
+        if rows.shape != self._sums.shape or not np.isfinite(rows).all():
             return
         self.batches += 1
-        self._sums += statistics - self._offset
-        self._squares += (statistics - self._offset) ** 2
+        self._sums += rows - self._offset
+        self._squares += (rows - self._offset) ** 2
 
     def explained(self) -> float:
-        """Return the greater of the two shares, from about 0 to 1; 0 for fewer than two batches."""
+        """Return the greatest share of a feature, from about 0 to 1; 0 before two batches."""
         places, batches = len(self._sums), self.batches
         if places < 2 or batches < 2:
             return 0.0
@@ -97,3 +94,15 @@ class RowPositions:
         within = np.maximum(self._squares - batches * means**2, 0).sum(0) / (places * (batches - 1))
         total = between + (batches - 1) * within
         return float(np.max((between - within) / np.where(total > 0, total, np.inf)))
+
+
+class RowPositions(Positions):
+    """The same for rows that are described by the mean and standard deviation of their entries.
+
+    If the axes of a batch are in the wrong order, a row contains one feature of all rows, which its
+    position determines.
+    """
+
+    def add(self, rows: _Array) -> None:
+        """Process a batch, float64 [rows, features]; ignore one with another number of rows."""
+        super().add(np.stack([rows.mean(1), rows.std(1)], axis=1))
