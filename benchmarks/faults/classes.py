@@ -208,6 +208,8 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "players_swapped": _SPOILT,
     "question_left_out": _SPOILT,
     "swapped_heads": _CORRUPT,
+    # That of its family of gauges.
+    "radians_forgotten": _CORRUPT,
     # Those of its recipes.
     "warm_up_unit": _LOW,
     "normalised_twice": _INPUTS | _SPOILT,

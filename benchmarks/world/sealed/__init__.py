@@ -7,45 +7,60 @@ the literature finds most often. They have not been judged.
 from __future__ import annotations
 
 from benchmarks.world.family import Family
-from benchmarks.world.sealed.decisions import boards, jokes, values
 from benchmarks.world.sealed.frameworks import (
-    boosted_flights,
-    keras_clothes,
-    keras_concrete,
-    lightning_signs,
+    boosted_tumours,
+    boosted_visits,
+    keras_energy,
+    keras_pets,
+    lightning_roads,
 )
-from benchmarks.world.sealed.generative import conditional_vae
-from benchmarks.world.sealed.images import captions, depths, house_numbers, wardrobe
-from benchmarks.world.sealed.measured import gestures, glucose, spectra, traffic
-from benchmarks.world.sealed.science import links, potentials
-from benchmarks.world.sealed.tables import biopsies, cars, loans
-from benchmarks.world.sealed.texts import answers, languages, sentiments
+from benchmarks.world.sealed.generative import made, sketches
+from benchmarks.world.sealed.images import (
+    changes,
+    gauges,
+    mixer,
+    moles,
+    nodules,
+    visual_questions,
+)
+from benchmarks.world.sealed.measured import anomalies, arrivals, brainwaves, chords, sales
+from benchmarks.world.sealed.people import books, exercises, offers, reward_models
+from benchmarks.world.sealed.science import cells, folds
+from benchmarks.world.sealed.tables import outcomes, readmissions, turbines, wines
+from benchmarks.world.sealed.texts import comments, entailments, parses
 
 __all__ = ["FAMILIES"]
 
 FAMILIES: dict[str, Family] = {
-    "answers": answers.FAMILY,
-    "biopsies": biopsies.FAMILY,
-    "boards": boards.FAMILY,
-    "boosted_flights": boosted_flights.FAMILY,
-    "captions": captions.FAMILY,
-    "cars": cars.FAMILY,
-    "conditional_vae": conditional_vae.FAMILY,
-    "depths": depths.FAMILY,
-    "gestures": gestures.FAMILY,
-    "glucose": glucose.FAMILY,
-    "house_numbers": house_numbers.FAMILY,
-    "jokes": jokes.FAMILY,
-    "keras_clothes": keras_clothes.FAMILY,
-    "keras_concrete": keras_concrete.FAMILY,
-    "languages": languages.FAMILY,
-    "lightning_signs": lightning_signs.FAMILY,
-    "links": links.FAMILY,
-    "loans": loans.FAMILY,
-    "potentials": potentials.FAMILY,
-    "sentiments": sentiments.FAMILY,
-    "spectra": spectra.FAMILY,
-    "traffic": traffic.FAMILY,
-    "values": values.FAMILY,
-    "wardrobe": wardrobe.FAMILY,
+    "anomalies": anomalies.FAMILY,
+    "arrivals": arrivals.FAMILY,
+    "books": books.FAMILY,
+    "boosted_tumours": boosted_tumours.FAMILY,
+    "boosted_visits": boosted_visits.FAMILY,
+    "brainwaves": brainwaves.FAMILY,
+    "cells": cells.FAMILY,
+    "changes": changes.FAMILY,
+    "chords": chords.FAMILY,
+    "comments": comments.FAMILY,
+    "entailments": entailments.FAMILY,
+    "exercises": exercises.FAMILY,
+    "folds": folds.FAMILY,
+    "gauges": gauges.FAMILY,
+    "keras_energy": keras_energy.FAMILY,
+    "keras_pets": keras_pets.FAMILY,
+    "lightning_roads": lightning_roads.FAMILY,
+    "made": made.FAMILY,
+    "mixer": mixer.FAMILY,
+    "moles": moles.FAMILY,
+    "nodules": nodules.FAMILY,
+    "offers": offers.FAMILY,
+    "outcomes": outcomes.FAMILY,
+    "parses": parses.FAMILY,
+    "readmissions": readmissions.FAMILY,
+    "reward_models": reward_models.FAMILY,
+    "sales": sales.FAMILY,
+    "sketches": sketches.FAMILY,
+    "turbines": turbines.FAMILY,
+    "visual_questions": visual_questions.FAMILY,
+    "wines": wines.FAMILY,
 }

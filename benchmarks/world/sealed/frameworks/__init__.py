@@ -1,1 +1,1 @@
-"""Sealed families with other libraries, which are imported when one of them trains."""
+"""Sealed families of Keras, Lightning and XGBoost."""

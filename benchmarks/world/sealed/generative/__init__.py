@@ -1,1 +1,1 @@
-"""Sealed families that model a distribution."""
+"""Sealed families of generative models."""

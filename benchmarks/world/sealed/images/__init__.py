@@ -1,1 +1,1 @@
-"""Sealed families of images."""
+"""Sealed families of pictures."""

@@ -1,1 +1,1 @@
-"""Sealed families of measured curves."""
+"""Sealed families of measured series."""

@@ -1,1 +1,1 @@
-"""Sealed families of graphs and atoms."""
+"""Sealed families of biology."""

@@ -1,1 +1,0 @@
-"""Sealed families that decide, and that recommend."""

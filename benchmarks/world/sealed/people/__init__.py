@@ -1,0 +1,1 @@
+"""Sealed families of what people choose and answer."""
