@@ -13,7 +13,7 @@ from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.losses.losses import Losses, comparison_due
 from vinedresser.capture.torch_.losses.several_forwards import call_of_several
 from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.capture.torch_.plain_steps import ProgressOf
+from vinedresser.capture.torch_.plain_steps import ProgressOf, compares_numbers
 from vinedresser.capture.torch_.setup import SetupNotes
 
 __all__ = ["Comparisons"]
@@ -93,8 +93,6 @@ class Comparisons:
         """
         if not comparison_due(recording):
             return
-        if not self._progress(recording).first_losses and self._are_outputs(inputs[1]):
-            return
         unpaired = self._notes.saw_labels(name, paired=paired)
         if unpaired is not None:
             self._session.newly_set_up |= unpaired
@@ -107,11 +105,7 @@ class Comparisons:
         if labels.requires_grad:
             return
         with WithoutModes():
-            paired = call_of_several(predictions, labels)
+            numbers = compares_numbers(recording)
+            paired = call_of_several(predictions, labels, numbers=numbers)
         if paired is not None:
             self.take(recording, name, (predictions, labels), paired=paired)
-
-    def _are_outputs(self, labels: Tensor) -> bool:
-        """Return whether labels are, or may be, an output of the model in this step."""
-        with WithoutModes():
-            return labels.is_floating_point() and self.forwards.returned(labels.detach())

@@ -17,10 +17,11 @@ from vinedresser.capture.torch_.asked_gradients import AskedGradients
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes
 from vinedresser.capture.torch_.forward.sequence import ForwardSequence
+from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.capture.torch_.training_state import TrainingState
 
-__all__ = ["PlainSteps", "ProgressOf", "sequence_length"]
+__all__ = ["PlainSteps", "ProgressOf", "compares_numbers", "sequence_length"]
 
 
 @dataclass(eq=False)
@@ -30,10 +31,12 @@ class _Progress:
     Attributes:
         forwards: number of calls; with a closure, since the start of the optimizer's step.
         in_sequence: whether each of them certainly continues the one before.
+        undifferentiated: number of them whose inputs have no gradients, as far as looked at.
     """
 
     forwards: int = 0
     in_sequence: bool = False
+    undifferentiated: int = 0
     # Weak, so as not to keep optimizers alive.
     _stepped: list[weakref.ref[Optimizer]] = field(default_factory=list)
 
@@ -62,6 +65,9 @@ class _Progress:
             kwargs: its keyword arguments.
         """
         self.forwards += 1
+        if sequence is not None:
+            given = leaves([args, kwargs])
+            self.undifferentiated += not any(one.requires_grad for _, one in given)
         if sequence is None:
             self.in_sequence = False
         elif self.forwards == 1:
@@ -110,6 +116,16 @@ def sequence_length(recording: Recording) -> int:
     """Return the number of forwards of a model each of which continues the one before, or 1."""
     found = (one for one in recording.progress.values() if isinstance(one, _Progress))
     return max((one.forwards for one in found if one.in_sequence), default=1)
+
+
+def compares_numbers(recording: Recording) -> bool:
+    """Return whether numbers that a loss compares now are certainly no outputs of the model.
+
+    Those of several forwards may be labels of each other, such as those of two views of a row,
+    unless these are differentiated by their inputs, as for residuals of differential equations.
+    """
+    found = (one for one in recording.progress.values() if isinstance(one, _Progress))
+    return all(one.undifferentiated <= 1 for one in found)
 
 
 class PlainSteps:

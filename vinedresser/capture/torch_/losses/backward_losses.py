@@ -23,7 +23,7 @@ from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 from vinedresser.capture.torch_.losses.several_forwards import Paired, inputs_of_several
 from vinedresser.capture.torch_.names import MethodAsForward
-from vinedresser.capture.torch_.plain_steps import sequence_length
+from vinedresser.capture.torch_.plain_steps import compares_numbers, sequence_length
 from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink"]
@@ -208,7 +208,7 @@ class BackwardLosses:
             found = loss_inputs(loss, sequence_length(due))
             return None if found is None else (due, Paired(found, first=True))
         due = self.sink.loss_inputs_due(several=True) if first else None
-        several = None if due is None else inputs_of_several(loss)
+        several = None if due is None else inputs_of_several(loss, numbers=compares_numbers(due))
         return None if due is None or several is None else (due, several)
 
     def look(self, tensors: Iterable[Any]) -> None:

@@ -44,7 +44,7 @@ class _Candidate(NamedTuple):
     numbers: bool
 
 
-def inputs_of_several(loss: Tensor) -> Paired | None:
+def inputs_of_several(loss: Tensor, *, numbers: bool) -> Paired | None:
     """Return what a loss compared in a step with several forwards; see `mark_outputs`.
 
     Labels are certain if they differ from row to row and are classes, or yes or no. Other numbers
@@ -54,13 +54,14 @@ def inputs_of_several(loss: Tensor) -> Paired | None:
 
     Args:
         loss: loss [] with a gradient, whose graph has not been freed by a backward pass.
+        numbers: whether such numbers are certainly no outputs of other forwards.
 
     Returns:
         Of several comparisons those with the first forward, else with the only other forwards, or
         the first of those with the same labels; None if there are none, or if they differ.
     """
     found = [one for comparison in comparisons(loss) if (one := _candidate(comparison))]
-    if len({one.forwards for one in found if one.numbers}) > 1:
+    if not numbers or len({one.forwards for one in found if one.numbers}) > 1:
         found = [one for one in found if not one.numbers]
     found = [one for one in found if one.inputs.settings.get("reduction") != "none"] or found
     chosen = [one for one in found if one.forwards == _FIRST] or found
@@ -74,19 +75,20 @@ def inputs_of_several(loss: Tensor) -> Paired | None:
     return Paired(nearest.inputs, nearest.forwards == _FIRST)
 
 
-def call_of_several(predictions: Tensor, labels: Tensor) -> bool | None:
+def call_of_several(predictions: Tensor, labels: Tensor, *, numbers: bool) -> bool | None:
     """Return whether the rows of the arguments of a loss are those of the first forward.
 
     Args:
         predictions: first argument, with its graph.
         labels: second argument, without a gradient.
+        numbers: see `inputs_of_several`.
 
     Returns:
         None if the second argument is not certainly a label; see `inputs_of_several`.
     """
     kind = _kind(labels)
     node, place = predictions.grad_fn, predictions.output_nr
-    if kind is None or (kind == "numbers" and not _is_output(node, place)):
+    if kind is None or (kind == "numbers" and not (numbers and _is_output(node, place))):
         return None
     forwards = forwards_of(node, place)
     return forwards == _FIRST if forwards else None
