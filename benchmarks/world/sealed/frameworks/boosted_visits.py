@@ -58,7 +58,7 @@ def _train(draw: Draw) -> Ending:
     found = booster.predict(xgboost.DMatrix(used, base_margin=offsets[1]))
     true, size = y[_SEEN:], hours[_SEEN:]
     usual = size * y[:_SEEN].sum() / hours[:_SEEN].sum()
-    return Ending(float(1 - ((found - true) ** 2).sum() / ((usual - true) ** 2).sum()), bar=0.5)
+    return Ending(float(1 - ((found - true) ** 2).sum() / ((usual - true) ** 2).sum()), bar=0.4)
 
 
 def _prepared(draw: Draw, x: Array, y: Array) -> tuple[Array, Array]:
