@@ -66,17 +66,18 @@ def ranked(
 
 
 @pytest.mark.parametrize(
-    "loss",
+    ("loss", "fault"),
     [
-        lambda difference, wins: -pairwise(difference, wins),
-        lambda difference, wins: pairwise(difference, -wins),
+        (lambda difference, wins: -pairwise(difference, wins), "loss_output_mismatch"),
+        # The predictions are right by these labels.
+        (lambda difference, wins: pairwise(difference, -wins), "corrupt_labels"),
     ],
 )
 def test_a_metric_far_below_guessing_shows_a_reversed_loss(
-    loss: Callable[[Tensor, Tensor], Tensor], tmp_path: Path
+    loss: Callable[[Tensor, Tensor], Tensor], fault: str, tmp_path: Path
 ) -> None:
     (finding,) = ranked(tmp_path / "run", loss)
-    assert (finding.rule, finding.fault) == ("underfitting", "loss_output_mismatch")
+    assert (finding.rule, finding.fault) == ("underfitting", fault)
     assert finding.severity == "warning"
     assert (finding.tensor, finding.threshold) == ("metrics/auc", 0.5)
     assert finding.value < 0.3
