@@ -122,6 +122,19 @@ def test_a_diverged_loss_is_sufficient(tmp_path: Path) -> None:
     assert finding.correction == {"learning_rate": 0.05}
 
 
+def test_a_long_step_is_the_cause_of_a_loss_that_rose_and_fell_half_back(tmp_path: Path) -> None:
+    losses = [2.0] * 3 + [900.0] * 40 + [50.0 + step % 2 for step in range(300)]
+    made = [step_record(step, scalars={"losses/a": loss}) for step, loss in enumerate(losses)]
+    norms = {"weights/w": {"l2": 4.0}, "updates/w": {"l2": 2.0}}
+    made[0] = step_record(0, scalars={"losses/a": 2.0}, reductions=norms)
+    (finding,) = found(make_run(tmp_path / "run", made), LearningRateTooHigh())
+    assert finding.cause.startswith(
+        "the learning rate is too high: step 0 changed the weights by 5.0e-01 of their norm"
+    )
+    # Not where it has come back to, 40 steps later.
+    assert finding.since <= 10
+
+
 @pytest.mark.parametrize("optimizer", [sgd(1e-3), adam(1e-6)])
 def test_a_low_learning_rate_is_found(
     tmp_path: Path, optimizer: Callable[[nn.Module], torch.optim.Optimizer]

@@ -11,6 +11,7 @@ from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
 from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
+from vinedresser.rules.signals.parameters.update_ratios import GreatestUpdate
 from vinedresser.store.reading.step import Step
 
 __all__ = ["LossDiagnosis", "too_long_steps"]
@@ -188,7 +189,11 @@ class LossDiagnosis:
 
 
 def too_long_steps(
-    trajectory: LossTrajectory, rate: LearningRateSignal, predicted: PredictedFall
+    trajectory: LossTrajectory,
+    rate: LearningRateSignal,
+    predicted: PredictedFall,
+    *,
+    longest: GreatestUpdate | None = None,
 ) -> tuple[Fault, Advice, dict[str, float]]:
     """Return the diagnosis of a loss that diverged or was lost again.
 
@@ -196,6 +201,7 @@ def too_long_steps(
         trajectory: trajectory of the loss.
         rate: learning rate in use.
         predicted: the fall that the gradients predict.
+        longest: the largest update, if it is long enough to be the cause.
 
     Returns:
         Fault, cause and remedy, and the remedy as a `Finding.correction`.
@@ -206,11 +212,15 @@ def too_long_steps(
     smaller = rate.scaled(factor)
     if trajectory.kind == "thrown_up":
         at, overshoot = predicted.greatest_overshoot
-        evidence = (
-            f"step {at} went {overshoot:.2g} times as far as, by its gradient, a loss of 0 is away"
-            if overshoot > _BEYOND
-            else f"the loss rose {trajectory.rise:.2g}-fold"
-        )
+        if overshoot > _BEYOND:
+            evidence = (
+                f"step {at} went {overshoot:.2g} times as far as, by its gradient, a loss of 0 is "
+                "away"
+            )
+        elif longest is not None:
+            evidence = longest.told
+        else:
+            evidence = f"the loss rose {trajectory.rise:.2g}-fold"
         advice = Advice(
             cause=f"the learning rate is too high: {evidence}",
             remedy=f"{smaller}; warm up the learning rate, clip the gradient norm",

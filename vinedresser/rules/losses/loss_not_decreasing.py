@@ -114,7 +114,7 @@ class LossNotDecreasing(OnceRule):
         fault, advice, correction = self._diagnosis.explain(trajectory, self.rate, self.predicted)
         return self.found(
             step,
-            since=stretch.first,
+            since=trajectory.since,
             tensor=trajectory.name,
             statistic="loss",
             value=stretch.level,

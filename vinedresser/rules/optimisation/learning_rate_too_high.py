@@ -94,10 +94,7 @@ class LearningRateTooHigh(SymptomRule):
             tensor = max(greatest.ratios, key=greatest.ratios.__getitem__)
             value, bound = greatest.median, self.ratio
             factor = to_usual(value)
-            seen.append(
-                f"step {greatest.step} changed the weights by {value:.1e} of their norm (median "
-                f"of {len(greatest.ratios)} tensors); 2e-4 to 2e-3 is usual"
-            )
+            seen.append(greatest.told)
         if overshoot > self.overshoot:
             seen.append(
                 f"according to the gradient, step {at} would lower the loss by {overshoot:.2g} "
@@ -162,13 +159,17 @@ class LearningRateTooHigh(SymptomRule):
         """Return the finding from the loss alone, if any."""
         if trajectory is None or trajectory.kind == "standing":
             return None
-        fault, advice, correction = too_long_steps(trajectory, self.rate, self.predicted)
+        greatest = self.updates.greatest
+        long = greatest if greatest is not None and greatest.longer_than(self.ratio) else None
+        fault, advice, correction = too_long_steps(
+            trajectory, self.rate, self.predicted, longest=long
+        )
         size = abs(trajectory.start)
         error = math.hypot(trajectory.start_error, trajectory.stretch.error)
         margin = (trajectory.top - trajectory.start) / error if error else math.inf
         return self.found(
             step,
-            since=trajectory.stretch.first,
+            since=trajectory.since,
             tensor=trajectory.name,
             statistic="loss",
             value=trajectory.top,

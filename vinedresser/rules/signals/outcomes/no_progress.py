@@ -53,6 +53,12 @@ class LossTrajectory(NamedTuple):
         return max(self.progress.peak, self.stretch.level)
 
     @property
+    def since(self) -> int:
+        """The first step of the fault: a loss that rose did so in its highest block or before."""
+        first, peak = self.stretch.first, self.progress.peak_step
+        return min(first, peak) if self.kind == "thrown_up" and peak >= 0 else first
+
+    @property
     def seen(self) -> str:
         """A description with numbers, which follows the name of the loss."""
         progress, level = self.progress, self.stretch.level

@@ -51,6 +51,14 @@ class GreatestUpdate(NamedTuple):
         """
         return self.median - self.decay > (ratio if self.step else _FIRST * ratio)
 
+    @property
+    def told(self) -> str:
+        """A description with numbers."""
+        return (
+            f"step {self.step} changed the weights by {self.median:.1e} of their norm (median of "
+            f"{len(self.ratios)} tensors); 2e-4 to 2e-3 is usual"
+        )
+
 
 def to_usual(ratio: float) -> float:
     """Return the factor of the learning rate that leads to a usual ratio.
