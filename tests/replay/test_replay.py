@@ -49,6 +49,7 @@ def line_of(file: str, text: str) -> str:
     return f"{file}:{number}"
 
 
+@pytest.mark.thorough
 def test_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> None:
     train(tmp_path / "run")
     told = again(tmp_path / "run", ZERO_STEP, "distances", "--locate", "--bisect")

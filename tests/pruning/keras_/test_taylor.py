@@ -65,6 +65,7 @@ def derivatives(model: Any, variable: Any, axis: int, images: Any, targets: Any)
     return np.array(found)
 
 
+@pytest.mark.thorough
 def test_terms_are_derivatives_by_factors() -> None:
     """A factor on a channel that one layer reads is one on the weights that read it."""
     with double_precision():

@@ -67,6 +67,7 @@ def without_heads(model: nn.Module, pruned: Pruned) -> list[Any]:
     return results(model, EXAMPLE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "by hand"])
 def test_whole_heads_go(fused: bool) -> None:
     model = transformer(fused=fused, own_width=True)

@@ -24,6 +24,7 @@ def undecided() -> nn.Module:
     return model
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("batch", "live"), [(1, False), (32, True)])
 def test_a_loss_is_not_judged_before_it_has_seen_examples(
     batch: int, *, live: bool, tmp_path: Path

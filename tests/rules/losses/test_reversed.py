@@ -84,11 +84,13 @@ def test_a_metric_far_below_guessing_shows_a_reversed_loss(
     assert finding.step < 240
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("warmup", [0, 160])
 def test_an_untrained_model_below_guessing_is_no_alarm(warmup: int, tmp_path: Path) -> None:
     assert ranked(tmp_path / "run", pairwise, warmup=warmup) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sign", "shift", "wrong_labels"), [(1, 1, True), (1, 2, True), (-1, 0, False)]
 )

@@ -60,6 +60,7 @@ def found(
     return [one for one in findings if one.statistic]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("growth", [1.0, 5.0])
 def test_a_loss_that_rises_with_its_targets(growth: float, tmp_path: Path) -> None:
     # The loss is proportional to their square: fourfold, and 36-fold.
