@@ -60,6 +60,7 @@ def test_another_objective_differs(tmp_path: Path) -> None:
     assert "1 of 2 the same\n  different: gradient" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -143,6 +143,7 @@ def test_names_do_not_depend_on_earlier_models(tmp_path: Path) -> None:
     hook.close()
 
 
+@pytest.mark.thorough
 def test_a_closed_hook_leaves_nothing_behind(tmp_path: Path) -> None:
     before = {name: vars(keras.layers.Layer)[name] for name in ("__call__",)}
     model = classifier(cnn())

@@ -120,6 +120,7 @@ def test_without_forwarding_nothing_is_printed(prepared: Prepared) -> None:
     assert sorted(log_of(directory).splitlines()) == ["1", "2"]
 
 
+@pytest.mark.thorough
 def test_a_reader_that_is_stuck_keeps_nobody_from_stopping_the_run(
     prepared: Prepared, eventually: Eventually
 ) -> None:

@@ -53,6 +53,7 @@ def saved(folder: Path) -> set[str]:
     }
 
 
+@pytest.mark.thorough
 def test_rounds_are_epochs_and_train_in_runs_of_their_own(prune: Any, tmp_path: Path) -> None:
     assert prune(rounds=2) == [(1, 20 / 24), (2, 16 / 24)]
     assert open_run(tmp_path / "trial").steps("train").size == 0

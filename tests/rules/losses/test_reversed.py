@@ -65,6 +65,7 @@ def ranked(
     return [one for one in judge(open_run(folder), rules) if one.severity != "info"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("loss", "fault"),
     [

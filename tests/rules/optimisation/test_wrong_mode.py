@@ -170,6 +170,7 @@ def test_passes_without_a_metric_or_at_every_step_are_ignored(tmp_path: Path) ->
     assert judged(tmp_path / "weighs", norming, always_train, every=1, block=False, steps=15) == []
 
 
+@pytest.mark.thorough
 def test_fine_tuning_with_pretrained_statistics_is_info(tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", fitted, always_eval)
     assert finding.severity == "info"
