@@ -78,6 +78,22 @@ def test_a_learning_rate_too_low_for_the_rounds_is_found(tmp_path: Path) -> None
     assert "learning rate (eta) of 0.1, or about 1e+04 rounds" in finding.remedy
 
 
+def test_a_penalty_that_outweighs_all_rows_is_found(tmp_path: Path) -> None:
+    (finding,) = found_in(
+        tmp_path / "run", numbers(), rounds=25, objective="reg:squarederror", reg_lambda=1e8
+    )
+    assert (finding.rule, finding.fault) == ("shrinkage_too_low", "over_regularisation")
+    assert (finding.severity, finding.step) == ("warning", 24)
+    assert "lambda is too large" in finding.cause
+
+
+def test_a_limit_of_leaves_that_moves_nothing_is_found(tmp_path: Path) -> None:
+    (finding,) = found_in(tmp_path / "run", tumours(), rounds=25, max_delta_step=1e-4)
+    assert (finding.rule, finding.fault) == ("shrinkage_too_low", "learning_rate_too_low")
+    assert finding.value == pytest.approx(25 * 0.3 * 1e-4)
+    assert "max_delta_step is too small" in finding.cause
+
+
 def test_a_low_rate_is_found_in_scikit_learn(tmp_path: Path) -> None:
     settings = {"learning_rate": 3e-4, "n_estimators": 25, "max_depth": 3}
     (finding,) = of_sklearn(tmp_path / "run", tumours(), **settings)
@@ -95,10 +111,22 @@ def test_a_low_rate_is_found_in_scikit_learn(tmp_path: Path) -> None:
         (tumours, {"rounds": 5, "eta": 3e-4}),
         # No signal: more of the same would not improve the evaluations.
         (lambda: shuffled(digits()), {"rounds": 25, "eta": 3e-3, **_CLASSES, "max_depth": 6}),
+        # Strong regularisation with which the trees learn.
+        (numbers, {"rounds": 40, "objective": "reg:squarederror", "reg_lambda": 200.0}),
+        (tumours, {"rounds": 25, "max_delta_step": 0.1}),
         # A forest averages its trees.
         (tumours, {"rounds": 12, "eta": 1e-3, "num_parallel_tree": 3}),
     ],
-    ids=["many rounds", "usual rate", "no splits", "few rounds", "no signal", "forest"],
+    ids=[
+        "many rounds",
+        "usual rate",
+        "no splits",
+        "few rounds",
+        "no signal",
+        "penalty",
+        "limit",
+        "forest",
+    ],
 )
 def test_low_rates_that_are_no_fault_are_ignored(
     rows: Any, settings: dict[str, Any], tmp_path: Path

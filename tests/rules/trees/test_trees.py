@@ -70,6 +70,23 @@ def test_constant_features_are_found(tmp_path: Path) -> None:
     assert "constant" in finding.cause
 
 
+def test_an_ensemble_that_learned_only_a_constant_is_found(tmp_path: Path) -> None:
+    # The loss falls a lot, since the counts are far from 0.5, with which XGBoost begins.
+    x, _ = tumours()
+    counts = np.random.default_rng(0).poisson(20.0, len(x)).astype(float)
+    settings: dict[str, Any] = {"objective": "count:poisson", "base_score": 0.5, "gamma": 1e7}
+    (finding,) = boost(tmp_path / "run", [EmptyTrees()], (x, counts), rounds=30, **settings)
+    assert (finding.fault, finding.severity) == ("over_regularisation", "warning")
+    assert "gamma = 1e+07 prevents every split" in finding.cause
+
+
+def test_equal_labels_are_found(tmp_path: Path) -> None:
+    x, y = tumours()
+    settings: dict[str, Any] = {"objective": "reg:squarederror", "base_score": 3.0}
+    (finding,) = boost(tmp_path / "run", [EmptyTrees()], (x, 3.0 + 0 * y), rounds=30, **settings)
+    assert finding.fault == "single_label"
+
+
 def test_empty_trees_after_learning_are_ignored(tmp_path: Path) -> None:
     # The weights of learned rows vanish until there are none left to split.
     x, y = tumours()

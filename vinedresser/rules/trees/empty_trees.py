@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
@@ -33,7 +34,9 @@ class EmptyTrees(OnceRule):
 
     Once no split is worth its cost, the next round has the same options, so its trees are empty,
     too (apart from subsampling). This is the normal end of a training that has learned; otherwise
-    something prevents splits.
+    something prevents splits. At the end of a run, no split in any checked round is a warning
+    whatever the loss did: without splits, an ensemble only learns the best constant. A loss of
+    exactly 0 in the first round means that all labels are equal (`single_label`).
 
     Args:
         drop: share of the first training loss; a larger decrease counts as learning.
@@ -54,6 +57,10 @@ class EmptyTrees(OnceRule):
         # First and last value of each training loss.
         self._losses: dict[str, tuple[float, float]] = {}
         self._patience = Patience(patience)
+        # Whether no tree of this ensemble has had a split; the last check and one of its depths.
+        self._constant = True
+        self._last: tuple[Step, str] | None = None
+        self._started = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the parameters of the ensemble."""
@@ -61,23 +68,37 @@ class EmptyTrees(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        if not self._started:
+            self._started = True
+            self._constant = self._ensemble is not None and self._ensemble.is_fresh(step)
         for name, value in step.scalars_of("losses").items():
             if math.isfinite(value):
                 self._losses[name] = (self._losses.get(name, (value,))[0], value)
         depths = depths_of(step)
         if not depths:
             return None
-        empty = not any(depths.values()) and not self._learned()
-        if not self._patience.add(step.step, seen=empty):
+        split = any(depths.values())
+        self._constant &= not split
+        self._last = (step, next(iter(depths)))
+        if not self._patience.add(step.step, seen=not split and not self._learned()):
             return None
-        return self._finding(step, next(iter(depths)))
+        return self._finding(*self._last, self._patience.since)
+
+    def at_end(self) -> Finding | None:
+        """Return the finding about an ensemble that is a constant."""
+        if self._last is None or not self._constant:
+            return None
+        step, name = self._last
+        if step.step < self.every * (self.patience - 1):
+            return None
+        return replace(self._finding(step, name, 0), severity=self.without_stop)
 
     def _learned(self) -> bool:
         """Return whether a training loss has decreased, or none is known."""
         falls = [first - last > self.drop * abs(first) for first, last in self._losses.values()]
         return any(falls) or not falls
 
-    def _finding(self, step: Step, name: str) -> Finding:
+    def _finding(self, step: Step, name: str, since: int) -> Finding:
         losses = ", ".join(
             f"{loss} was {first:.4g} in the first round and is now {last:.4g}"
             for loss, (first, last) in self._losses.items()
@@ -86,13 +107,13 @@ class EmptyTrees(OnceRule):
         return self.found(
             step,
             fault=fault,
-            since=self._patience.since,
+            since=since,
             tensor=name,
             statistic="depth",
             value=0.0,
             threshold=1.0,
             confidence=0.95,
-            seen=f"trees have no splits since round {self._patience.since}; {losses}",
+            seen=f"trees have no splits since round {since}; {losses}",
             cause=cause,
             remedy=remedy,
             evidence={"looks": self._patience.looks, "losses": self._losses},
@@ -100,6 +121,13 @@ class EmptyTrees(OnceRule):
 
     def _advice(self) -> tuple[Fault, str, str]:
         """Return the fault, its cause and the remedy."""
+        firsts = [first for first, _ in self._losses.values()]
+        if firsts and not any(firsts):
+            return (
+                "single_label",
+                "all labels are equal: without any split, the predictions are already perfect",
+                "inspect the labels; shuffle the rows before splitting them",
+            )
         for name, usual in _LIMITS.items():
             value = self._ensemble.number(name) if self._ensemble else None
             if value is not None and value > usual:

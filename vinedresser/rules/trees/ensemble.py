@@ -51,6 +51,18 @@ class Ensemble:
         boosts = self.trees and not self.forest
         return self.number("lr", "learning_rate", "eta") if boosts else None
 
+    def is_fresh(self, first: Step) -> bool:
+        """Return whether the ensemble had no trees before a step, so continues no other one.
+
+        Args:
+            first: the first train step.
+        """
+        trees = self.number("num_trees")
+        if trees is None:
+            return not self.settings.get("warm_start")
+        # XGBoost tells the number of trees after the first round.
+        return trees <= groups_of(first)
+
     def number(self, *names: str) -> float | None:
         """Return the first of some parameters that is present and a number."""
         values: list[Any] = [self.settings[name] for name in names if name in self.settings]

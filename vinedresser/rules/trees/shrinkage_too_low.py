@@ -1,12 +1,15 @@
-"""Rule: the learning rate of boosted trees is far too low for the number of rounds."""
+"""Rule: the steps of boosted trees are far too small for the number of rounds."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
+from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import finite_scalars
-from vinedresser.rules.trees.ensemble import Ensemble, groups_of, tree_sizes
+from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -18,6 +21,27 @@ _WHOLE = 0.95
 _STEADY = 0.5
 # The fall of the loss that a remedy aims at: learning rate times rounds.
 _USUAL = 3.0
+_COVER = "trees/cover"
+# Objectives whose predictions are logarithms or logits: a move by 1 is a factor of 2.7.
+_LOGARITHMS = ("count:poisson", "reg:gamma", "reg:tweedie", "reg:logistic", "binary:", "multi:")
+
+
+class _Held(NamedTuple):
+    """What holds the trees back.
+
+    Attributes:
+        moved: share of a full step, or distance, by which all rounds can move a prediction.
+        words: what moves a prediction by that, in words.
+        fault: the fault.
+        cause: its cause.
+        remedy: the remedy.
+    """
+
+    moved: float
+    words: str
+    fault: Fault
+    cause: str
+    remedy: str
 
 
 class ShrinkageTooLow(OnceRule):
@@ -25,11 +49,18 @@ class ShrinkageTooLow(OnceRule):
 
     A tree contributes its learning rate r of a full step, so N rounds move a prediction by at most
     the share 1 - (1 - r)^N of the way (Friedman, "Greedy function approximation", Ann. Stat. 29,
-    2001, section 5). Fires at the end of the run if this share is below ``reach``, no training loss
+    2001, section 5). A penalty L of the squared leaf values (XGBoost's lambda) reduces each step
+    further, to the share H/(H + L) at most, with H the sum of the second derivatives of all rows,
+    the cover of the root (Chen and Guestrin, "XGBoost", KDD 2016, eq. 5). A limit d of leaf values
+    (max_delta_step) allows N r d at most, which is compared if predictions are logarithms or
+    logits.
+
+    Fires at the end of the run if any of these is below ``reach``, no training loss
     has fallen by ``drop`` of its first value, and all losses still fall steadily: more rounds or a
     higher rate would have helped. It is therefore silent if an evaluation loss does not fall (early
     stopping, data without signal), if trees have no splits, if the ensemble continues an earlier
-    one, and if a run of known length was cut short.
+    one, and if a run of known length was cut short. The fault is `over_regularisation` if the
+    penalty is the cause.
 
     Args:
         reach: share of a full step that all rounds together must be able to move a prediction.
@@ -52,21 +83,23 @@ class ShrinkageTooLow(OnceRule):
             Need("losses", modes=("train", "eval"), required=False),
             tree_sizes(10),
         )
-        self._rate: float | None = None
-        self._trees: float | None = None
+        self._ensemble: Ensemble | None = None
+        self._logarithms = False
         self._fresh = False
+        # Largest cover of a root; 0 if unknown.
+        self._cover = 0.0
         self._last: Step | None = None
         # Values of each loss by round, in training and in evaluations.
         self._train: dict[str, list[float]] = {}
         self._eval: dict[str, list[float]] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Read the learning rate of the ensemble."""
-        ensemble = Ensemble(info)
-        self._rate = ensemble.shrinkage
-        self._trees = ensemble.number("num_trees")
-        self._fresh = self._trees is None and not ensemble.settings.get("warm_start")
-        self._over = self._rate is None or not 0 < self._rate < self.reach
+        """Read the parameters of the ensemble."""
+        self._ensemble = Ensemble(info)
+        kinds = [str(one.get("type", "")) for one in info.losses.values()]
+        self._logarithms = bool(kinds) and all(one.startswith(_LOGARITHMS) for one in kinds)
+        rate = self._ensemble.shrinkage
+        self._over = rate is None or not rate > 0
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -74,46 +107,99 @@ class ShrinkageTooLow(OnceRule):
         for name, value in finite_scalars(step.scalars_of("losses")).items():
             series.setdefault(name, []).append(value)
         if step.mode == "train":
-            if self._last is None and self._trees is not None:
-                # XGBoost tells the number of trees after the first round.
-                self._fresh = self._trees <= groups_of(step)
+            if self._last is None and self._ensemble is not None:
+                self._fresh = self._ensemble.is_fresh(step)
             self._last = step
+            if _COVER in step.tensors_of("trees"):
+                self._cover = max(self._cover, float(step.tensor(_COVER).max()))
         return None
 
     def at_end(self) -> Finding | None:
         """Return the finding about an ensemble whose trees move nothing."""
-        if self._last is None or self._rate is None or not self._fresh:
+        if self._last is None or self._ensemble is None or not self._fresh:
             return None
         rounds = self._last.step + 1
-        moved = 1 - (1 - self._rate) ** rounds
         short = self.expected_steps is not None and rounds < _WHOLE * self.expected_steps
-        if rounds < self.rounds or moved >= self.reach or short or not self._falls():
+        if rounds < self.rounds or short or not self._falls():
+            return None
+        held = next((one for one in self._limits(rounds) if one.moved < self.reach), None)
+        if held is None:
             return None
         name, values = next(iter(self._train.items()))
-        rate = min(0.3, _USUAL / rounds)
         return self.found(
             self._last,
             since=0,
             tensor=name,
             statistic="shrinkage",
-            value=moved,
+            value=held.moved,
             threshold=self.reach,
             confidence=0.9,
-            seen=f"{rounds} rounds with a learning rate of {self._rate:g} move a prediction by at "
-            f"most {moved:.2g} of a full step; {name} was {values[0]:.4g} in the first round, and "
+            seen=f"{held.words}; {name} was {values[0]:.4g} in the first round, and "
             f"is {values[-1]:.4g} and still falling as fast",
-            cause="the learning rate is too low for this number of rounds: the trees find splits, "
-            "but contribute hardly anything",
-            remedy=f"use a learning rate (eta) of {rate:.1g}, or about "
-            f"{_USUAL / self._rate:.1g} rounds with early stopping",
-            evidence={"rounds": rounds, "learning_rate": self._rate},
+            cause=f"{held.cause}: the trees find splits, but contribute hardly anything",
+            remedy=held.remedy,
+            fault=held.fault,
+            evidence={"rounds": rounds, "learning_rate": self._ensemble.shrinkage},
         )
+
+    def _limits(self, rounds: int) -> list[_Held]:
+        """Return what limits the predictions after some rounds."""
+        ensemble = self._ensemble
+        rate = ensemble.shrinkage if ensemble else None
+        if ensemble is None or rate is None:
+            return []
+        found = [_by_rate(rate, rounds)]
+        penalty = ensemble.number("lambda", "reg_lambda")
+        if penalty is not None and penalty > 0 and self._cover > 0:
+            found.append(_by_penalty(rate, rounds, penalty, self._cover))
+        limit = ensemble.number("max_delta_step")
+        if limit is not None and limit > 0 and self._logarithms:
+            found.append(_by_limit(rate, rounds, limit))
+        return found
 
     def _falls(self) -> bool:
         """Return whether all losses fall steadily, those of the training by little."""
         every = [*self._train.values(), *self._eval.values()]
         fall = [values[0] - values[-1] <= self.drop * abs(values[0]) for values in every]
         return bool(self._train) and all(fall) and all(map(_steadily, every))
+
+
+def _by_rate(rate: float, rounds: int) -> _Held:
+    moved = 1 - (1 - min(rate, 1.0)) ** rounds
+    return _Held(
+        moved,
+        f"{rounds} rounds with a learning rate of {rate:g} move a prediction by at most "
+        f"{moved:.2g} of a full step",
+        "learning_rate_too_low",
+        "the learning rate is too low for this number of rounds",
+        f"use a learning rate (eta) of {min(0.3, _USUAL / rounds):.1g}, or about "
+        f"{_USUAL / rate:.1g} rounds with early stopping",
+    )
+
+
+def _by_penalty(rate: float, rounds: int, penalty: float, cover: float) -> _Held:
+    share = cover / (cover + penalty)
+    moved = 1 - (1 - min(rate, 1.0) * share) ** rounds
+    return _Held(
+        moved,
+        f"with lambda = {penalty:g} for rows whose second derivatives sum up to {cover:.4g}, "
+        f"{rounds} rounds move a prediction by at most {moved:.2g} of a full step",
+        "over_regularisation",
+        "lambda is too large: it outweighs all rows",
+        f"use a lambda of 1, and at most about a hundredth of {cover:.2g}",
+    )
+
+
+def _by_limit(rate: float, rounds: int, limit: float) -> _Held:
+    moved = rounds * min(rate, 1.0) * limit
+    return _Held(
+        moved,
+        f"with max_delta_step = {limit:g} and a learning rate of {rate:g}, {rounds} rounds move a "
+        f"logarithm or logit by at most {moved:.2g}",
+        "learning_rate_too_low",
+        "max_delta_step is too small for this number of rounds",
+        "use a max_delta_step of 0.7 to 10, or 0 for no limit",
+    )
 
 
 def _steadily(values: list[float]) -> bool:
