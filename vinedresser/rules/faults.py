@@ -145,7 +145,10 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     # Without anything to learn, weight decay pulls the weights to zero.
     # Targets out of reach push the outputs to their ends.
     "corrupt_labels": _OUTCOMES | {"overfitting", "over_regularisation", "saturated_activation"},
-    "corrupt_inputs": _OUTCOMES | _INSIDE | {"overfitting", "over_regularisation"},
+    # Inputs of zero give the first layer no gradient, and may be the targets, too.
+    "corrupt_inputs": _OUTCOMES
+    | _INSIDE
+    | {"overfitting", "over_regularisation", "untrained_parameters", "single_label"},
     "drift": _OUTCOMES | {"overfitting", "oscillating_loss"},
     "class_imbalance": frozenset({"constant_predictions", "classifier_confusion", "not_learning"}),
     "mixed_precision": _OUTCOMES | {"nonfinite", "vanishing_gradient"},

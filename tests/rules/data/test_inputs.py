@@ -17,6 +17,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
 from vinedresser.rules.data.data_leakage import DataLeakage
+from vinedresser.rules.data.row_sizes import RowSizes
 from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
@@ -230,6 +231,50 @@ def test_a_row_copied_to_the_whole_batch_is_found(tmp_path: Path) -> None:
     assert "the same for all rows of a batch" in finding.seen
     # It is certain, whatever the outcome.
     assert finding.step <= 50
+
+
+@pytest.mark.parametrize("scale", [100.0, 0.01])
+def test_evaluated_rows_of_another_size_are_found(scale: float, tmp_path: Path) -> None:
+    data = digits()
+    (finding,) = corrupt(tmp_path, replace(data, x_eval=data.x_eval * scale), every=50)
+    assert (finding.fault, finding.severity) == ("corrupt_inputs", "warning")
+    assert finding.value == pytest.approx(finding.threshold * scale, rel=0.1)
+    assert "prepared in different ways" in finding.cause
+    assert finding.step <= 100
+
+
+def test_evaluated_rows_of_another_size_that_are_predicted_well_are_ignored(tmp_path: Path) -> None:
+    data = digits()
+    data = replace(data, x_eval=data.x_eval * 100)
+    layers = lambda: nn.Sequential(nn.LayerNorm(64), *network()())  # noqa: E731
+    assert found_in(tmp_path, [CorruptInputs()], data, layers, batch=64, every=50) == []
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+def test_evaluated_rows_of_similar_size_are_ignored(scale: float, tmp_path: Path) -> None:
+    data = digits()
+    assert corrupt(tmp_path, replace(data, x_eval=data.x_eval * scale), every=50) == []
+
+
+def test_rows_with_noise_of_many_strengths_have_no_other_size() -> None:
+    rng = np.random.default_rng(0)
+    sizes = RowSizes()
+    for _ in range(10):
+        sizes.train(
+            {"inputs/Denoiser": rng.normal(size=(64, 9)) * np.exp(rng.normal(size=(64, 1)))}
+        )
+        sizes.evaluate({"inputs/Denoiser": rng.normal(size=(64, 9)) * 8.0})
+    assert sizes.found() is None
+
+
+def test_zero_inputs_that_are_also_the_targets_are_found(tmp_path: Path) -> None:
+    data = digits()
+    zeros = torch.zeros_like(data.x)
+    data = replace(data, x=zeros, y=zeros)
+    found = found_in(
+        tmp_path, [CorruptInputs()], data, network(64, 64), loss=nn.MSELoss(), batch=64
+    )
+    assert [one.fault for one in found] == ["corrupt_inputs"]
 
 
 def test_mostly_constant_features_are_found(tmp_path: Path) -> None:

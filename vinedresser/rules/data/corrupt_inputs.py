@@ -1,4 +1,4 @@
-"""Rule: the inputs are constant, or axes of inputs or signals are in the wrong order."""
+"""Rule: inputs are constant, of another size in evaluations, or have their axes mixed up."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.data.output_positions import OutputPositions
 from vinedresser.rules.data.repeated_rows import RepeatedRows, Repetition
+from vinedresser.rules.data.row_sizes import OtherSize, RowSizes
 from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.outcomes.fit import Gain
+from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.rows import RowPositions, row_digests
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 # Minimum number of batches, rows and features.
 _BATCHES = 8
@@ -60,7 +64,11 @@ class CorruptInputs(OnceRule):
 
     Also fires when 20 batches have at most 32 different rows, while twice as many others are
     evaluated (`RepeatedRows`), if each batch has copies of its rows, or if the predictions for
-    training rows are perfect and those for the others hardly better than guessing.
+    training rows are perfect and those for the others hardly better than guessing. Fires when no
+    row of several evaluations has the size of any training row (`RowSizes`), unless the predictions
+    for them are known to be good: they are prepared in another way.
+
+    If the targets are the inputs, rows that are all equal are reported whatever the outcome.
 
     Args:
         constant: share of features.
@@ -78,6 +86,10 @@ class CorruptInputs(OnceRule):
         self.batches = Batches()
         self.outcome = Outcome()
         self._repeated = RepeatedRows()
+        self._sizes = RowSizes()
+        # Whether several models are trained; whether all targets are the inputs.
+        self._several = False
+        self._rebuilds = True
         self._positions = RowPositions()
         self._outputs = OutputPositions()
         self._seen: set[bytes] = set()
@@ -88,15 +100,21 @@ class CorruptInputs(OnceRule):
         self._alike = True
         self._last: tuple[Step, str] | None = None
 
+    def begin(self, info: RunRecord) -> None:
+        """Read the number of models."""
+        self._several = several_trained(info)
+
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
         if step.mode == "eval":
             self._repeated.evaluate(self.batches.inputs)
-            return self._of_repetition()
+            self._sizes.evaluate(self.batches.inputs)
+            return self._of_repetition() or self._of_size()
         values = _flat(self.batches.inputs)
         if values is None:
             return None
         self._repeated.train(self.batches.inputs, self.batches.paired)
+        self._sizes.train(self.batches.inputs)
         self._last = (step, next(iter(self.batches.inputs)))
         self._take(values)
         self._outputs.add(values, self.batches.paired)
@@ -108,7 +126,7 @@ class CorruptInputs(OnceRule):
 
     def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
-        return None if self._last is None else self._finding()
+        return None if self._last is None else self._finding() or self._of_size()
 
     def _take(self, values: NDArray[np.float64]) -> None:
         """Add a batch of inputs.
@@ -127,7 +145,9 @@ class CorruptInputs(OnceRule):
         self._lows, self._highs = np.minimum(self._lows, lows), np.maximum(self._highs, highs)
         self._batch_count += 1
         self._rows += len(values)
-        self._alike &= bool((lows == highs).all()) and self._labels_differ(len(values))
+        self._rebuilds &= self._are_targets(values)
+        differ = self._rebuilds or self._labels_differ(len(values))
+        self._alike &= bool((lows == highs).all()) and differ
         places = {digest: place for place, digest in enumerate(row_digests(values))}
         fresh = [place for digest, place in places.items() if digest not in self._seen]
         if len(self._seen) < _MOST_SEEN:
@@ -141,6 +161,14 @@ class CorruptInputs(OnceRule):
         return any(
             len(one.labels) == rows and not (one.labels == one.labels[:1]).all()
             for one in self.batches.paired
+        )
+
+    def _are_targets(self, values: NDArray[np.float64]) -> bool:
+        """Return whether all targets are the inputs, as of an autoencoder."""
+        targets = [np.asarray(one.labels, np.float64) for one in self.batches.paired]
+        return bool(targets) and all(
+            one.size == values.size and bool((one.ravel() == values.ravel()).all())
+            for one in targets
         )
 
     def _finding(self) -> Finding | None:
@@ -189,11 +217,24 @@ class CorruptInputs(OnceRule):
         told = _repeats(name, found).told("")
         return self.found(step, since=0, **told)
 
+    def _of_size(self) -> Finding | None:
+        """Return the finding of evaluated rows that have another size than all training rows."""
+        found = None if self._several else self._sizes.found()
+        if found is None or self._last is None:
+            return None
+        gains = self._gains("eval")
+        if gains and max(gain.value + _SURE * gain.error for gain in gains) > _LEARNED:
+            return None
+        return self.found(self._last[0], since=0, **_of_other_size(found).told(""))
+
+    def _gains(self, mode: str) -> list[Gain]:
+        """Return the known gains of a mode."""
+        gains = [series.gain() for series in self.outcome.fit.of(mode).values()]
+        return [gain for gain in gains if gain is not None]
+
     def _only_by_heart(self) -> bool:
         """Return whether training rows are predicted perfectly, and evaluated ones are not."""
-        series = [self.outcome.fit.of(mode) for mode in ("train", "eval")]
-        gains = [[one.gain() for one in tasks.values()] for tasks in series]
-        train, others = ([gain for gain in some if gain is not None] for some in gains)
+        train, others = self._gains("train"), self._gains("eval")
         return (
             bool(train and others)
             and all(gain.value > _BY_HEART for gain in train)
@@ -202,8 +243,7 @@ class CorruptInputs(OnceRule):
 
     def _learns(self) -> bool:
         """Return whether the training succeeds anyway."""
-        gains = [series.gain() for series in self.outcome.fit.of("train").values()]
-        known = [gain.value for gain in gains if gain is not None]
+        known = [gain.value for gain in self._gains("train")]
         if known:
             return max(known) > _LEARNED
         return self.outcome.verdict().kind == "good"
@@ -298,6 +338,22 @@ def _repeats(name: str, found: Repetition) -> Symptom:
         "different rows before and after they are resampled",
         # Without copies, they may be all rows that there are.
         fault=None if found.copied else "overfitting",
+    )
+
+
+def _of_other_size(found: OtherSize) -> Symptom:
+    return Symptom(
+        found.name,
+        "size",
+        found.evaluated,
+        found.trained,
+        0.9,
+        f"training rows have a root mean square of about {found.trained:.3g}, evaluated rows of "
+        f"about {found.evaluated:.3g}, and none of {found.rows} evaluated rows has the size of any "
+        "training row",
+        "the inputs of training and evaluation are prepared in different ways: only one of them is "
+        "normalised, or they have other units or statistics",
+        "use the same preprocessing, with the statistics of the training rows, for both",
     )
 
 
