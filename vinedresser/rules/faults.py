@@ -150,7 +150,16 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     | _INSIDE
     | {"overfitting", "over_regularisation", "untrained_parameters", "single_label"},
     "drift": _OUTCOMES | {"overfitting", "oscillating_loss"},
-    "class_imbalance": frozenset({"constant_predictions", "classifier_confusion", "not_learning"}),
+    # Classes that the training hardly has are missed in evaluations, as if labels were wrong there.
+    "class_imbalance": frozenset(
+        {
+            "constant_predictions",
+            "classifier_confusion",
+            "corrupt_labels",
+            "not_learning",
+            "overfitting",
+        }
+    ),
     "mixed_precision": _OUTCOMES | {"nonfinite", "vanishing_gradient"},
     "underfitting": frozenset({"not_learning"}),
     "constant_predictions": frozenset({"not_learning", "underfitting"}),

@@ -246,7 +246,7 @@ def test_evaluated_rows_of_another_size_are_found(scale: float, tmp_path: Path) 
 def test_evaluated_rows_of_another_size_that_are_predicted_well_are_ignored(tmp_path: Path) -> None:
     data = digits()
     data = replace(data, x_eval=data.x_eval * 100)
-    layers = lambda: nn.Sequential(nn.LayerNorm(64), *network()())  # noqa: E731
+    layers = lambda: nn.Sequential(nn.LayerNorm(64), network()())  # noqa: E731
     assert found_in(tmp_path, [CorruptInputs()], data, layers, batch=64, every=50) == []
 
 

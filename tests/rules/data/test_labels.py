@@ -232,6 +232,36 @@ def test_a_rare_class_that_is_learned_late_is_ignored(tmp_path: Path) -> None:
     assert found_in(tmp_path, [ClassImbalance()], rare(12), network(out=3), steps=400) == []
 
 
+def absent(classes: int) -> Data:
+    """Return digits below 5, and all but a few of the others left out of the training."""
+    data = digits()
+    keep = (data.y < classes) | (torch.arange(len(data.y)) % 60 == 0)
+    return replace(data, x=data.x[keep], y=data.y[keep])
+
+
+def test_classes_that_only_the_training_hardly_has_are_found(tmp_path: Path) -> None:
+    found = found_in(tmp_path, [ClassImbalance()], absent(5), network(), every=50)
+    (finding,) = found
+    assert (finding.fault, finding.severity) == ("class_imbalance", "warning")
+    assert "rare in the training only" in finding.seen
+    # Half of the evaluated digits, and few of the training.
+    assert finding.value > 20
+
+
+def test_classes_that_are_as_rare_in_evaluations_are_ignored(tmp_path: Path) -> None:
+    data = absent(5)
+    keep = (data.y_eval < 5) | (torch.arange(len(data.y_eval)) % 60 == 0)
+    data = replace(data, x_eval=data.x_eval[keep], y_eval=data.y_eval[keep])
+    assert found_in(tmp_path, [ClassImbalance()], data, network(), every=50) == []
+
+
+def test_balanced_training_rows_of_rare_classes_are_ignored(tmp_path: Path) -> None:
+    data = digits()
+    keep = (data.y_eval == 3) | (torch.arange(len(data.y_eval)) % 20 == 0)
+    data = replace(data, x_eval=data.x_eval[keep], y_eval=data.y_eval[keep])
+    assert found_in(tmp_path, [ClassImbalance()], data, network(), every=50) == []
+
+
 def test_balanced_classes_are_ignored(tmp_path: Path) -> None:
     untrained = sgd(1e-6)
     found = found_in(tmp_path, [ClassImbalance()], digits(), network(), optimizer=untrained)

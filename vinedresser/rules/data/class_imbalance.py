@@ -28,6 +28,11 @@ _SHARE = 0.5
 _NAMED = 3
 # With more classes, such as the words of a language, a long tail of rare ones is normal.
 _MOST_CLASSES = 20
+# Minimum number of evaluated rows, and of those of a class, and the share of the rows of the other
+# classes that must be predicted right there: else more is wrong than the shares of the classes.
+_EVALUATED, _OF_CLASS, _OTHERS_RIGHT = 48, 10, 0.5
+# Share of these classes' evaluated rows that are mispredicted.
+_MISSED = 0.5
 
 
 class ClassImbalance(OnceRule):
@@ -43,8 +48,13 @@ class ClassImbalance(OnceRule):
     Does not apply to tokens, several for each row of input tokens: most words of a language are
     rare, and learned late.
 
-    With two classes the rule also requires that the training is not good (`Outcome`): a rare class
-    may be ranked well and still lie below 0.5.
+    With two classes this also requires that the training is not good (`Outcome`): a rare class may
+    be ranked well and still lie below 0.5.
+
+    Fires also at the end of a run if the classes that are rare in the training have a share of the
+    evaluated rows (of the last evaluation, at least 48, 10 of them of these classes) of more than
+    ``imbalance`` times that of the training rows, more than half of them are predicted as another
+    class, by two standard errors, and most of the other rows as their own.
 
     Source: ClassImbalance of the predecessor project, which requires either the ratio of the counts
     or the mispredicted share.
@@ -57,6 +67,7 @@ class ClassImbalance(OnceRule):
 
     severity = "warning"
     fault = "class_imbalance"
+    modes = ("train", "eval")
 
     def __init__(
         self, imbalance: float = 10.0, misprediction: float = 0.7, samples: int = 500
@@ -74,6 +85,9 @@ class ClassImbalance(OnceRule):
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._matrices: dict[str, deque[NDArray[np.int64]]] = {}
         self._last: Step | None = None
+        # Confusion matrix of the last evaluation by loss, and its step.
+        self._evaluated: dict[str, NDArray[np.int64]] = {}
+        self._evaluated_at = -1
 
     def begin(self, info: RunRecord) -> None:
         """Read the class names."""
@@ -84,6 +98,9 @@ class ClassImbalance(OnceRule):
         if self.batches.of_text:
             # In a language, most words are rare, and learned late.
             self._over = True
+            return None
+        if step.mode == "eval":
+            self._evaluate(step)
             return None
         for compared in self.batches.compared:
             matrix = self._matrix(compared)
@@ -101,7 +118,97 @@ class ClassImbalance(OnceRule):
 
     def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
-        return None if self._last is None else self._finding(self._last)
+        if self._last is None:
+            return None
+        return self._finding(self._last) or self._rare_in_training(self._last)
+
+    def _evaluate(self, step: Step) -> None:
+        """Count the labels and predictions of the last evaluation."""
+        for compared in self.batches.compared:
+            matrix = self._matrix(compared)
+            if matrix is None:
+                continue
+            if step.step != self._evaluated_at:
+                self._evaluated, self._evaluated_at = {}, step.step
+            before = self._evaluated.get(compared.loss)
+            if before is not None and before.shape == matrix.shape:
+                matrix = matrix + before
+            self._evaluated[compared.loss] = matrix
+
+    def _rare_in_training(self, step: Step) -> Finding | None:
+        """Return the finding of classes that are rare in the training, but not in evaluations."""
+        for loss, counts in self._counts.items():
+            matrix = self._evaluated.get(loss)
+            if matrix is None or len(matrix) != len(counts) or counts.sum() < self.samples:
+                continue
+            rare = counts * self.imbalance < counts.max()
+            if self._missed_in_evaluation(counts, matrix, rare):
+                rows = matrix.sum(1)
+                missed = [int(one) for one in np.flatnonzero(rare & (rows > 0))]
+                return self._report_shares(step, loss, counts, matrix, missed)
+        return None
+
+    def _missed_in_evaluation(
+        self, counts: NDArray[np.int64], matrix: NDArray[np.int64], rare: NDArray[np.bool_]
+    ) -> bool:
+        """Return whether some classes are frequent in an evaluation, and missed there.
+
+        Args:
+            counts: number of training rows of each class, [classes].
+            matrix: confusion matrix of an evaluation, [true classes, predicted classes].
+            rare: whether a class is rare in the training, [classes].
+        """
+        rows, right = matrix.sum(1), matrix.diagonal()
+        total, some = int(rows.sum()), int(rows[rare].sum())
+        if total < _EVALUATED or some < _OF_CLASS:
+            return False
+        # One row more, as if the next one were of these classes.
+        trained = (int(counts[rare].sum()) + 1) / (int(counts.sum()) + 1)
+        wrong = 1 - int(right[rare].sum()) / some
+        error = math.sqrt(max(wrong * (1 - wrong), 1 / some) / some)
+        return bool(
+            some > self.imbalance * trained * total
+            and wrong - _SURE * error > _MISSED
+            and right[~rare].sum() > _OTHERS_RIGHT * rows[~rare].sum()
+        )
+
+    def _report_shares(
+        self,
+        step: Step,
+        loss: str,
+        counts: NDArray[np.int64],
+        matrix: NDArray[np.int64],
+        missed: list[int],
+    ) -> Finding:
+        rows = matrix.sum(1)
+        shares = {one: 1 - matrix[one, one] / rows[one] for one in missed}
+        missed = sorted(missed, key=lambda one: -int(rows[one]))
+        words = ", ".join(
+            f"{self._name(one)} ({counts[one] / counts.sum():.1%} of the training rows, "
+            f"{rows[one] / rows.sum():.0%} of the evaluated rows, {shares[one]:.0%} mispredicted)"
+            for one in missed[:_NAMED]
+        )
+        trained = (counts[missed].sum() + 1) / (counts.sum() + 1)
+        ratio = float(rows[missed].sum() / rows.sum() / trained)
+        return self.found(
+            step,
+            since=0,
+            tensor=self.batches.tensor("labels", loss),
+            statistic="imbalance",
+            value=ratio,
+            threshold=self.imbalance,
+            confidence=0.85,
+            seen=f"classes that are rare in the training only: {words}",
+            cause="the training rows have other shares of the classes than the evaluated rows: "
+            "they were filtered, sorted before they were split, or sampled with the wrong weights",
+            remedy="compare the number of rows of each class in both sets; shuffle the rows before "
+            "splitting them, or split each class alike (stratify)",
+            evidence={
+                "counts": counts.tolist(),
+                "evaluated": rows.tolist(),
+                "missed": {str(one): float(share) for one, share in shares.items()},
+            },
+        )
 
     def _matrix(self, compared: Compared) -> NDArray[np.int64] | None:
         """Return the confusion matrix of a batch, int64 [classes, classes]; None if there is none.
