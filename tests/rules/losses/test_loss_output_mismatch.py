@@ -64,6 +64,24 @@ def test_a_hopeless_mismatch_stops_the_run(tmp_path: Path) -> None:
     assert "sigmoid instead of softmax" in finding.remedy
 
 
+def test_a_cross_entropy_between_classes_of_one_unit(tmp_path: Path) -> None:
+    case = digits_case(network(1), nn.CrossEntropyLoss(), steps=60)
+    case.y = (case.y > 4).float()[:, None]
+    finding = found(case, tmp_path)
+    assert finding is not None
+    assert (finding.evidence["kind"], finding.severity) == ("classes_of_one_unit", "stop")
+    assert finding.step <= 10
+
+
+def test_a_relu_before_the_loss_that_dies(tmp_path: Path) -> None:
+    # Nine of ten labels are 0, which push all outputs down to 0.
+    case = digits_case(network(1, nn.ReLU()), nn.BCEWithLogitsLoss(), steps=300)
+    case.y = (case.y == 3).float()[:, None]
+    finding = found(case, tmp_path)
+    assert finding is not None
+    assert finding.evidence["kind"] == "relu"
+
+
 def test_a_sigmoid_that_has_diverged_is_no_softmax_over_one_unit(tmp_path: Path) -> None:
     # Its first predictions are not known: another loss is used in the first steps.
     class Judge(nn.Module):

@@ -101,6 +101,8 @@ class LossOutputMismatch(OnceRule):
         """See `OnceRule.watch`."""
         for compared in self.batches.compared:
             mismatch = self._look(step, compared)
+            if mismatch is None:
+                mismatch = self._died(compared)
             self._note(step, compared.loss, mismatch)
             if mismatch and (finding := self._confirmed(compared.loss)):
                 return finding
@@ -144,6 +146,13 @@ class LossOutputMismatch(OnceRule):
         """Return whether an optimizer maximises a loss of known formula, which has risen."""
         first = self._first.setdefault(loss, value)
         return self.signs.maximizes and bool(identity.loss) and value > first
+
+    def _died(self, compared: Compared) -> Mismatch | None:
+        """Return the mismatch of a relu before the loss that has died: all its outputs are 0."""
+        before = self._seen.get(compared.loss)
+        if before is None or before.mismatch.kind != "relu" or compared.predictions.any():
+            return None
+        return before.mismatch
 
     def _note(self, step: Step, loss: str, mismatch: Mismatch | None) -> None:
         if mismatch is None:

@@ -133,6 +133,30 @@ def _one_unit_softmax(given: Given) -> Mismatch | None:
     )
 
 
+def _classes_of_one_unit(given: Given) -> Mismatch | None:
+    """Return the mismatch of a cross-entropy between classes that gets a single output.
+
+    The share of one class among one is 1, whatever the output: the loss is exactly 0.
+    """
+    if given.identity.loss != "cross_entropy" or given.form.width != 1 or given.value != 0:
+        return None
+    labels = np.asarray(given.compared.labels)
+    if labels.size < 2 or (labels == labels.flat[0]).all():
+        return None
+    return Mismatch(
+        "classes_of_one_unit",
+        sure=True,
+        hopeless=True,
+        statistic="loss",
+        value=given.value,
+        threshold=0.0,
+        seen="a cross-entropy between classes receives a single output for each row, and is 0",
+        cause="with one class, its share is always 1: the loss is 0 for all outputs, and without "
+        "a gradient",
+        remedy="use a binary cross-entropy for a single output, or one output for each class",
+    )
+
+
 def _double_activation(given: Given) -> Mismatch | None:
     """Return the mismatch of a bounded activation before a loss that takes logits."""
     form, identity = given.form, given.identity
@@ -344,6 +368,7 @@ def _negated(given: Given) -> Mismatch | None:
 CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
     _negated,
     _one_unit_softmax,
+    _classes_of_one_unit,
     broadcast,
     _labels_out_of_range,
     _over_batch,
