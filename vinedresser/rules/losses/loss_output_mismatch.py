@@ -44,10 +44,10 @@ class LossOutputMismatch(OnceRule):
     The rule compares the loss (its type, or its first values if it is a plain function), the
     outputs and labels it receives, and the model's last activation. Always wrong, and reported
     after ``patience`` checks: softmax, sigmoid, tanh or relu before a loss that takes logits;
-    softmax over one unit; raw outputs where probabilities or log-probabilities are expected; fewer
-    outputs than classes; labels other than 0 and 1 in a binary cross-entropy; [N, 1] broadcast
-    against [N]; an activation that keeps a tenth of the targets' variance out of reach; gradient
-    ascent. Reported only if the
+    softmax over one unit, or a cross-entropy between classes of one; raw outputs where
+    probabilities or log-probabilities are expected; fewer outputs than classes; labels other than
+    0 and 1 in a binary cross-entropy; [N, 1] broadcast against [N]; an activation that keeps a
+    tenth of the targets' variance out of reach; gradient ascent. Reported only if the
     outcome is poor (`Outcome`): what looks like a relu before a loss that takes logits, rows of
     probabilities that do not sum to one, a squared or absolute error of a softmax.
 
