@@ -158,6 +158,11 @@ def test_unreachable_targets_are_reported_with_their_normalisation(tmp_path: Pat
     assert "targets - " in finding.remedy
 
 
+@pytest.mark.thorough
+def test_targets_that_the_predictions_reach_soon_are_not_warned_of(tmp_path: Path) -> None:
+    assert not of_targets(tmp_path, scaled_targets(1.5e5, 3.6e5), adam(1.0))
+
+
 def test_targets_with_a_diverging_loss_are_reported_immediately(tmp_path: Path) -> None:
     (finding,) = of_targets(tmp_path, scaled_targets(1e4), sgd(0.1))
     assert finding.step <= 30

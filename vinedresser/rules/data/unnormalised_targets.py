@@ -11,6 +11,7 @@ from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.reading.step import Step
 
@@ -18,6 +19,9 @@ from vinedresser.store.reading.step import Step
 # multiples of that of the targets.
 _CONFIDENCE, _UNSURE = 0.85, 0.7
 _NEAR, _FAR = 0.5, 2.0
+# Predictions approach the targets if their size has reached this share of that of the targets and
+# this multiple of the share at the first look.
+_REACHED, _GROWN = 0.1, 2.0
 
 
 class UnnormalisedTargets(ScaleRule):
@@ -28,7 +32,8 @@ class UnnormalisedTargets(ScaleRule):
     outcome (`Outcome`), or at the first check at which the loss is not finite. A new network
     predicts values of about 1. The gradient of a squared error grows with the targets: with plain
     gradient descent the first steps are too large by this factor. Adam's steps do not grow, so a
-    bias takes about mean/(learning rate) steps to reach the mean.
+    bias takes about mean/(learning rate) steps to reach the mean. A rate that suits such targets is
+    not warned of before the outcome is known: the predictions grow quickly towards the targets.
 
     Args:
         size: root mean square. Standardised targets have 1; targets of 15 occurred both in
@@ -44,6 +49,8 @@ class UnnormalisedTargets(ScaleRule):
         self.size = size
         self.batches = Batches()
         self.fit = Fit()
+        # Ratio of the size of the predictions to that of the targets at the first look.
+        self._first: float | None = None
 
     def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`: every train step with regression targets."""
@@ -61,6 +68,13 @@ class UnnormalisedTargets(ScaleRule):
                 return self._symptom(compared, labels[:, most], float(sizes[most]))
         return None
 
+    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.certain`: the predictions do not approach the targets either."""
+        share = symptom.evidence["predictions_rms"] / symptom.value
+        grown = self._first is not None and share > _GROWN * self._first
+        approaching = grown and _REACHED < share < _FAR
+        return not approaching and super().certain(symptom, outcome)
+
     def _regressions(self) -> list[Compared]:
         series = self.fit.of("train")
         return [
@@ -72,6 +86,8 @@ class UnnormalisedTargets(ScaleRule):
     def _symptom(self, compared: Compared, labels: NDArray[np.float64], size: float) -> Symptom:
         mean, std = float(labels.mean()), float(labels.std())
         predicted = float(np.sqrt(np.mean(compared.predictions**2)))
+        if self._first is None:
+            self._first = predicted / size
         away = not math.isfinite(predicted) or not _NEAR < predicted / size < _FAR
         return Symptom(
             tensor=self.batches.tensor("labels", compared.loss),
