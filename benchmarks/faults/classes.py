@@ -228,6 +228,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "state_detached": _NONE,
     "noise_schedule": _NONE,
     "noise_unscaled": _NONE,
+    "positions_left_out": _NONE,
     "prior_too_high": _NONE,
     "reset_each_epoch": _NONE,
     "risk_set_reversed": _NONE,

@@ -7,60 +7,54 @@ the literature finds most often. They have not been judged.
 from __future__ import annotations
 
 from benchmarks.world.family import Family
+from benchmarks.world.sealed.decisions import fortunes
 from benchmarks.world.sealed.frameworks import (
-    boosted_tumours,
-    boosted_visits,
-    keras_energy,
-    keras_pets,
-    lightning_roads,
+    boosted_loads,
+    boosted_payments,
+    keras_digits,
+    keras_prices,
+    lightning_encoders,
 )
-from benchmarks.world.sealed.generative import made, sketches
-from benchmarks.world.sealed.images import (
-    changes,
-    gauges,
-    mixer,
-    moles,
-    nodules,
-    visual_questions,
-)
-from benchmarks.world.sealed.measured import anomalies, arrivals, brainwaves, chords, sales
-from benchmarks.world.sealed.people import books, exercises, offers, reward_models
-from benchmarks.world.sealed.science import cells, folds
-from benchmarks.world.sealed.tables import outcomes, readmissions, turbines, wines
-from benchmarks.world.sealed.texts import comments, entailments, parses
+from benchmarks.world.sealed.generative import flow_matching, hidden_patches
+from benchmarks.world.sealed.images import drives, grains, patches, turned, xrays
+from benchmarks.world.sealed.measured import gaps, genres, pedestrians, sleep, stocks
+from benchmarks.world.sealed.people import purchases
+from benchmarks.world.sealed.science import affinities, phases, scans
+from benchmarks.world.sealed.tables import airfoils, irises, progressions, survivors
+from benchmarks.world.sealed.texts import complaints, dates, instructions, paraphrases, spam
 
 __all__ = ["FAMILIES"]
 
 FAMILIES: dict[str, Family] = {
-    "anomalies": anomalies.FAMILY,
-    "arrivals": arrivals.FAMILY,
-    "books": books.FAMILY,
-    "boosted_tumours": boosted_tumours.FAMILY,
-    "boosted_visits": boosted_visits.FAMILY,
-    "brainwaves": brainwaves.FAMILY,
-    "cells": cells.FAMILY,
-    "changes": changes.FAMILY,
-    "chords": chords.FAMILY,
-    "comments": comments.FAMILY,
-    "entailments": entailments.FAMILY,
-    "exercises": exercises.FAMILY,
-    "folds": folds.FAMILY,
-    "gauges": gauges.FAMILY,
-    "keras_energy": keras_energy.FAMILY,
-    "keras_pets": keras_pets.FAMILY,
-    "lightning_roads": lightning_roads.FAMILY,
-    "made": made.FAMILY,
-    "mixer": mixer.FAMILY,
-    "moles": moles.FAMILY,
-    "nodules": nodules.FAMILY,
-    "offers": offers.FAMILY,
-    "outcomes": outcomes.FAMILY,
-    "parses": parses.FAMILY,
-    "readmissions": readmissions.FAMILY,
-    "reward_models": reward_models.FAMILY,
-    "sales": sales.FAMILY,
-    "sketches": sketches.FAMILY,
-    "turbines": turbines.FAMILY,
-    "visual_questions": visual_questions.FAMILY,
-    "wines": wines.FAMILY,
+    "affinities": affinities.FAMILY,
+    "airfoils": airfoils.FAMILY,
+    "boosted_loads": boosted_loads.FAMILY,
+    "boosted_payments": boosted_payments.FAMILY,
+    "complaints": complaints.FAMILY,
+    "dates": dates.FAMILY,
+    "drives": drives.FAMILY,
+    "flow_matching": flow_matching.FAMILY,
+    "fortunes": fortunes.FAMILY,
+    "gaps": gaps.FAMILY,
+    "genres": genres.FAMILY,
+    "grains": grains.FAMILY,
+    "hidden_patches": hidden_patches.FAMILY,
+    "instructions": instructions.FAMILY,
+    "irises": irises.FAMILY,
+    "keras_digits": keras_digits.FAMILY,
+    "keras_prices": keras_prices.FAMILY,
+    "lightning_encoders": lightning_encoders.FAMILY,
+    "paraphrases": paraphrases.FAMILY,
+    "patches": patches.FAMILY,
+    "pedestrians": pedestrians.FAMILY,
+    "phases": phases.FAMILY,
+    "progressions": progressions.FAMILY,
+    "purchases": purchases.FAMILY,
+    "scans": scans.FAMILY,
+    "sleep": sleep.FAMILY,
+    "spam": spam.FAMILY,
+    "stocks": stocks.FAMILY,
+    "survivors": survivors.FAMILY,
+    "turned": turned.FAMILY,
+    "xrays": xrays.FAMILY,
 }

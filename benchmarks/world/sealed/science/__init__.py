@@ -1,1 +1,1 @@
-"""Sealed families of biology."""
+"""Sealed families of the sciences."""

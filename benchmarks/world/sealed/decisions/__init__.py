@@ -1,0 +1,1 @@
+"""Sealed families that decide."""
