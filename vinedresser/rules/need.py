@@ -17,6 +17,9 @@ __all__ = ["Need", "optional_statistics"]
 _EARLY, _EARLY_TENSORS = 400, 2000
 _RARER = 5
 _SELDOM = 100
+# Interval and end of the first steps, at which an interval that is longer, but not seldom, is
+# shortened.
+_FIRST, _FIRST_STOP = 5, 11
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Need:
         every: capture every N train steps, from step 0, and every step of other modes. An interval
             below 100 steps becomes five times as long later: from step 400 for statistics, from
             step 2000 for tensors. Most faults exist from the start, and captures cost time and
-            space.
+            space. Where an interval becomes longer, steps 5 and 10 are captured, too: a short run
+            may be over before the third look otherwise.
         reductions: statistics (`vinedresser.store.reductions`); none for scalars such as losses
             and metrics.
         modes: any of "train", "eval" and "predict".
@@ -75,12 +79,13 @@ class Need:
             rows=self.rows,
         )
         early = self._early
-        if early is None or not 0 < self.every < _SELDOM:
+        if early is None or self.every >= _SELDOM:
             return (replace(save, stop=self.stop),)
+        first = (replace(save, stop=_FIRST_STOP, every=_FIRST),) if self.every > _FIRST else ()
         if self.stop is not None and self.stop <= early:
-            return (replace(save, stop=self.stop),)
+            return *first, replace(save, stop=self.stop)
         later = replace(save, start=early, stop=self.stop, every=_RARER * self.every)
-        return replace(save, stop=early), later
+        return *first, replace(save, stop=early), later
 
     @property
     def _early(self) -> int | None:

@@ -31,7 +31,7 @@ class Memory(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("rows", "forgets", "found_at"), [(True, True, [40]), (True, False, []), (False, False, [])]
+    ("rows", "forgets", "found_at"), [(True, True, [10]), (True, False, []), (False, False, [])]
 )
 def test_a_recurrent_layer_whose_state_is_not_passed_on(
     tmp_path: Path,

@@ -255,6 +255,6 @@ def test_a_decay_that_removes_much_at_each_step_is_warned_of(
     findings = found(run, rule)
     assert bool(findings) is fires
     for one in findings:
-        assert (one.severity, one.fault, one.step) == ("warning", "over_regularisation", 40)
+        assert (one.severity, one.fault, one.step) == ("warning", "over_regularisation", 10)
         assert one.seen.startswith("each step removes 24% of the weights")
         assert one.correction == {"weight_decay": 0.12}

@@ -176,7 +176,7 @@ def test_a_rate_of_zero_from_the_start_is_found_at_once(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", ending, every=1, steps=60, total=500)
     (finding,) = found(run, SchedulerNotStepped())
     assert (finding.severity, finding.fault) == ("warning", "learning_rate_too_low")
-    assert (finding.step, finding.evidence["since"]) == (40, 20)
+    assert (finding.step, finding.evidence["since"]) == (20, 10)
 
 
 def test_a_cyclic_rate_that_touches_zero_is_ignored(tmp_path: Path) -> None:

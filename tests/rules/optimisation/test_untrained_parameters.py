@@ -145,8 +145,8 @@ def test_untrained_parameters_are_a_warning(
     (finding,) = judged(tmp_path / "run", model, optimizer)
     assert (finding.severity, finding.fault) == ("warning", "untrained_parameters")
     # What the only optimizer has is known from the start.
-    assert finding.step == (20 if finding.evidence["trouble"] == "left_out" else 40)
-    assert finding.since == 20
+    assert finding.step == (5 if finding.evidence["trouble"] == "left_out" else 10)
+    assert finding.since == 5
     assert finding.cause.startswith(cause)
     assert finding.evidence["names"] == [f"weights/{name}.weight" for name in names]
     sizes = {"first": 64 * 64, "second": 64 * 64, "head": 640}
@@ -160,7 +160,7 @@ def test_gradients_of_zero_are_a_warning_once_the_others_learn(
 ) -> None:
     (finding,) = judged(tmp_path / "run", lambda: Coded(0.0), optimizer, 200)
     assert (finding.severity, finding.evidence["trouble"]) == ("warning", "zero")
-    assert (finding.evidence["names"], finding.since) == (["weights/masked.0.weight"], 20)
+    assert (finding.evidence["names"], finding.since) == (["weights/masked.0.weight"], 5)
     assert "do not get a gradient" in finding.seen
     assert judged(tmp_path / "healthy", lambda: Coded(1.0), optimizer, 200) == []
 
@@ -353,7 +353,7 @@ def test_an_optimizer_of_another_model(late: bool, tmp_path: Path) -> None:
         hook.watch(other, optimizer=optimizer)
         for step in range(160):
             # The model of the optimizer is trained later, as after a phase of exploration.
-            model = other if late and step >= 50 else trained
+            model = other if late and step >= 15 else trained
             loss = nn.functional.cross_entropy(model(data.x[:64]), data.y[:64])
             optimizer.zero_grad()
             loss.backward()
@@ -364,7 +364,7 @@ def test_an_optimizer_of_another_model(late: bool, tmp_path: Path) -> None:
     else:
         assert [one.evidence["trouble"] for one in findings] == ["elsewhere"] * 2
         assert [one.severity for one in findings] == ["warning", "stop"]
-        assert (findings[0].step, findings[0].value) == (60, 1.0)
+        assert (findings[0].step, findings[0].value) == (20, 1.0)
         assert "another model" in findings[0].cause
         # Enough steps show that it only guesses.
         assert "guessing" in findings[1].seen

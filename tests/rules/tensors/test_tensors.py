@@ -69,7 +69,7 @@ def test_gradients_that_never_arrive_are_warned_of_at_once(
 ) -> None:
     rule, model = AllZero(), lambda: stack(WIDTHS, nn.ReLU)
     (finding,) = found(captured(tmp_path, [rule], model, sgd(0.1), loss=Lossy(change)), rule)
-    assert (finding.severity, finding.fault, finding.step) == ("warning", "vanishing_gradient", 40)
+    assert (finding.severity, finding.fault, finding.step) == ("warning", "vanishing_gradient", 10)
 
 
 @pytest.mark.parametrize("cut_off", [True, False])
@@ -85,7 +85,7 @@ def test_outputs_that_an_activation_cuts_off(tmp_path: Path, *, cut_off: bool) -
 
     rule = AllZero()
     findings = found(captured(tmp_path, [rule], model, sgd(0.1)), rule)
-    expected = [("warning", "loss_output_mismatch", 40)] if cut_off else []
+    expected = [("warning", "loss_output_mismatch", 10)] if cut_off else []
     assert [(one.severity, one.fault, one.step) for one in findings] == expected
 
 
@@ -109,7 +109,7 @@ def test_a_model_that_is_its_own_reference_is_not_trained(
             loss_of(gain).backward()
             optimizer.step()
     findings = found(open_run(tmp_path / "run"), rule)
-    expected = [("warning", "untrained_parameters", 20)] if shared else []
+    expected = [("warning", "untrained_parameters", 5)] if shared else []
     assert [(one.severity, one.fault, one.step) for one in findings] == expected
 
 

@@ -60,7 +60,7 @@ def test_the_parameter_that_prevents_splits_is_reported(
 ) -> None:
     (finding,) = boost(tmp_path / "run", [EmptyTrees()], tumours(), rounds=30, **parameter)
     ((name, value),) = parameter.items()
-    assert (finding.fault, finding.severity, finding.step) == ("over_regularisation", "stop", 20)
+    assert (finding.fault, finding.severity, finding.step) == ("over_regularisation", "stop", 10)
     assert f"{name} = {value:g} prevents every split" in finding.cause
 
 

@@ -83,7 +83,7 @@ def test_equal_units_stay_equal(tmp_path: Path) -> None:
     constant = lambda weight: nn.init.constant_(weight, 0.1)  # noqa: E731
     model = lambda: stack((64, 32, 32, 10), nn.Tanh, constant)  # noqa: E731
     warning, stop = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
-    assert (warning.severity, warning.step) == ("warning", 20)
+    assert (warning.severity, warning.step) == ("warning", 10)
     assert (stop.fault, stop.tensor) == ("identical_units", "weights/0.weight")
 
 

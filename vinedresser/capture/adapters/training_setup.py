@@ -91,7 +91,7 @@ def function_setup(
     Args:
         function: its name in `torch.nn.functional`, or `POLICY_GRADIENT`; "" if unknown.
         negated: whether the loss decreases where the function increases.
-        activation: activation before a function that takes logits; "" if none or unknown.
+        activation: activation whose result the function is given; "" if none or unknown.
         settings: settings of the function by name, as far as known.
         actions: whether it is an error of the values of chosen actions.
     """

@@ -11,6 +11,7 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.losses.losses import Losses, comparison_due
+from vinedresser.capture.torch_.losses.output_activations import activation_of
 from vinedresser.capture.torch_.losses.several_forwards import call_of_several
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.plain_steps import ProgressOf, compares_numbers
@@ -95,7 +96,9 @@ class Comparisons:
             return
         unpaired = self._notes.saw_labels(name, paired=paired)
         if unpaired is not None:
-            self._session.newly_set_up |= unpaired
+            _, predictions = next(iter(leaves(inputs)), ("", None))
+            activation, _ = activation_of(getattr(predictions, "grad_fn", None))
+            self._session.newly_set_up |= unpaired | self._notes.saw_predictions(name, activation)
             self._losses.take_arguments(recording, name, inputs)
 
     def _take_certain(

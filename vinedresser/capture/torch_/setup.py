@@ -76,6 +76,19 @@ class SetupNotes:
             self._losses[name] = setup
         return new
 
+    def saw_predictions(self, name: str, activation: str) -> bool:
+        """Note what a loss module is given; return whether the record has to be changed.
+
+        Args:
+            name: name of the loss.
+            activation: activation whose result it is given; "" if none or unknown.
+        """
+        known = self._losses.get(name)
+        if known is None or not activation or "activation" in known:
+            return False
+        known["activation"] = activation
+        return True
+
     def saw_labels(self, name: str, *, paired: bool) -> bool | None:
         """Note labels of a loss before they are recorded.
 

@@ -71,7 +71,7 @@ class LossOutputMismatch(OnceRule):
         self.signs = LossSigns()
         self.outcome = Outcome()
         self._activation = ""
-        # By loss: activations that its function was given.
+        # By loss: activation whose result it is given.
         self._given: dict[str, str] = {}
         self._broadcasting: frozenset[str] = frozenset()
         self._first: dict[str, float] = {}
@@ -84,7 +84,9 @@ class LossOutputMismatch(OnceRule):
         modules = list(info.modules.values())
         roots = [words for words in modules if words[2:] == ["model"]]
         if len(roots) == 1 and roots[0][0] in _ORDERED:
-            self._activation = modules[-1][1]
+            # Keras lists the parts of layers, such as cells, behind all layers.
+            layers = [words for path, words in info.modules.items() if "." not in path]
+            self._activation = (layers if info.framework == "keras" else modules)[-1][1]
         self._broadcasting = frozenset(
             loss
             for loss, setup in info.losses.items()

@@ -23,8 +23,9 @@ _HE = math.sqrt(2)
 # which they do harm whatever the outcome.
 _STILL = 3
 _FAR_BELOW, _FAR_ABOVE = 0.1, 3.0
-# Growth of tiny weights since the first check that shows that they do not stay so.
-_GROWN = 2.0
+# Growth of tiny weights since the first check that shows that they do not stay so, and the checks,
+# in their interval, that it may take.
+_GROWN, _GROWING = 2.0, 2
 
 
 class BadInitialisation(SymptomRule):
@@ -41,9 +42,9 @@ class BadInitialisation(SymptomRule):
 
     and the training learns less than it should. Warns whatever the outcome of weights that are
     still zero at the third check (those of adapters are zero at first only), of a median scale that
-    is below a tenth of ``small`` and has not doubled by the third check (Adam makes tiny weights
-    grow at once), and of one above three times ``large``. Embeddings, norm layers and weights
-    that are not trained are ignored.
+    is below a tenth of ``small`` and has not doubled in twice ``every`` steps (Adam makes tiny
+    weights grow at once), and of one above three times ``large``. Embeddings, norm layers and
+    weights that are not trained are ignored.
 
     Args:
         small: minimum median scale; at 0.2, ten layers leave less than 1e-7 of a signal.
@@ -66,8 +67,9 @@ class BadInitialisation(SymptomRule):
         self._models = ModelNames()
         self._untrained: frozenset[str] = frozenset()
         self._checked = False
-        # Checks at which the weights that began as zero or tiny still are.
+        # Checks at which the weights that began as zero or tiny still are, and the last such step.
         self._still = 0
+        self._until = 0
         self._symptom: Symptom | None = None
 
     def begin(self, info: RunRecord) -> None:
@@ -88,6 +90,7 @@ class BadInitialisation(SymptomRule):
                 self._symptom = self._at_first(self._scales(step))
         if self._symptom is not None and self._unchanged(self._symptom, self._scales(step)):
             self._still += 1
+            self._until = step.step
         return self._symptom
 
     def _unchanged(self, symptom: Symptom, scales: dict[str, WeightScale]) -> bool:
@@ -106,7 +109,8 @@ class BadInitialisation(SymptomRule):
             return self._still >= _STILL
         # Tensors without a module may be no matrices that multiply a signal.
         known = all(module_of(name) in self._modules for name in symptom.evidence["scales"])
-        return known and (self._still >= _STILL or symptom.value > self.large * _FAR_ABOVE)
+        still = self._still >= _STILL and self._until >= _GROWING * self.every
+        return known and (still or symptom.value > self.large * _FAR_ABOVE)
 
     def _scales(self, step: Step) -> dict[str, WeightScale]:
         """Return the scales of the trained weights."""

@@ -32,7 +32,7 @@ class IdenticalUnits(SymptomRule):
 
     fault = "identical_units"
 
-    def __init__(self, similarity: float = 0.999999, every: int = 20, patience: int = 2) -> None:
+    def __init__(self, similarity: float = 0.999999, every: int = 20, patience: int = 3) -> None:
         require_share(similarity=similarity)
         super().__init__(patience)
         self.similarity = similarity

@@ -73,7 +73,9 @@ class RunRecord(Record):
             class or function, so that its name says nothing, and perhaps with the ``"function"``
             that it applies to its arguments. ``{"function": …, "negated": …, "activation": …}`` of
             a loss that was recognised by its backward pass, with the settings of the function if
-            known, and with ``"actions": true`` if it compares the values of chosen actions.
+            known, and with ``"actions": true`` if it compares the values of chosen actions. The
+            activation is that whose result the function is given; "" if none or unknown. It is
+            known of PyTorch's loss modules, too.
         optimizers: ``{"type": class, "settings": {"lr": …}, "parameters": number of elements,
             "tensors": number of tensors}`` of each optimizer, in the order of first use.
         frozen: full names (weights/..., biases/...) of parameters that are not trained.

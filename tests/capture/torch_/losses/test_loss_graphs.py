@@ -292,9 +292,7 @@ def test_an_error_by_hand_that_is_subtracted(
         (lambda x: 2 * x, ""),
     ],
 )
-def test_an_activation_before_a_function_that_takes_logits(
-    activate: Callable[[Tensor], Tensor], name: str
-) -> None:
+def test_an_activation_before_a_function(activate: Callable[[Tensor], Tensor], name: str) -> None:
     x = outputs()
     for value in (
         F.cross_entropy(activate(x), CLASSES),
@@ -305,7 +303,15 @@ def test_an_activation_before_a_function_that_takes_logits(
         assert found.activation == name
         if name:
             assert torch.equal(found.predictions, activate(x))
-    # An error of activated outputs is right.
-    found = loss_inputs(F.mse_loss(activate(x), targets()))
+    # Selecting or ordering values does not hide their activation; changing them does.
+    for value in (
+        F.mse_loss(activate(x), targets()),
+        F.mse_loss(activate(x).T[:2], targets().T[:2]),
+        F.binary_cross_entropy_with_logits(activate(x).reshape(-1), targets().reshape(-1)),
+    ):
+        found = loss_inputs(value)
+        assert found is not None
+        assert found.activation == name
+    found = loss_inputs(F.mse_loss(activate(x) * 3, targets()))
     assert found is not None
     assert found.activation == ""

@@ -16,21 +16,13 @@ from torch import Tensor
 from vinedresser.capture.torch_.losses.elementary_losses import Elementary, elementary_loss
 from vinedresser.capture.torch_.losses.loss_paths import Path, path_below
 from vinedresser.capture.torch_.losses.node_settings import node_settings
+from vinedresser.capture.torch_.losses.output_activations import activation_of
 from vinedresser.capture.torch_.losses.saved_tensors import saved
 
 __all__ = ["Comparison", "LossInputs", "comparisons", "have_other_labels", "loss_inputs"]
 
 _LOG_SOFTMAX = "LogSoftmaxBackward0"
 _VIEWS = ("UnsqueezeBackward0", "ViewBackward0")
-# Functions whose autograd nodes save their results.
-_SAVE_RESULTS = {
-    "SoftmaxBackward0": "softmax",
-    "SigmoidBackward0": "sigmoid",
-    "TanhBackward0": "tanh",
-    "ReluBackward0": "relu",
-}
-# Functions that apply an activation of their own.
-_TAKE_LOGITS = ("cross_entropy", "binary_cross_entropy_with_logits")
 # Functions of a number, which may be negative, and a tensor.
 _SCALED = frozenset({"MulBackward0", "DivBackward0"})
 # The same as torch itself calls them.
@@ -83,8 +75,8 @@ class LossInputs(NamedTuple):
         function: its name in `torch.nn.functional`.
         negated: whether the loss decreases where the function increases, as in
             ``-F.mse_loss(...)``, and each other function in it, too.
-        activation: activation whose result a function that takes logits was given, such as "relu";
-            "" if none or unknown.
+        activation: activation whose result a function was given, such as "relu"; "" if none or
+            unknown.
         settings: settings of the function (see `node_settings`); {} if unknown.
     """
 
@@ -311,13 +303,11 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     if function == "nll_loss" and _is_of_classes(before):
         function = "cross_entropy"
         before = before.next_functions[0][0]
-    activation = ""
-    if function in _TAKE_LOGITS and before is not None:
-        activation = _SAVE_RESULTS.get(before.name(), "")
-    result = saved(before, "result") if activation else None
-    if function == "cross_entropy" and result is not None:
+    activation, last = activation_of(before)
+    if function == "cross_entropy" and activation:
         # Only the activation's own result shows that there is one.
-        predictions = result
+        result = saved(last, "result") if last is before else None
+        activation, predictions = ("", predictions) if result is None else (activation, result)
     if predictions.untyped_storage().data_ptr() == labels.untyped_storage().data_ptr():
         # Two parts of one output.
         return None

@@ -19,7 +19,7 @@ _NAMES = re.compile(r"(?:(?:base|init|initial|max|peak)_?)?(?:lr0?|learning_?rat
 # By parameter group, such as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
 _CAPTURED = r"^optimizer_state/(?:\w+\.)?lr(?:\[\d+\])?$"
 # Like the statistics of `Need`.
-_EVERY, _EARLY, _LATER = 20, 400, 100
+_FIRST, _FIRST_STOP, _EVERY, _EARLY, _LATER = 5, 11, 20, 400, 100
 _KEPT = 512
 
 
@@ -96,6 +96,7 @@ class LearningRateSignal(Signal):
     """
 
     needs = (
+        Need("learning_rate", every=_FIRST, regex=_CAPTURED, stop=_FIRST_STOP, required=False),
         Need("learning_rate", every=_EVERY, regex=_CAPTURED, stop=_EARLY, required=False),
         Need("learning_rate", every=_LATER, regex=_CAPTURED, required=False),
     )
