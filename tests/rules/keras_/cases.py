@@ -24,6 +24,7 @@ THOROUGH = frozenset(
         "a learning rate far too large",
         "a penalty far too strong",
         "a rare class",
+        "a relu before values on both sides of zero",
         "a usual training",
         "a weak penalty and a slow schedule",
         "an overflow now and then",
@@ -271,6 +272,15 @@ FAULTY = {
     ),
     "no softmax": Case(
         Fitting(last=dense(10, None)), rules("loss_output_mismatch"), "loss_output_mismatch"
+    ),
+    "a relu before values on both sides of zero": Case(
+        regression(
+            diabetes,
+            hidden=[lambda: layers.Reshape((10, 1)), lambda: layers.GRU(8)],
+            last=dense(1, "relu"),
+        ),
+        rules("loss_output_mismatch"),
+        "loss_output_mismatch",
     ),
     "a sum over the batch": Case(
         Fitting(loss=_SUM, optimizer=_SGD, rate=0.5), rules("initial_loss"), "loss_scale"

@@ -22,12 +22,13 @@ TRAINING = """
     x, y = torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     critic = nn.Linear(10, 1)
-    criterion = nn.CrossEntropyLoss()
+    criterion, binary, errors = nn.CrossEntropyLoss(), nn.BCEWithLogitsLoss(), nn.MSELoss()
     zeros, ones = torch.zeros(64, 1), torch.ones(64, 1)
     {optimizers}
     for step in range(40):
         rows = torch.randint(len(x), (64,))
         out, labels = model(x[rows]), y[rows]
+        centred = 3 * F.one_hot(labels, 10) - 0.3
         {body}
 """
 ONE = "first = torch.optim.Adam(model.parameters())"
@@ -76,6 +77,13 @@ ATTACKED = (
         (STEP.format("-out.log_softmax(1)[torch.arange(64), labels].mean()"), None),
         (STEP.format(f"({FORMULA}).mean()"), None),
         (STEP.format(f"-({FORMULA}).mean()"), "negated"),
+        # The values of a sigmoid that hardly vary yet look like no activation: it is known.
+        (STEP.format("binary((0.01 * out).sigmoid(), F.one_hot(labels, 10).float())"), "sigmoid"),
+        (STEP.format("binary(0.01 * out + 0.5, F.one_hot(labels, 10).float())"), None),
+        (STEP.format("F.mse_loss((out + 5).relu(), centred)"), "out_of_reach"),
+        (STEP.format("errors((out + 5).relu(), centred)"), "out_of_reach"),
+        (STEP.format("errors((out + 5).relu(), F.one_hot(labels, 10).float())"), None),
+        (STEP.format("errors(out + 5, centred)"), None),
         (STEP.format("F.cross_entropy(out, labels)"), None),
         (STEP.format("F.nll_loss(out.log_softmax(1), labels) + out.var()"), None),
         (ADVERSARIES, None),

@@ -40,6 +40,7 @@ class TrainingSetup:
         unpaired: names of losses whose labels are not those of the captured inputs.
         loaded: whether the weights, or the state of an optimizer, were loaded before the first
             step.
+        activations: by name of a loss, the activation whose result it is given, if there is one.
     """
 
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class TrainingSetup:
     dropout: dict[str, float] = field(default_factory=dict)
     unpaired: list[str] = field(default_factory=list)
     loaded: bool = False
+    activations: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
@@ -62,6 +64,10 @@ class TrainingSetup:
             joined.unoptimized.extend(one.unoptimized)
             joined.dropout.update(one.dropout)
             joined.unpaired.extend(one.unpaired)
+            joined.activations.update(one.activations)
+        for name, activation in joined.activations.items():
+            if name in joined.losses:
+                joined.losses[name] = {"activation": activation, **joined.losses[name]}
         return joined
 
 

@@ -44,6 +44,8 @@ class SetupNotes:
         self._trained: set[int] = set()
         # Whether weights or the state of an optimizer were loaded before the first step.
         self._loaded = False
+        # Activation whose result a loss is given.
+        self._activations: dict[str, str] = {}
 
     def saw_loss(self, name: str, loss: nn.Module) -> None:
         """Note a loss module."""
@@ -77,16 +79,15 @@ class SetupNotes:
         return new
 
     def saw_predictions(self, name: str, activation: str) -> bool:
-        """Note what a loss module is given; return whether the record has to be changed.
+        """Note what a loss is given; return whether that is new.
 
         Args:
             name: name of the loss.
             activation: activation whose result it is given; "" if none or unknown.
         """
-        known = self._losses.get(name)
-        if known is None or not activation or "activation" in known:
+        if not activation or name in self._activations:
             return False
-        known["activation"] = activation
+        self._activations[name] = activation
         return True
 
     def saw_labels(self, name: str, *, paired: bool) -> bool | None:
@@ -140,6 +141,7 @@ class SetupNotes:
             dropout_rates(self._names.modules()),
             [name for name, paired in self._paired.items() if not paired],
             loaded=self._loaded,
+            activations=dict(self._activations),
         )
 
 

@@ -1,0 +1,49 @@
+"""A learning rate whose first step wipes the weights out is warned of at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.trainings import adam, sgd
+from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
+
+
+def wide() -> nn.Module:
+    return stack((64, 256, 10), nn.ReLU)
+
+
+def narrow() -> nn.Module:
+    """Small weights, of which the first step of Adam leaves little, but which learn."""
+
+    def small(weight: nn.Parameter) -> None:
+        nn.init.normal_(weight, std=0.01)
+
+    return stack((64, 64, 10), nn.Tanh, small)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "warned"), [(sgd(1e4), True), (adam(10.0), True), (sgd(0.5), False)]
+)
+def test_a_first_step_that_leaves_nothing_is_warned_of(
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer], warned: bool, tmp_path: Path
+) -> None:
+    rule = LearningRateTooHigh()
+    findings = found(captured(tmp_path, [rule], wide, optimizer, steps=30, total=2000), rule)
+    expected = [("warning", "learning_rate_too_high", 10)] if warned else []
+    assert [(one.severity, one.fault, one.step) for one in findings[:1]] == expected
+    if warned:
+        assert "step 0 changed the weights by" in findings[0].seen
+
+
+def test_a_first_step_from_which_the_training_recovers_is_none(tmp_path: Path) -> None:
+    rule = LearningRateTooHigh()
+    run = captured(tmp_path, [rule], narrow, adam(0.05), steps=30, total=2000)
+    updates = run.reductions("l2", "updates")["updates/0.weight"].values[0]
+    assert updates > 2 * run.reductions("l2", "weights")["weights/0.weight"].values[0]
+    assert found(run, rule) == []
