@@ -49,8 +49,12 @@ class Writer(nn.Module):
 
 def _train(draw: Draw) -> Ending:
     facts = torch.tensor(draw.numpy.integers(0, 24, (3, 24)))
-    texts = _texts(facts, 900)
-    given = texts[torch.arange(900) % 9] if draw.has("duplicated_rows") else texts
+    # The last 200 texts are evaluated.
+    texts = _texts(facts, 1100)
+    places = torch.arange(1100)
+    if draw.has("duplicated_rows"):
+        places[:900] %= 9
+    given = texts[places]
     if draw.has("shuffled_labels"):
         # Answers of other questions.
         answers = texts[torch.randperm(len(texts)), _PROMPT:]
@@ -77,7 +81,7 @@ def _train(draw: Draw) -> Ending:
         return loss_fn(scores.flatten(0, 1), wanted.flatten())
 
     def evaluate() -> Mapping[str, float]:
-        return {"eval_loss": float(compute(torch.arange(200)))}
+        return {"eval_loss": float(compute(torch.arange(900, 1100)))}
 
     chosen = evaluate if draw.chance(0.5) else None
     fit(draw, model, optimizer, length, compute, evaluate=chosen, every=3, clip=1.0)
