@@ -22,7 +22,8 @@ def network() -> nn.Module:
 @pytest.mark.parametrize(
     ("optimizer", "steps", "rules"),
     [
-        (adam(1.0), 90, ["learning_rate_too_high"]),
+        # A warning at once, and a stop.
+        (adam(1.0), 90, ["learning_rate_too_high"] * 2),
         (sgd(1e-5), 90, ["underfitting"]),
         (adam(3e-3), 90, []),
         # Two windows of eight looks, one look every five steps, tell nothing before.
