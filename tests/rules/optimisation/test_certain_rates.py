@@ -21,7 +21,7 @@ def wide() -> nn.Module:
 def narrow() -> nn.Module:
     """Small weights, of which the first step of Adam leaves little, but which learn."""
 
-    def small(weight: nn.Parameter) -> None:
+    def small(weight: torch.Tensor) -> None:
         nn.init.normal_(weight, std=0.01)
 
     return stack((64, 64, 10), nn.Tanh, small)
