@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from pkgutil import walk_packages
+from types import ModuleType
 from typing import Any, Self
 
 from benchmarks.world.draw import Draw
 from benchmarks.world.watching import Framework
 
-__all__ = ["Ending", "Family"]
+__all__ = ["Ending", "Family", "families_in"]
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,17 @@ class Family:
     train: Callable[[Draw], Ending]
     faults: tuple[str, ...]
     framework: Framework = "torch"
+
+
+def families_in(package: ModuleType) -> dict[str, Family]:
+    """Return the families of a package by the names of their modules, in order of these.
+
+    Args:
+        package: each module in it and in its packages that has a ``FAMILY`` is a family.
+    """
+    names = (one.name for one in walk_packages(package.__path__, f"{package.__name__}."))
+    modules = map(import_module, names)
+    found = {
+        one.__name__.rpartition(".")[2]: one.FAMILY for one in modules if hasattr(one, "FAMILY")
+    }
+    return dict(sorted(found.items()))

@@ -15,12 +15,18 @@ from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
 
-__all__ = ["found_in", "network", "relabelled", "shuffled", "sorted_batches"]
+__all__ = ["found_in", "network", "relabelled", "shuffled", "sorted_batches", "with_inputs"]
 
 
 def network(wide: int = 64, out: int = 10, inner: int = 32) -> Callable[[], nn.Module]:
     """Return a function that creates a small network."""
     return lambda: nn.Sequential(nn.Linear(wide, inner), nn.ReLU(), nn.Linear(inner, out))
+
+
+def with_inputs(change: Callable[[Tensor], Tensor], data: Data | None = None) -> Data:
+    """Return digits with modified inputs."""
+    data = data or digits()
+    return replace(data, x=change(data.x), x_eval=change(data.x_eval))
 
 
 def relabelled(change: Callable[[Tensor], Tensor], *, evaluated: bool = True) -> Data:
