@@ -50,7 +50,7 @@ def test_a_sound_training_is_left_alone(name: str, runs: RunStore) -> None:
 
 # By training the rule that finds its fault, and words of the cause and of the remedy.
 REASONS = {
-    "lr_sticks": ("learning_rate_too_high", "too large", "lr 0.1 instead of 10"),
+    "lr_sticks": ("learning_rate_too_high", "too large", "lr 0.01 instead of 10"),
     "lr_momentum": ("learning_rate_too_high", "too large", "lr 0.005 instead of 5"),
     "lr_adam": ("learning_rate_too_high", "too large", "lr 0.001 instead of 1"),
     "lr_cnn": ("learning_rate_too_high", "too large", "lr 0.1 instead of 100"),

@@ -124,9 +124,11 @@ class PredictedFall(Signal):
         predicted = math.fsum(parts)
         if not math.isfinite(predicted):
             return
-        self._predicted = bounded(predicted)
+        # Blocks keep the fall that is predicted at their start.
+        if step.step % _BLOCK == 0:
+            self._predicted = bounded(predicted)
         if self._positive:
-            self.overshoot = self._predicted / loss
+            self.overshoot = bounded(predicted) / loss
             if self.overshoot > self.greatest_overshoot[1]:
                 self.greatest_overshoot = (step.step, self.overshoot)
 
