@@ -91,8 +91,8 @@ class LearningRateTooHigh(SymptomRule):
         greatest = self.updates.greatest
         wiped = greatest is not None and greatest.step == 0 and greatest.longer_than(_WIPED)
         overshot = symptom.evidence.get("overshoot", 0.0) > _OVERSHOT
-        open_ = outcome.verdict().kind != "good"
-        return wiped and overshot and open_ and not self.predicted.fallen
+        gained = outcome.verdict().kind == "good" or self.predicted.fallen
+        return wiped and overshot and not gained
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have kept it)
         """See `SymptomRule.look`."""

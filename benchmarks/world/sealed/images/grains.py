@@ -56,7 +56,7 @@ def _train(draw: Draw) -> Ending:
 
     def compute(batch: Tensor) -> Tensor:
         noisy, clean = rows.x[batch], rows.y[batch]
-        # What is learned is what is subtracted.
+        # The network predicts the noise, which is subtracted.
         wanted = clean - noisy if draw.has("term_wrong_sign") else noisy - clean
         loss: Tensor = criterion(model(noisy), wanted)
         return loss

@@ -53,7 +53,7 @@ def _train(draw: Draw) -> Ending:
         values = given[batch]
         there = (torch.rand(values.shape) < 0.7).float()
         shown = values if draw.has("target_leak") else values * there
-        # What was shown is copied.
+        # Only hidden values count: the visible ones are copied.
         counted = there if draw.has("mask_inverted") else 1 - there
         return loss_fn(model(shown, there), values, counted)
 

@@ -1,4 +1,4 @@
-"""How a disease goes on within a year: a small network of few patients, and an elastic net's loss.
+"""Progression of a disease after one year: a small network, few patients, an elastic-net penalty.
 
 The measurements are those of Efron, Hastie, Johnstone and Tibshirani, "Least angle regression",
 Annals of Statistics 2004, in scikit-learn.

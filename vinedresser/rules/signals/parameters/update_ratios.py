@@ -54,9 +54,10 @@ class GreatestUpdate(NamedTuple):
     @property
     def told(self) -> str:
         """A description with numbers."""
+        of = f" (median of {len(self.ratios)} tensors)" if len(self.ratios) > 1 else ""
         return (
-            f"step {self.step} changed the weights by {self.median:.1e} of their norm (median of "
-            f"{len(self.ratios)} tensors); 2e-4 to 2e-3 is usual"
+            f"step {self.step} changed the weights by {self.median:.1e} of their norm{of}; "
+            "2e-4 to 2e-3 is usual"
         )
 
 
