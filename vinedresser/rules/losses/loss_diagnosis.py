@@ -212,7 +212,10 @@ def too_long_steps(
     smaller = rate.scaled(factor)
     if trajectory.kind == "thrown_up":
         at, overshoot = predicted.greatest_overshoot
-        if overshoot > _BEYOND:
+        if longest is not None and longest.step < at:
+            # After a step that was too long, the gradients are as large as the loss has become.
+            evidence = longest.told
+        elif overshoot > _BEYOND:
             evidence = (
                 f"step {at} went {overshoot:.2g} times as far as, by its gradient, a loss of 0 is "
                 "away"

@@ -23,8 +23,9 @@ USUAL_RATIOS = (2e-4, 2e-3)
 _USUAL = 1e-3
 # Maximum factor of a correction of the learning rate.
 _MOST = 1e3
-# Multiple of a ratio that a first step may reach.
-_FIRST = 2.0
+# Multiple of a ratio that the first steps may reach, and the last of these: at steps 5 and 10,
+# healthy trainings have reached 0.18 and 0.13.
+_FIRST, _LAST_FIRST = 2.0, 10
 # Minimum number of looks after the first one that show how long steps usually are.
 _LOOKS = 10
 
@@ -47,9 +48,10 @@ class GreatestUpdate(NamedTuple):
     def longer_than(self, ratio: float) -> bool:
         """Return whether the gradient's part of the steps was longer than a ratio.
 
-        The first step may be twice as long: it is long relative to small initial weights.
+        The first steps may be twice as long: they are long relative to small initial weights.
         """
-        return self.median - self.decay > (ratio if self.step else _FIRST * ratio)
+        early = self.step <= _LAST_FIRST
+        return self.median - self.decay > (_FIRST * ratio if early else ratio)
 
     @property
     def told(self) -> str:
