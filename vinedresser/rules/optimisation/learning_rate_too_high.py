@@ -40,8 +40,8 @@ class LearningRateTooHigh(SymptomRule):
 
     Args:
         ratio: ratio of updates to weights, less what weight decay removes, above which a step is
-            too large; those up to step 10 may be twice as large. First steps of trainings that learn
-            reach 0.03, in some cases 0.7: the outcome decides.
+            too large; those up to step 10 may be twice as large. First steps of trainings that
+            learn reach 0.03, in some cases 0.7: the outcome decides.
         overshoot: predicted decrease divided by the loss. A convex loss allows 2 (Polyak); p is an
             upper bound of the decrease, and healthy trainings reach 4.6.
         patience: number of checks before the rule fires.
