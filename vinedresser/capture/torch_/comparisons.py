@@ -10,7 +10,7 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.sequence import ForwardSequence
-from vinedresser.capture.torch_.losses.losses import Losses, comparison_due
+from vinedresser.capture.torch_.losses.losses import Losses, comparison_due, labels_pairs
 from vinedresser.capture.torch_.losses.several_forwards import call_of_several
 from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.output_activations import activation_of
@@ -77,8 +77,10 @@ class Comparisons:
             self.take(recording, name, arguments, paired=True)
         elif self.due(recording, several=True) is not None:
             given = [[one for _, one in leaves(argument)] for argument in arguments]
-            compared = [found for found in given if found][:2]
-            if [len(found) for found in compared] == [1, 1]:
+            compared = [found for found in given if found]
+            if labels_pairs(compared):
+                self.take(recording, name, arguments, paired=False)
+            elif [len(found) for found in compared[:2]] == [1, 1]:
                 self._take_certain(recording, name, compared[0][0], compared[1][0])
 
     def take(

@@ -11,6 +11,7 @@ from vinedresser.rules.advice import listed
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.data.future_tokens import FutureTokens
+from vinedresser.rules.data.window_end import WindowEnd
 from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
 from vinedresser.rules.signals.rows import are_tokens, row_digests
 from vinedresser.store.finding import Finding
@@ -42,10 +43,12 @@ class TargetLeakage(OnceRule):
       better than that of the last position, which is not (`FutureTokens`): it sees its targets;
     - columns of a table, [rows, columns], if over ``rows`` distinct rows some columns have one
       value per class and together tell all classes, as a copy of the class or its one-hot form, or
-      if a column equals the target of a regression.
+      if a column equals the target of a regression;
+    - windows of series, [rows, time, features] or [rows, features, time], if over ``rows`` distinct
+      windows the targets are values of the last position (`WindowEnd`).
 
     Args:
-        rows: number of distinct rows of a table.
+        rows: number of distinct rows of a table, or windows.
     """
 
     severity = "warning"
@@ -59,6 +62,7 @@ class TargetLeakage(OnceRule):
         self._columns: _Columns | None = None
         self._apart = False
         self._future = FutureTokens()
+        self._end = WindowEnd()
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -73,6 +77,8 @@ class TargetLeakage(OnceRule):
         table = inputs.ndim == 2 and 2 <= inputs.shape[1] <= _COLUMNS
         if table and len(inputs) == len(compared.labels):
             return self._of_columns(step, name, inputs, compared)
+        if inputs.ndim == 3 and inputs.dtype.kind == "f" and not self._end.apart:
+            return self._of_windows(step, name, inputs, compared)
         return None
 
     def _of_tokens(
@@ -166,6 +172,26 @@ class TargetLeakage(OnceRule):
             cause="an input was derived from the target, or is the target itself",
             remedy=f"remove {named} from the inputs, unless known before the target",
             evidence={"columns": columns, "rows": self._columns.rows},
+        )
+
+    def _of_windows(
+        self, step: Step, name: str, inputs: NDArray[Any], compared: Compared
+    ) -> Finding | None:
+        self._end.add(inputs, compared.labels)
+        features = self._end.features()
+        if self._end.rows < self.rows or not features:
+            return None
+        return self._found(
+            step,
+            name,
+            statistic="rows",
+            value=self._end.rows,
+            threshold=self.rows,
+            seen=f"the targets of {self._end.rows} distinct windows are values of their last "
+            f"positions ({listed([f'feature {one}' for one in features])})",
+            cause="the windows end too late: they contain what should be predicted",
+            remedy="end each window before its target: series[i : i + n] and series[i + n]",
+            evidence={"features": features, "rows": self._end.rows},
         )
 
     def _found(

@@ -8,6 +8,7 @@ import numpy as np
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.losses.label_signs import LabelSigns
 from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
 from vinedresser.rules.losses.mismatches import CHECKS
 from vinedresser.rules.signals.losses.compared import Batches, Compared
@@ -46,10 +47,11 @@ class LossOutputMismatch(OnceRule):
     after ``patience`` checks: softmax, sigmoid, tanh or relu before a loss that takes logits;
     softmax over one unit, or a cross-entropy between classes of one; raw outputs where
     probabilities or log-probabilities are expected; fewer outputs than classes; labels other than
-    0 and 1 in a binary cross-entropy; [N, 1] broadcast against [N]; an activation that keeps a
-    tenth of the targets' variance out of reach; gradient ascent. Reported only if the
-    outcome is poor (`Outcome`): what looks like a relu before a loss that takes logits, rows of
-    probabilities that do not sum to one, a squared or absolute error of a softmax.
+    0 and 1 in a binary cross-entropy, and 0 and 1 in a loss that takes -1 and 1 (`LabelSigns`);
+    [N, 1] broadcast against [N]; an activation that keeps a tenth of the targets' variance out of
+    reach; gradient ascent. Reported only if the outcome is poor (`Outcome`): what looks like a relu
+    before a loss that takes logits, rows of probabilities that do not sum to one, a squared or
+    absolute error of a softmax.
 
     With the default severity, the finding is "stop" if nothing can be learned or the outcome is
     poor, and "warning" otherwise: such networks learn, but less than they could.
@@ -70,6 +72,7 @@ class LossOutputMismatch(OnceRule):
         self.identities = LossIdentities()
         self.signs = LossSigns()
         self.outcome = Outcome()
+        self._signs = LabelSigns()
         self._activation = ""
         # By loss: activation whose result it is given.
         self._given: dict[str, str] = {}
@@ -108,7 +111,7 @@ class LossOutputMismatch(OnceRule):
             self._note(step, compared.loss, mismatch)
             if mismatch and (finding := self._confirmed(compared.loss)):
                 return finding
-        return None
+        return self._of_label_signs(step) if step.mode == "train" else None
 
     def at_end(self) -> Finding | None:
         """Return the last mismatch of a training with a poor outcome."""
@@ -116,6 +119,16 @@ class LossOutputMismatch(OnceRule):
             return None
         ripe = [one for one in self._seen.values() if one.checks >= self.patience]
         return self._finding(ripe[0], self.outcome.final().reason) if ripe else None
+
+    def _of_label_signs(self, step: Step) -> Finding | None:
+        """Return the finding for labels of losses, also of those of pairs without predictions."""
+        for loss, labels in self.batches.labels.items():
+            mismatch = self._signs.look(loss, self.identities.type_of(loss), labels)
+            if mismatch is not None:
+                sighting = _Sighting(0, step, loss, mismatch, 1)
+                verdict = self.outcome.verdict()
+                return self._finding(sighting, verdict.reason if verdict.kind == "poor" else "")
+        return None
 
     def _look(self, step: Step, compared: Compared) -> Mismatch | None:
         """Return the mismatch in a batch, if any."""
@@ -187,7 +200,7 @@ class LossOutputMismatch(OnceRule):
         return self.found(
             sighting.step,
             since=sighting.first,
-            tensor=self.batches.tensor("predictions", sighting.loss),
+            tensor=self.batches.tensor(mismatch.of, sighting.loss),
             statistic=mismatch.statistic,
             value=mismatch.value,
             threshold=mismatch.threshold,

@@ -137,6 +137,7 @@ class Mismatch(NamedTuple):
         cause: cause.
         remedy: remedy.
         hopeless: whether nothing can be learned.
+        of: collection of the tensor that shows it, "predictions" or "labels".
     """
 
     kind: str
@@ -148,6 +149,7 @@ class Mismatch(NamedTuple):
     cause: str
     remedy: str
     hopeless: bool = False
+    of: str = "predictions"
 
 
 def softmax_over_batch() -> Mismatch:

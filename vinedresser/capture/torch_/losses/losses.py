@@ -10,7 +10,7 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.nesting import leaves
 
-__all__ = ["Losses", "batch_size", "comparison_due", "is_loss"]
+__all__ = ["Losses", "batch_size", "comparison_due", "is_loss", "labels_pairs"]
 
 
 class Losses:
@@ -24,8 +24,8 @@ class Losses:
     def __init__(self, copier: TorchCopier, keep: Keep) -> None:
         self._copier = copier
         self._keep = keep
-        # Losses that compare outputs with each other.
-        self._unlabelled: set[str] = set()
+        # Losses that compare outputs with each other: whether they have a label for each pair.
+        self._of_outputs: dict[str, bool] = {}
 
     def take_value(
         self, recording: Recording, name: str, value: Any, batch: int | None, *, first_batch: bool
@@ -50,7 +50,8 @@ class Losses:
     def take_arguments(self, recording: Recording, name: str, arguments: tuple[Any, ...]) -> None:
         """Capture predictions and labels: the first and second argument that contain tensors.
 
-        None are captured of losses of two outputs with gradients, such as those of triplets.
+        Losses of two outputs with gradients, such as those of pairs and triplets, compare no
+        predictions with labels: only the labels of pairs are captured, a third argument [rows].
 
         Args:
             recording: receives them.
@@ -59,18 +60,38 @@ class Losses:
         """
         if not comparison_due(recording):
             return
-        due = recording.due
-        compared = [found for argument in arguments if (found := list(leaves(argument)))][:2]
+        given = [found for argument in arguments if (found := list(leaves(argument)))][:3]
+        compared = given[:2]
         if len(compared) > 1 and any(one.requires_grad for _, one in compared[1]):
             # Evaluations compute no gradients.
-            self._unlabelled.add(name)
-        if name in self._unlabelled:
+            self._of_outputs[name] = labels_pairs([[one for _, one in found] for found in given])
+        if self._of_outputs.get(name):
+            self._keep_due(recording, "labels", name, given[2])
+        if name in self._of_outputs:
             return
         for kind, found in zip(("predictions", "labels"), compared, strict=False):
-            for place, tensor in found:
-                full = f"{kind}/{name}{place}"
-                if ask := due.ask(full):
-                    self._keep(recording, full, tensor, ask)
+            self._keep_due(recording, kind, name, found)
+
+    def _keep_due(
+        self, recording: Recording, kind: str, name: str, found: list[tuple[str, Tensor]]
+    ) -> None:
+        for place, tensor in found:
+            full = f"{kind}/{name}{place}"
+            if ask := recording.due.ask(full):
+                self._keep(recording, full, tensor, ask)
+
+
+def labels_pairs(given: list[list[Tensor]]) -> bool:
+    """Return whether the third argument of a loss of two outputs labels pairs of their rows.
+
+    Args:
+        given: tensors of each argument that has any.
+    """
+    if [len(found) for found in given[:3]] != [1, 1, 1]:
+        return False
+    (outputs,), (other,), (labels,) = given[:3]
+    rows = outputs.ndim > 0 and labels.ndim > 0 and labels.numel() == len(labels) == len(outputs)
+    return rows and other.requires_grad and not labels.requires_grad
 
 
 def comparison_due(recording: Recording) -> bool:

@@ -82,6 +82,8 @@ class Batches(Signal):
             [labels, classes].
         paired: the same with all labels, if their rows are those of the inputs
             (`RunRecord.unpaired`).
+        labels: labels of each loss in the last step by its name, [rows, ...], any dtype, also of
+            losses that compare outputs with each other.
         inputs: model inputs of the last step by name, [rows, ...], any dtype.
     """
 
@@ -89,6 +91,7 @@ class Batches(Signal):
         self.every = every
         self.compared: list[Compared] = []
         self.paired: list[Compared] = []
+        self.labels: dict[str, NDArray[Any]] = {}
         self.inputs: dict[str, NDArray[Any]] = {}
         self._names: dict[str, str] = {}
         self._trained: set[str] = set()
@@ -123,12 +126,13 @@ class Batches(Signal):
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
-        self.compared, self.paired, self.inputs = [], [], {}
+        self.compared, self.paired, self.labels, self.inputs = [], [], {}, {}
         if step.rank != 0 or not self.needs[0].due(step):
             return
         predictions = step.tensors_of("predictions")
         for name in step.tensors_of("labels"):
             loss = name.removeprefix(_LABELS)
+            self.labels[loss] = _rows(step.tensor(name))
             if f"{_PREDICTIONS}{loss}" in predictions:
                 self._compare(step, loss)
         for name in step.tensors_of("model_inputs"):
@@ -160,7 +164,7 @@ class Batches(Signal):
         return f"{kind}/{self._names.get(loss, loss)}"
 
     def _compare(self, step: Step, loss: str) -> None:
-        labels = _rows(step.tensor(f"{_LABELS}{loss}"))
+        labels = self.labels[loss]
         predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"))
         if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
             wide = _classes_last(labels, np.asarray(predictions, np.float64))

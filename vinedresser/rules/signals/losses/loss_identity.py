@@ -158,6 +158,15 @@ class LossIdentities(Signal):
             self._named[loss] = self._by_name(loss)
         return self._named[loss] or self._by_values(loss)
 
+    def type_of(self, loss: str) -> str:
+        """Return the class or function of a framework that is a loss; "" if it is none or unknown.
+
+        Args:
+            loss: name of the loss without its collection.
+        """
+        setup = self._settings.get(loss, {})
+        return "" if setup.get("custom") is True else str(setup.get("type", ""))
+
     def function(self, loss: str) -> LossIdentity | None:
         """Return the identity of the function that computes a loss or a part of it.
 
