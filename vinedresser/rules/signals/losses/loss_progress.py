@@ -194,6 +194,10 @@ class LossProgress:
         """
         return self._still if self._still_for >= _QUARTER else None
 
+    def reached(self, level: float) -> int | None:
+        """Return the first step of the first kept block at or below a level; None without one."""
+        return next((first for first, mean in self._blocks if mean <= level), None)
+
     def thrown_up(self) -> bool:
         """Return whether a block rose by half of the start or more, beyond noise."""
         start, _ = self.start()

@@ -320,6 +320,8 @@ class Outcome(Signal):
             return None
         if not ended and not self._without_hope(windows, _LEAST_GAIN):
             return None
+        if self._text and self._just_arrived(loss):
+            return None
         early = not ended and self._before_half()
         return Verdict("poor", _words(series, gain, None), early)
 
@@ -358,6 +360,15 @@ class Outcome(Signal):
         if guessed is None or now is None:
             return False
         return now.level - _SURE * now.error > (1 - _LEAST_SHARE) * guessed
+
+    def _just_arrived(self, loss: str) -> bool:
+        """Return whether a loss has only now come down to that of guessing."""
+        # A language model learns the frequencies of the tokens first.
+        guessed, progress = self.guessing.loss(loss), self.progress.losses.get(f"losses/{loss}")
+        if guessed is None or progress is None or progress.thrown_up():
+            return False
+        since = progress.reached((1 + _LEAST_SHARE) * guessed)
+        return since is not None and self._step - since < _PATIENCE
 
     def _latest(self, loss: str) -> Stretch | None:
         """Return the last steps of a loss; None if there are too few."""
