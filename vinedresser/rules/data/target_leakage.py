@@ -11,6 +11,7 @@ from vinedresser.rules.advice import listed
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.data.future_tokens import FutureTokens
+from vinedresser.rules.data.sentinels import Sentinels
 from vinedresser.rules.data.window_end import WindowEnd
 from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
 from vinedresser.rules.signals.rows import are_tokens, row_digests
@@ -42,8 +43,9 @@ class TargetLeakage(OnceRule):
     - tokens whose targets are the next ones, if the model predicts those among its inputs much
       better than that of the last position, which is not (`FutureTokens`): it sees its targets;
     - columns of a table, [rows, columns], if over ``rows`` distinct rows some columns have one
-      value per class and together tell all classes, as a copy of the class or its one-hot form, or
-      if a column equals the target of a regression;
+      value per class and together tell all classes, as a copy of the class or its one-hot form,
+      if a column equals the target of a regression, or if it is known only of one of two classes
+      (`Sentinels`);
     - windows of series, [rows, time, features] or [rows, features, time], if over ``rows`` distinct
       windows the targets are values of the last position (`WindowEnd`).
 
@@ -61,8 +63,11 @@ class TargetLeakage(OnceRule):
         self._copies = _Copies(0, frozenset())
         self._columns: _Columns | None = None
         self._apart = False
+        # Whether enough rows of a table were seen to tell the columns of one value per class.
+        self._asked = False
         self._future = FutureTokens()
         self._end = WindowEnd()
+        self._sentinels = Sentinels()
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -150,13 +155,21 @@ class TargetLeakage(OnceRule):
         labels = _targets(compared)
         if labels is None:
             return None
+        classes = labels.dtype.kind == "i"
+        if classes and not self._sentinels.over:
+            found = self._sentinels.add(np.asarray(inputs, np.float64), labels)
+            if found:
+                return self._of_sentinels(step, name, found)
+        if self._asked:
+            self._over = self._sentinels.over or not classes
+            return None
         if self._columns is None:
             self._columns = _Columns(inputs.shape[1], classes=labels.dtype.kind == "i")
         self._columns.add(np.asarray(inputs, np.float64), labels)
         rows = self._columns.rows
         if rows < self.rows or (self._columns.few and rows < _MOST * self.rows):
             return None
-        self._over = True
+        self._asked = True
         columns = self._columns.leaking()
         if not columns:
             return None
@@ -172,6 +185,22 @@ class TargetLeakage(OnceRule):
             cause="an input was derived from the target, or is the target itself",
             remedy=f"remove {named} from the inputs, unless known before the target",
             evidence={"columns": columns, "rows": self._columns.rows},
+        )
+
+    def _of_sentinels(self, step: Step, name: str, columns: list[int]) -> Finding:
+        named = listed([f"column {one}" for one in columns])
+        return self._found(
+            step,
+            name,
+            statistic="rows",
+            value=self._sentinels.rows,
+            threshold=self.rows,
+            seen=f"{named} of the inputs: the same number in all rows of one class, and always "
+            f"another number in the other class, in {self._sentinels.rows} distinct rows",
+            cause="an input is known only of rows of one class, such as the days until an event, "
+            "and was filled in with a fixed number for the others",
+            remedy=f"remove {named} from the inputs, unless known before the target",
+            evidence={"columns": columns, "rows": self._sentinels.rows},
         )
 
     def _of_windows(
