@@ -16,15 +16,19 @@ from vinedresser.rules.losses.constant_predictions import ConstantPredictions
 KINDS, LENGTH, ROWS = 40, 16, 16
 
 
-@pytest.mark.parametrize(("steps", "stopped"), [(165, False), (400, True)])
-def test_only_frequencies_are_learned(steps: int, stopped: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("steps", "rate", "stopped"), [(165, 1e-2, False), (165, 3e-3, False), (400, 1e-2, True)]
+)
+def test_only_frequencies_are_learned(
+    steps: int, rate: float, stopped: bool, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     # One token is 30 % of the text.
     frequency = torch.ones(KINDS)
     frequency[0] = 17
     model = nn.Sequential(nn.Embedding(KINDS, 16), nn.Linear(16, KINDS))
-    loss, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=1e-2)
+    loss, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=rate)
     rules = [ConstantPredictions()]
     with Hook(tmp_path / "run", collections=capture_for(rules).collections) as hook:
         hook.watch(model, loss=loss, optimizer=optimizer)

@@ -194,9 +194,16 @@ class LossProgress:
         """
         return self._still if self._still_for >= _QUARTER else None
 
-    def reached(self, level: float) -> int | None:
-        """Return the first step of the first kept block at or below a level; None without one."""
-        return next((first for first, mean in self._blocks if mean <= level), None)
+    def fallen(self, steps: int) -> float:
+        """Return by which share the loss has fallen in the last steps; below 0 if it has risen.
+
+        Compares the first kept block that begins in them with the last block.
+        """
+        if not self._blocks:
+            return 0.0
+        last, now = self._blocks[-1]
+        before = next(mean for first, mean in self._blocks if first > last - steps)
+        return (before - now) / abs(before) if before else 0.0
 
     def thrown_up(self) -> bool:
         """Return whether a block rose by half of the start or more, beyond noise."""

@@ -40,6 +40,8 @@ _GOOD_FALL = 0.3
 # nothing.
 _LEAST_GAIN = 0.1
 _LEAST_SHARE = 0.03
+# A loss of tokens that has fallen by more in the last steps is still coming down to guessing.
+_LEAST_FALL = 0.05
 # With more classes, labels are not those of a critic or a discriminator, which are its own.
 _FEW_CLASSES = 2
 # Minimum windows of looks of an outcome far behind simple models at the end.
@@ -320,7 +322,7 @@ class Outcome(Signal):
             return None
         if not ended and not self._without_hope(windows, _LEAST_GAIN):
             return None
-        if self._text and self._just_arrived(loss):
+        if self._text and self._falls_to_guessing(loss):
             return None
         early = not ended and self._before_half()
         return Verdict("poor", _words(series, gain, None), early)
@@ -361,14 +363,13 @@ class Outcome(Signal):
             return False
         return now.level - _SURE * now.error > (1 - _LEAST_SHARE) * guessed
 
-    def _just_arrived(self, loss: str) -> bool:
-        """Return whether a loss has only now come down to that of guessing."""
+    def _falls_to_guessing(self, loss: str) -> bool:
+        """Return whether a loss has come down to that of guessing only now, or not even yet."""
         # A language model learns the frequencies of the tokens first.
-        guessed, progress = self.guessing.loss(loss), self.progress.losses.get(f"losses/{loss}")
-        if guessed is None or progress is None or progress.thrown_up():
+        progress = self.progress.losses.get(f"losses/{loss}")
+        if progress is None or progress.thrown_up():
             return False
-        since = progress.reached((1 + _LEAST_SHARE) * guessed)
-        return since is not None and self._step - since < _PATIENCE
+        return progress.fallen(_PATIENCE) > _LEAST_FALL
 
     def _latest(self, loss: str) -> Stretch | None:
         """Return the last steps of a loss; None if there are too few."""
