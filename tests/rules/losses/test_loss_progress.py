@@ -108,6 +108,14 @@ def test_noise_of_single_samples_causes_no_finding() -> None:
     assert verdict(loss)[0] != "stuck"
 
 
+def test_a_first_batch_without_a_rare_class_is_no_low_start() -> None:
+    rare = np.random.default_rng(0).random(len(T)) < 0.7
+    rare[0] = False
+    # What is learned of the class costs the other batches a little.
+    loss = np.where(rare, 0.12 + 4 * np.exp(-T / 80), 0.1 - 0.098 * np.exp(-T / 1000))
+    assert verdict(noisy(loss, 0.05))[0] == "learned"
+
+
 def test_nonfinite_values_are_ignored() -> None:
     progress = LossProgress(patience=20, drop=0.1)
     for step, value in enumerate([1.0, math.nan, math.inf, 1.0]):

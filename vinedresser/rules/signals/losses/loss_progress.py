@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 
 from vinedresser.rules.signals.bounded import bounded
 
@@ -38,6 +38,8 @@ _ALIKE = 4.0
 # as fast as the second may still be falling.
 _SLOW = 0.1
 _OPEN = 0.2
+# Number of first values that are as low as the very first, after higher ones, if that is chance.
+_RETURNS = 2
 # Rise of a block above the start, as a share of it, that counts as thrown up.
 _THROWN_UP = 0.5
 # A loss that moves by a smaller share stands still, however little noise it has.
@@ -216,20 +218,29 @@ class LossProgress:
         """Return whether the loss stays far above its first value and does not come down.
 
         All values in the last quarter of the patience must be above; a tenth suffices if they
-        exceed a hundred times the first value.
+        exceed a hundred times the first value. Never if the first value was low by chance.
 
         Args:
             rise: minimum rise, as a share of the first value.
         """
         now = self.latest()
         recent = list(self._recent)
-        if now is None or self.first == 0 or now.falls():
+        if now is None or self.first == 0 or now.falls() or self._low_by_chance(rise):
             return False
         size = abs(self.first)
         if len(recent) == self._recent.maxlen and min(recent) > self.first + rise * size:
             return True
         tenth = recent[-_TENTH * self._size :]
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
+
+    def _low_by_chance(self, rise: float) -> bool:
+        """Return whether some of the next values are higher, and later ones as low again.
+
+        The batches differ then, as where few rows have a rare class with a large weight.
+        """
+        bound = self.first + rise * abs(self.first)
+        later = dropwhile(lambda value: value <= bound, self._first)
+        return sum(value <= bound for value in later) >= _RETURNS
 
     def unrecovered(self) -> Stretch | None:
         """Return the last steps of a loss that rose a hundredfold and has only come back.
