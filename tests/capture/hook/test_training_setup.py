@@ -56,6 +56,16 @@ def test_known_setup_is_recorded_before_the_first_step(tmp_path: Path) -> None:
     hook.close()
 
 
+def test_untrained_weights_with_their_random_values_are_recorded(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 3))
+    nn.init.orthogonal_(model.get_parameter("1.weight"))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(model[3].parameters(), lr=0.1)
+    hook = Hook(tmp_path / "run").watch(model, nn.CrossEntropyLoss(), optimizer)
+    hook.close()
+    assert record_of(hook)["fresh"] == ["weights/0.weight", "weights/2.weight"]
+
+
 def test_setup_seen_in_the_first_step_is_recorded_before_its_commit(tmp_path: Path) -> None:
     model = net()
     hook = Hook(tmp_path / "run").watch(model)

@@ -57,8 +57,16 @@ def everything(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=3e-3)
 
 
-def frozen() -> nn.Module:
+def pretrained() -> Net:
+    """Return a network whose hidden layers have other values than those of a new one."""
     model = Net()
+    for name in ("first.weight", "second.weight"):
+        nn.init.orthogonal_(model.get_parameter(name))
+    return model
+
+
+def frozen() -> nn.Module:
+    model = pretrained()
     model.first.requires_grad_(False)
     model.second.requires_grad_(False)
     return model
@@ -154,6 +162,47 @@ def test_untrained_parameters_are_a_warning(
     assert finding.value == pytest.approx(share, rel=1e-6)
 
 
+def test_a_head_on_layers_of_random_values_is_a_warning(tmp_path: Path) -> None:
+    finding, *at_end = judged(tmp_path / "run", Net, some("head"))
+    assert {one.severity for one in at_end} <= {"stop"}
+    assert (finding.severity, finding.step) == ("warning", 5)
+    assert finding.evidence["names"] == ["weights/first.weight", "weights/second.weight"]
+    assert finding.cause.endswith("still have their random initial values")
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_frozen_layers_of_random_values_are_a_warning_if_the_model_does_not_learn(
+    fresh: bool, tmp_path: Path
+) -> None:
+    def narrow() -> nn.Module:
+        # Hardly anything of the digits reaches the head.
+        layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2), nn.Linear(2, 10))
+        for place in (0, 2):
+            layers[place].requires_grad_(False)
+            if not fresh:
+                nn.init.orthogonal_(layers.get_parameter(f"{place}.weight"))
+        return layers
+
+    def plain(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model[3].parameters(), lr=0.01)  # type: ignore[index]
+
+    findings = judged(tmp_path / "run", narrow, plain, 300)
+    assert [one.evidence["trouble"] for one in findings] == ["frozen"] * fresh
+    assert {one.severity for one in findings} <= {"warning"}
+
+
+def test_frozen_layers_of_random_values_that_suffice_are_no_alarm(tmp_path: Path) -> None:
+    def random_features() -> nn.Module:
+        model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10))
+        model[0].requires_grad_(False)
+        return model
+
+    def of_head(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(model.get_submodule("2").parameters(), lr=0.02)
+
+    assert judged(tmp_path / "run", random_features, of_head, 200) == []
+
+
 @pytest.mark.parametrize("optimizer", [everything, decayed])
 def test_gradients_of_zero_are_a_warning_once_the_others_learn(
     optimizer: Optimizer, tmp_path: Path
@@ -213,7 +262,7 @@ def test_an_optimizer_of_frozen_parameters_only_is_a_warning(tmp_path: Path) -> 
     ("model", "optimizer", "before_step", "trouble"),
     [
         # A new head on unchanged layers; freezing them would be cheaper.
-        (Net, some("head"), None, "left_out"),
+        (pretrained, some("head"), None, "left_out"),
         # Unused layers are not trained.
         (lambda: Net(spare=True), everything, None, "cut_off"),
         (lambda: Net(old=True), everything, None, "cut_off"),
@@ -270,7 +319,8 @@ def test_updates_that_rounding_removes_in_some_weights_are_a_matter_of_the_rate(
 @pytest.mark.parametrize("gradual", [False, True])
 def test_layers_that_are_trained_later_are_no_alarm(gradual: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    rule, data, loss, model = UntrainedParameters(), digits(), nn.CrossEntropyLoss(), Net()
+    rule, data, loss = UntrainedParameters(), digits(), nn.CrossEntropyLoss()
+    model = pretrained() if gradual else Net()
     head = some("head")(model) if gradual else some("second", "head")(model)
     others = None if gradual else some("first")(model)
     collections = capture_for([rule]).collections

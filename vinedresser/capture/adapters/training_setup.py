@@ -40,6 +40,8 @@ class TrainingSetup:
         unpaired: names of losses whose labels are not those of the captured inputs.
         loaded: whether the weights, or the state of an optimizer, were loaded before the first
             step.
+        fresh: full names of weights, frozen or of no optimizer, that still have the random initial
+            values of their framework.
         activations: by name of a loss, the activation whose result it is given, if there is one.
     """
 
@@ -50,6 +52,7 @@ class TrainingSetup:
     dropout: dict[str, float] = field(default_factory=dict)
     unpaired: list[str] = field(default_factory=list)
     loaded: bool = False
+    fresh: list[str] = field(default_factory=list)
     activations: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -62,6 +65,7 @@ class TrainingSetup:
             joined.optimizers.update(one.optimizers)
             joined.frozen.extend(one.frozen)
             joined.unoptimized.extend(one.unoptimized)
+            joined.fresh.extend(one.fresh)
             joined.dropout.update(one.dropout)
             joined.unpaired.extend(one.unpaired)
             joined.activations.update(one.activations)

@@ -160,6 +160,7 @@ class CaptureControl:
             dropout=setup.dropout,
             unpaired=setup.unpaired,
             loaded=setup.loaded,
+            fresh=setup.fresh,
         )
         self._session.shield.guard("describing the run", self._run.update)(record)
 

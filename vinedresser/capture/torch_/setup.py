@@ -15,10 +15,11 @@ from vinedresser.capture.adapters.training_setup import (
     says_more,
     typed,
 )
+from vinedresser.capture.torch_.fresh_weights import fresh_weights
 from vinedresser.capture.torch_.loaded_weights import LOADED
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.modules import dropout_rates
-from vinedresser.capture.torch_.names import Names, own_class, unwrapped
+from vinedresser.capture.torch_.names import NamedParameter, Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
 
 __all__ = ["SetupNotes", "described_loss"]
@@ -128,21 +129,35 @@ class SetupNotes:
             values = [one.value for one in parameters if one.value.requires_grad]
             self._loaded |= any(one.state for one in alive) or LOADED.cover(values)
         told = begun or bool(self._optimizers)
+        frozen = [one for one in parameters if not one.value.requires_grad]
+        left_out = [
+            one
+            for one in parameters
+            if told and one.value.requires_grad and id(one.value) not in self._trained
+        ]
         return TrainingSetup(
             dict(self._losses),
             # Python returns the same weak reference for the same optimizer.
             {id(reference): described for reference, described in self._optimizers},
-            [one.weight for one in parameters if not one.value.requires_grad],
-            [
-                one.weight
-                for one in parameters
-                if told and one.value.requires_grad and id(one.value) not in self._trained
-            ],
+            [one.weight for one in frozen],
+            [one.weight for one in left_out],
             dropout_rates(self._names.modules()),
             [name for name, paired in self._paired.items() if not paired],
             loaded=self._loaded,
+            fresh=self._fresh(frozen + left_out),
             activations=dict(self._activations),
         )
+
+    def _fresh(self, untrained: list[NamedParameter]) -> list[str]:
+        """Return the names of untrained weights that still have their random initial values."""
+        ids = {id(one.value) for one in untrained}
+        holders = [
+            module
+            for _, module in (self._names.modules() if ids else [])
+            if any(id(one) in ids for one in module._parameters.values())
+        ]
+        fresh = fresh_weights(holders)
+        return [one.weight for one in untrained if id(one.value) in fresh]
 
 
 def described_loss(loss: nn.Module) -> dict[str, Any]:

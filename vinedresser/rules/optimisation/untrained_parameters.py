@@ -9,10 +9,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from vinedresser.rules.advice import Advice, listed
+from vinedresser.rules.advice import listed
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
+from vinedresser.rules.optimisation.untrained_advice import ADVICE, FORGETFUL, RANDOM
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.parameter_states import (
@@ -44,46 +45,8 @@ _LONGER: dict[Trouble, int] = {"elsewhere": 2, "zero": 2}
 # update them by hand once in many steps of the others, as TRPO does its actor.
 _BESIDE = 8
 
-_ADVICE: dict[Trouble, Advice] = {
-    "elsewhere": Advice(
-        "no gradient reaches any parameter of the optimizer: loss.backward() is not called, the "
-        "loss is detached from all of them, or the optimizer has the parameters of another model",
-        "call loss.backward() before optimizer.step(), and create the optimizer with the "
-        "parameters of the model that computes the loss: Adam(model.parameters(), …)",
-    ),
-    "left_out": Advice(
-        "no optimizer has them",
-        "pass them to the optimizer: Adam(model.parameters(), …), created after all layers; or "
-        "freeze them: parameter.requires_grad_(False)",
-    ),
-    "cut_off": Advice(
-        "no gradient reaches them: the graph is cut after them (detach(), torch.no_grad(), "
-        ".data, a conversion to numpy), or the loss does not depend on them",
-        "remove the detach() or no_grad() between them and the loss, or freeze them: "
-        "parameter.requires_grad_(False)",
-    ),
-    "zero": Advice(
-        "the loss does not depend on them: the graph is cut after them (detach()), or a factor of "
-        "0 (a weight of a term, a mask) removes their part of it",
-        "remove the detach() or the factor of 0 between them and the loss, or freeze them: "
-        "parameter.requires_grad_(False)",
-    ),
-    "unmoved": Advice(
-        "the learning rate of their parameter group is 0, or their updates are too small for the "
-        "precision of the weights",
-        "set the learning rate of their parameter group to that of the others, or keep them in "
-        "float32",
-    ),
-}
-
 # Recurrent weights, by the names of torch.
 _RECURRENT = re.compile(r"\.weight_hh(_l\d+(_reverse)?)?$")
-_FORGETFUL = Advice(
-    "each call of the recurrent layer sees one step of a sequence and begins with a state of zero: "
-    "the state is not passed on from step to step, or sequences were flattened into rows",
-    "pass the whole sequence [batch, time, features] to the layer, or the state that it returned "
-    "at the step before",
-)
 
 
 class UntrainedParameters(Rule):
@@ -95,19 +58,22 @@ class UntrainedParameters(Rule):
     reached any parameter of an optimizer since the start, and if the gradients of some weights have
     been exactly zero since the start in a training that learns with the others; if these are the
     recurrent weights of a model that gets sequences, whatever it learns. Frozen weights
-    (``requires_grad=False``) are intended, and tied weights count as one.
+    (``requires_grad=False``) are intended, unless they are the greater part of their model, still
+    have the random initial values of their layers (``RunRecord.fresh``), and the training learns
+    less than it should, or nothing by its end. Tied weights count as one.
 
     With the default severity, findings are "stop" if more than half of the parameters are affected
     in a training that learns less than it should, and "warning" otherwise. Cases that may be
     intended are "info" unless the training learns less than it should: only the last layer is in an
-    optimizer (a new head is trained; not a single parameter beside layers that get gradients, in a
-    training that ends without a good outcome), no weight is (an input is trained; but not if the
-    optimizer has as many tensors and elements as the model, and so those of a copy), modules are
-    unused (no gradient reaches them, but those before them, or they are below 1 % of the
-    parameters), weights stop changing during the run,
-    or a group has a learning rate of 0. Also fires if no optimizer takes a step at all, which shows
-    as evaluations with equal results before the first step, and at the end of the run as gradients
-    that were cleared after each of 40 backward passes (``state/unapplied``, PyTorch).
+    optimizer (a new head is trained; not if the other layers get gradients and still have their
+    random initial values; not a single parameter beside layers that get gradients, in a training
+    that ends without a good outcome), no weight is (an input is trained; but not if the optimizer
+    has as many tensors and elements as the model, and so those of a copy), modules are unused (no
+    gradient reaches them, but those before them, or they are below 1 % of the parameters), weights
+    stop changing during the run, or a group has a learning rate of 0. Also fires if no optimizer
+    takes a step at all, which shows as evaluations with equal results before the first step, and at
+    the end of the run as gradients that were cleared after each of 40 backward passes
+    (``state/unapplied``, PyTorch).
 
     Args:
         every: train steps between checks.
@@ -185,12 +151,38 @@ class UntrainedParameters(Rule):
             if state.looks
             >= self._enough(state.trouble, short=ended and self._is_short(step), beside=beside)
         }
-        for trouble in _ADVICE:
+        for trouble in ADVICE:
             names = [name for name, state in states.items() if state.trouble == trouble]
             severity = self._severity(trouble, names, states, ended=ended) if names else None
             if severity is not None and self._is_news(trouble, severity):
                 return self._finding(step, trouble, names, states, severity, ended=ended)
-        return None
+        return self._frozen(step, ended=ended)
+
+    def _frozen(self, step: Step, *, ended: bool) -> Finding | None:
+        """Return the finding of frozen weights that were never trained, if there is news."""
+        names, share = self.parameters.held, self.parameters.held_share
+        verdict = self.outcome.final() if ended else self.outcome.verdict()
+        bad = verdict.kind == "poor" or (
+            ended and verdict.kind != "good" and self.outcome.nothing_learned()
+        )
+        if share <= _GREATER_PART or not bad or not self._is_news("frozen", self.without_stop):
+            return None
+        finding = self.found(
+            step,
+            since=0,
+            tensor=names[0],
+            statistic="l2",
+            value=share,
+            threshold=_GREATER_PART,
+            confidence=_CONFIDENCE,
+            seen=f"{len(names)} weights ({share:.0%} of the parameters) do not change: "
+            + listed(names)
+            + (f"; {verdict.reason}" if verdict.reason else ""),
+            cause=ADVICE["frozen"].cause,
+            remedy=ADVICE["frozen"].remedy,
+            evidence={"trouble": "frozen", "names": names, "share": share},
+        )
+        return replace(finding, severity=self.without_stop)
 
     def _is_short(self, last: Step) -> bool:
         """Return whether a run that ended after a look was too short for more looks."""
@@ -252,8 +244,10 @@ class UntrainedParameters(Rule):
             unheld = self.parameters.none_held and not self._twin()
             # A single parameter beside the layers is no head. A prompt or a temperature may be
             # trained alone, but then the run ends well, or needs no gradient of the layers.
-            well = not ended or kind == "good" or not states[names[0]].graded
-            meant |= (names == sizes[:-1] and (sizes[-1] in layers or well)) or unheld
+            graded = states[names[0]].graded
+            well = not ended or kind == "good" or not graded
+            head = names == sizes[:-1] and (sizes[-1] in layers or well)
+            meant |= (head and not (graded and self.parameters.are_fresh(names))) or unheld
         elif trouble in ("cut_off", "zero"):
             # What cuts the graph cuts off the first layers. Few parameters alone may be unused.
             meant |= layers[0] not in names or self._share(names) < _FEW
@@ -298,7 +292,7 @@ class UntrainedParameters(Rule):
         since = min(states[name].since for name in names)
         stopped = all(states[name].moved for name in names)
         graded = trouble == "left_out" and any(states[name].graded for name in names)
-        advice = _FORGETFUL if trouble == "zero" and self._forgets() else _ADVICE[trouble]
+        advice = FORGETFUL if trouble == "zero" and self._forgets() else ADVICE[trouble]
         reason = (self.outcome.final() if ended else self.outcome.verdict()).reason
         verb = "get a gradient" if trouble in ("cut_off", "zero") else "change"
         finding = self.found(
@@ -312,7 +306,9 @@ class UntrainedParameters(Rule):
             seen=f"{len(names)} of {len(self.parameters.sizes)} weights ({share:.0%} of the "
             f"parameters) {'no longer' if stopped else 'do not'} {verb}: {listed(names)}"
             + (f"; {reason}" if severity == "stop" and reason else ""),
-            cause=advice.cause + (", though gradients are computed for them" if graded else ""),
+            cause=advice.cause
+            + (", though gradients are computed for them" if graded else "")
+            + (RANDOM if graded and self.parameters.are_fresh(names) else ""),
             remedy=advice.remedy,
             evidence={"trouble": trouble, "names": names, "share": share},
         )

@@ -86,6 +86,8 @@ class RunRecord(Record):
             since a step calls the model several times, as for pairs of rows.
         loaded: whether weights, or the state of an optimizer, are known to have been loaded before
             the first step (PyTorch).
+        fresh: full names of weights, frozen or of no optimizer, that still have the random initial
+            values of their framework (PyTorch).
         code: id of the code in version control, "" if there is none.
         flow: id of the flow run that launched it, "" if there is none.
         remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
@@ -123,6 +125,7 @@ class RunRecord(Record):
     dropout: dict[str, float] = field(default_factory=dict)
     unpaired: list[str] = field(default_factory=list)
     loaded: bool = False
+    fresh: list[str] = field(default_factory=list)
     code: str = ""
     flow: str = ""
     remedy: dict[str, Any] = field(default_factory=dict)

@@ -18,10 +18,13 @@ __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 
 # Change of a mean, as a share of the standard deviation, that is rounding.
 _ROUNDING = 1e-4
+# Share of the elements of weights that tells where all of them come from.
+_FRESH = 0.9
 
 # No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero; no
-# gradient has reached any parameter; its gradient has been exactly zero since the start.
-Trouble = Literal["left_out", "cut_off", "unmoved", "elsewhere", "zero"]
+# gradient has reached any parameter; its gradient has been exactly zero since the start; it is
+# frozen.
+Trouble = Literal["left_out", "cut_off", "unmoved", "elsewhere", "zero", "frozen"]
 
 
 class ParameterState(NamedTuple):
@@ -68,6 +71,9 @@ class ParameterStates(Signal):
         states: by full name of a weight, for weights that stand still.
         sizes: number of elements of each trainable weight by full name, in the order of the
             modules.
+        held: frozen weights that still have the random initial values of their layers and have not
+            changed since, in models with trainable weights.
+        held_share: their share of the elements of the weights.
         none_moves: whether gradients arrive, but no optimizer updated any weight at the last look.
         none_held: whether, besides, no optimizer has any weight: it may train something else on
             purpose, such as an input.
@@ -81,9 +87,12 @@ class ParameterStates(Signal):
         self.looked = False
         self.states: dict[str, ParameterState] = {}
         self.sizes: dict[str, float] = {}
+        self.held: list[str] = []
+        self.held_share = 0.0
         self.none_moves = False
         self.none_held = False
         self._frozen: frozenset[str] = frozenset()
+        self._fresh: frozenset[str] = frozenset()
         self._places: dict[str, int] = {}
         self._roots: frozenset[str] = frozenset()
         self._models = ModelNames()
@@ -100,6 +109,7 @@ class ParameterStates(Signal):
     def begin(self, info: RunRecord) -> None:
         """Read the frozen parameters and the order of the modules."""
         self._frozen = frozenset(info.frozen)
+        self._fresh = frozenset(info.fresh)
         self._places = {path: place for place, path in enumerate(info.modules)}
         self._roots = frozenset(path for path, words in info.modules.items() if words[2:])
         self._models = ModelNames(info)
@@ -177,6 +187,17 @@ class ParameterStates(Signal):
         modules = self._places.keys() - self._roots
         return [one for one in every if _path(one).rpartition(".")[0] in modules] or every
 
+    def are_fresh(self, names: Collection[str]) -> bool:
+        """Return whether weights still have the random initial values of their layers.
+
+        Small ones may tell nothing: 90 % of the elements must.
+
+        Args:
+            names: full names of trainable weights.
+        """
+        fresh = math.fsum(self.sizes[name] for name in names if name in self._fresh)
+        return fresh >= _FRESH * math.fsum(self.sizes[name] for name in names)
+
     def _note_signals(self, gradients: Mapping[str, float]) -> set[str]:
         """Note which weights have had a gradient; return the models with one at this look."""
         # Also NaN: nothing is known of such a gradient.
@@ -237,14 +258,24 @@ class ParameterStates(Signal):
     def _measure(self, step: Step, norms: Mapping[str, float]) -> None:
         """Determine the trainable weights and their sizes."""
         stds, means = step.reduction_of("weights", "std"), step.reduction_of("weights", "mean")
-        found = {}
+        found, frozen = {}, {}
         for name, norm in norms.items():
-            if name in self._frozen or name not in stds or name not in means:
+            if name not in stds or name not in means:
                 continue
             rms = math.hypot(stds[name], means[name])
             size = (norm / rms) ** 2 if 0 < rms < math.inf and norm < math.inf else math.nan
-            found[name] = size if math.isfinite(size) else self.sizes.get(name, 1.0)
+            if name not in self._frozen:
+                found[name] = size if math.isfinite(size) else self.sizes.get(name, 1.0)
+            elif math.isfinite(size):
+                frozen[name] = size
+                if self._last.setdefault(name, now := (norm, stds[name], means[name])) != now:
+                    self._moved.add(name)
         self.sizes = dict(sorted(found.items(), key=lambda one: self._place(one[0])))
+        trained = {self._models.of(name) for name in self.sizes}
+        frozen = {name: one for name, one in frozen.items() if self._models.of(name) in trained}
+        self.held = [name for name in frozen if name in self._fresh - self._moved]
+        everything = math.fsum((*self.sizes.values(), *frozen.values()))
+        self.held_share = math.fsum(frozen[name] for name in self.held) / max(everything, 1.0)
 
     def _place(self, name: str) -> int:
         path = _path(name).rpartition(".")[0]
