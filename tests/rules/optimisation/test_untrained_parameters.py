@@ -162,47 +162,6 @@ def test_untrained_parameters_are_a_warning(
     assert finding.value == pytest.approx(share, rel=1e-6)
 
 
-def test_a_head_on_layers_of_random_values_is_a_warning(tmp_path: Path) -> None:
-    finding, *at_end = judged(tmp_path / "run", Net, some("head"))
-    assert {one.severity for one in at_end} <= {"stop"}
-    assert (finding.severity, finding.step) == ("warning", 5)
-    assert finding.evidence["names"] == ["weights/first.weight", "weights/second.weight"]
-    assert finding.cause.endswith("still have their random initial values")
-
-
-@pytest.mark.parametrize("fresh", [True, False])
-def test_frozen_layers_of_random_values_are_a_warning_if_the_model_does_not_learn(
-    fresh: bool, tmp_path: Path
-) -> None:
-    def narrow() -> nn.Module:
-        # Hardly anything of the digits reaches the head.
-        layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2), nn.Linear(2, 10))
-        for place in (0, 2):
-            layers[place].requires_grad_(False)
-            if not fresh:
-                nn.init.orthogonal_(layers.get_parameter(f"{place}.weight"))
-        return layers
-
-    def plain(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(model[3].parameters(), lr=0.01)  # type: ignore[index]
-
-    findings = judged(tmp_path / "run", narrow, plain, 300)
-    assert [one.evidence["trouble"] for one in findings] == ["frozen"] * fresh
-    assert {one.severity for one in findings} <= {"warning"}
-
-
-def test_frozen_layers_of_random_values_that_suffice_are_no_alarm(tmp_path: Path) -> None:
-    def random_features() -> nn.Module:
-        model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10))
-        model[0].requires_grad_(False)
-        return model
-
-    def of_head(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(model.get_submodule("2").parameters(), lr=0.02)
-
-    assert judged(tmp_path / "run", random_features, of_head, 200) == []
-
-
 @pytest.mark.parametrize("optimizer", [everything, decayed])
 def test_gradients_of_zero_are_a_warning_once_the_others_learn(
     optimizer: Optimizer, tmp_path: Path
