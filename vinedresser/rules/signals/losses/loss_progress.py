@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import dropwhile, pairwise, takewhile
+from itertools import pairwise, takewhile
 
 from vinedresser.rules.signals.bounded import bounded
 
@@ -38,7 +38,8 @@ _ALIKE = 4.0
 # as fast as the second may still be falling.
 _SLOW = 0.1
 _OPEN = 0.2
-# Number of first values that are as low as the very first, after higher ones, if that is chance.
+# Minimum number of times that first values come down to the very first one if that was low by
+# chance.
 _RETURNS = 2
 # Rise of a block above the start, as a share of it, that counts as thrown up.
 _THROWN_UP = 0.5
@@ -149,8 +150,12 @@ class LossProgress:
 
         The start is the first value or, depending on the noise, the mean of up to the first forty
         values that differ by noise only. The relative noise is that of the recent values: a loss
-        that rises at once would make its start look uncertain.
+        that rises at once would make its start look uncertain. If the first value was low by
+        chance, the start is the mean of the first forty.
         """
+        if self._low_by_chance():
+            count = len(self._first)
+            return math.fsum(self._first) / count, spread(self._first) / math.sqrt(count)
         recent = list(self._recent)
         size = abs(self.first)
         level = abs(math.fsum(recent) / len(recent))
@@ -225,7 +230,7 @@ class LossProgress:
         """
         now = self.latest()
         recent = list(self._recent)
-        if now is None or self.first == 0 or now.falls() or self._low_by_chance(rise):
+        if now is None or self.first == 0 or now.falls() or self._low_by_chance():
             return False
         size = abs(self.first)
         if len(recent) == self._recent.maxlen and min(recent) > self.first + rise * size:
@@ -233,14 +238,14 @@ class LossProgress:
         tenth = recent[-_TENTH * self._size :]
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
 
-    def _low_by_chance(self, rise: float) -> bool:
-        """Return whether some of the next values are higher, and later ones as low again.
+    def _low_by_chance(self) -> bool:
+        """Return whether the next values are higher and as low again, several times.
 
         The batches differ then, as where few rows have a rare class with a large weight.
         """
-        bound = self.first + rise * abs(self.first)
-        later = dropwhile(lambda value: value <= bound, self._first)
-        return sum(value <= bound for value in later) >= _RETURNS
+        bound = self.first + abs(self.first)
+        falls = (before > bound >= value for before, value in pairwise(self._first))
+        return sum(falls) >= _RETURNS
 
     def unrecovered(self) -> Stretch | None:
         """Return the last steps of a loss that rose a hundredfold and has only come back.
