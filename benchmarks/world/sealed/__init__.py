@@ -1,7 +1,7 @@
 """Families that nobody looks at while working on rules; `--sealed` runs them.
 
 They were written without a look at the rules, and two thirds of their faults are those that the
-literature finds most often. They have been judged once.
+literature finds most often. They have not been judged.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""Sealed families of what people choose and answer."""
