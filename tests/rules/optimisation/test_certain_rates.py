@@ -28,7 +28,14 @@ def narrow() -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "warned"), [(sgd(1e4), True), (adam(10.0), True), (sgd(0.5), False)]
+    ("optimizer", "warned"),
+    [
+        (sgd(1e4), True),
+        (adam(10.0), True),
+        (adam(0.5), True),
+        (sgd(0.5), False),
+        (adam(0.01), False),
+    ],
 )
 def test_a_first_step_that_leaves_nothing_is_warned_of(
     optimizer: Callable[[nn.Module], torch.optim.Optimizer], warned: bool, tmp_path: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_share
-from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -26,7 +26,7 @@ class IdenticalUnits(SymptomRule):
     Args:
         similarity: minimum similarity; copies have 1 up to rounding. Healthy wide layers are below
             0.3, but 64 random units with two inputs reach 0.9999: the closest are 0.02 apart.
-        every: train steps between checks.
+        every: train steps between checks; after five of them, they become rarer.
         patience: number of checks, starting before the first update.
     """
 
@@ -37,7 +37,16 @@ class IdenticalUnits(SymptomRule):
         super().__init__(patience)
         self.similarity = similarity
         self.every = every
-        self.needs = optional_statistics(every, weights=("unit_similarity",))
+        self.needs = (
+            Need(
+                "weights",
+                every=every,
+                reductions=("unit_similarity",),
+                # The rule needs the first checks only, and this statistic is the most expensive.
+                rarer_from=5 * every,
+                required=False,
+            ),
+        )
         self._alike: frozenset[str] | None = None
         self._untrained: frozenset[str] = frozenset()
 

@@ -57,7 +57,6 @@ class PredictedFall(Signal):
     Attributes:
         overshoot: p / x at the last look; NaN if unknown or if the loss was not positive.
         greatest_overshoot: (step, p / x) of the look with the greatest value; (0, 0.0) before.
-        fallen: whether the last loss was below the first; NaN is not.
     """
 
     needs = (Need("losses"), *optional_statistics(20, gradients=("l2",), updates=("l2",)))
@@ -65,8 +64,6 @@ class PredictedFall(Signal):
     def __init__(self) -> None:
         self.overshoot = math.nan
         self.greatest_overshoot = (0, 0.0)
-        self.fallen = False
-        self._first = math.nan
         self._positive = True
         self._predicted = math.nan
         self._size = _BLOCK
@@ -81,9 +78,6 @@ class PredictedFall(Signal):
             return
         losses = step.scalars_of("losses")
         loss = next(iter(losses.values()), math.nan)
-        if math.isnan(self._first):
-            self._first = loss
-        self.fallen = loss < self._first
         if len(losses) != 1 or not math.isfinite(loss):
             return
         self._positive &= loss > 0
