@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from vinedresser.rules.advice import Advice, listed
 from vinedresser.rules.faults import Fault
@@ -12,7 +13,9 @@ from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
 from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import GreatestUpdate
+from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["LossDiagnosis", "too_long_steps"]
 
@@ -24,6 +27,9 @@ _BARELY = 1e-2
 _CLIPPED_CHECKS, _CLIPPED = 5, 1e-3
 # Share of the weight tensors that are frozen: more can hardly learn another task.
 _FROZEN = 0.5
+# Ratio of an optimizer's eps to the norm of the gradient from which the steps are not those of its
+# learning rate.
+_EPSILON = 10.0
 # Boosting that can remove at most this share of the error is limited by its learning rate.
 _REACH = 0.5
 # Rise of the loss that requires a stronger reduction of the learning rate.
@@ -52,6 +58,7 @@ class LossDiagnosis:
         moved: maximum relative change of a weight norm; NaN if not captured.
         shrinkage: contribution of each boosted tree; None if there are none.
         frozen: names of the weights with ``requires_grad=False``.
+        epsilon: smallest ``eps`` of the optimizers; 0 if one has none.
     """
 
     def __init__(self) -> None:
@@ -59,9 +66,16 @@ class LossDiagnosis:
         self.moved = math.nan
         self.shrinkage: float | None = None
         self.frozen: Sequence[str] = ()
+        self.epsilon = 0.0
         self._rounds = 0
         self._gradients = GradientNorms()
         self._weights: dict[str, float] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the setup of the training."""
+        self.frozen = info.frozen
+        self.shrinkage = Ensemble(info).shrinkage
+        self.epsilon = min(map(_epsilon, info.optimizers), default=0.0)
 
     def add(self, step: Step) -> None:
         """Add a train step."""
@@ -129,7 +143,11 @@ class LossDiagnosis:
         return self.rate.scaled(10.0) if self.rate else "multiply the learning rate by 10"
 
     def _held(self) -> tuple[Fault, Advice] | None:
-        """Return the diagnosis of weights that frozen layers or a clipped gradient hold back."""
+        """Return the diagnosis of weights that something holds back.
+
+        Frozen layers, a clipped gradient, or an ``eps`` that is far larger than the gradient: Adam
+        divides by the sum of it and of the size of the gradient (Kingma and Ba, ICLR 2015).
+        """
         frozen = [name for name in self.frozen if name in self._weights]
         if frozen and len(frozen) >= _FROZEN * len(self._weights):
             return "untrained_parameters", Advice(
@@ -144,6 +162,15 @@ class LossDiagnosis:
                 f"{self._gradients.norms[-1][1]:.2g}, to which it is clipped: the weights hardly "
                 f"move (relative change of their norms at most {self.moved:.1e})",
                 remedy=f"clip at a larger norm, above that of usual gradients, or {self._faster()}",
+            )
+        norm = max((norm for _, norm in self._gradients.norms), default=math.inf)
+        if self.epsilon > _EPSILON * norm > 0:
+            return "learning_rate_too_low", Advice(
+                cause=f"eps = {self.epsilon:.2g} of the optimizer is {self.epsilon / norm:.2g} "
+                f"times the largest norm of the gradient, {norm:.2g}: it divides the steps by eps "
+                "instead of the size of the gradient, so they are far smaller than the learning "
+                "rate",
+                remedy="use the default eps of the optimizer (1e-8)",
             )
         return None
 
@@ -186,6 +213,13 @@ class LossDiagnosis:
             "wrong scale",
             remedy=_ONE_BATCH,
         )
+
+
+def _epsilon(optimizer: Mapping[str, Any]) -> float:
+    """Return what an optimizer adds to the size of the gradient; 0 if nothing or unknown."""
+    settings = optimizer.get("settings", {})
+    value = settings.get("eps", settings.get("epsilon"))
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def too_long_steps(

@@ -14,7 +14,6 @@ from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.outcomes.outcome import PLATEAU
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
-from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -72,10 +71,9 @@ class LossNotDecreasing(OnceRule):
         self._loaded = False
 
     def begin(self, info: RunRecord) -> None:
-        """Read the contribution of each boosted tree."""
-        self._diagnosis.frozen = info.frozen
+        """Read the setup of the training."""
+        self._diagnosis.begin(info)
         self._loaded = info.loaded
-        self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""

@@ -12,7 +12,6 @@ from vinedresser.rules.patience import Patience
 from vinedresser.rules.signals.outcomes.learning_outcome import Guessed
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
-from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -106,10 +105,9 @@ class Underfitting(OnceRule):
         self._last: Step | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Read the learning rate and the contribution of each boosted tree."""
+        """Read the learning rate and the setup of the training."""
         self._diagnosis.rate = LearningRate.among(info.parameters)
-        self._diagnosis.frozen = info.frozen
-        self._diagnosis.shrinkage = Ensemble(info).shrinkage
+        self._diagnosis.begin(info)
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
