@@ -232,6 +232,16 @@ def test_matching_losses_and_outputs_are_ignored(
     assert found(case, tmp_path) is None
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_a_softmax_over_labels_that_exclude_nothing(several: bool, tmp_path: Path) -> None:
+    case = digits_case(network(10, nn.Softmax(1)), nn.BCELoss(), steps=60)
+    case.y = nn.functional.one_hot(case.y, 10).float()
+    if several:
+        case.y = torch.maximum(case.y, case.y.roll(1, 1))
+    finding = found(case, tmp_path)
+    assert (finding is not None and finding.evidence["kind"]) == (several and "shares_of_several")
+
+
 @pytest.mark.parametrize("last", [nn.ReLU(), nn.Sigmoid()])
 def test_reachable_targets_are_ignored(last: nn.Module, tmp_path: Path) -> None:
     case = regression_case(network(1, last, inner=10), steps=200)

@@ -17,6 +17,7 @@ from vinedresser.rules.losses.mismatch import (
     OutputForm,
     softmax_over_batch,
 )
+from vinedresser.rules.losses.shares import error_of_shares, shares_of_several
 from vinedresser.rules.losses.value_checks import wrong_formula
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
@@ -327,26 +328,6 @@ def _inside(form: OutputForm, limits: tuple[float, float]) -> bool:
     return limits[0] - 1e-6 <= form.lowest and form.highest <= limits[1] + 1e-6
 
 
-def _error_of_shares(given: Given) -> Mismatch | None:
-    """Return the mismatch of a squared or absolute error of class probabilities."""
-    if given.identity.loss not in REGRESSION or not given.form.shares:
-        return None
-    if not one_hot_rows(given.compared.labels):
-        return None
-    return Mismatch(
-        "error_of_shares",
-        sure=False,
-        statistic="loss",
-        value=given.value,
-        threshold=0.0,
-        seen=f"the loss is a {given.identity.loss.replace('_', ' ')} of a softmax over "
-        f"{given.form.width} classes",
-        cause="an error of probabilities has almost no gradient where the model is confident but "
-        "wrong",
-        remedy="use a categorical cross-entropy",
-    )
-
-
 def _negated(given: Given) -> Mismatch | None:
     """Return the mismatch of a loss function whose negative is minimised."""
     if not given.negated:
@@ -376,7 +357,8 @@ CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
     _no_logarithms,
     _double_activation,
     _no_probabilities,
+    shares_of_several,
     _targets_out_of_reach,
-    _error_of_shares,
+    error_of_shares,
     wrong_formula,
 )

@@ -1,0 +1,58 @@
+"""Checks of losses that receive the outputs of a softmax but are not made for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vinedresser.rules.losses.mismatch import REGRESSION, Given, Mismatch
+from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
+
+__all__ = ["error_of_shares", "shares_of_several"]
+
+# Share of rows whose labels do not sum to 1; a few of one label each may have lost it.
+_SEVERAL = 0.2
+
+
+def error_of_shares(given: Given) -> Mismatch | None:
+    """Return the mismatch of a squared or absolute error of class probabilities."""
+    if given.identity.loss not in REGRESSION or not given.form.shares:
+        return None
+    if not one_hot_rows(given.compared.labels):
+        return None
+    return Mismatch(
+        "error_of_shares",
+        sure=False,
+        statistic="loss",
+        value=given.value,
+        threshold=0.0,
+        seen=f"the loss is a {given.identity.loss.replace('_', ' ')} of a softmax over "
+        f"{given.form.width} classes",
+        cause="an error of probabilities has almost no gradient where the model is confident but "
+        "wrong",
+        remedy="use a categorical cross-entropy",
+    )
+
+
+def shares_of_several(given: Given) -> Mismatch | None:
+    """Return the mismatch of a softmax over labels of which a row has several, or none."""
+    form, labels = given.form, np.asarray(given.compared.labels, np.float64)
+    if given.identity.loss != "binary_cross_entropy" or not form.shares:
+        return None
+    if labels.shape != given.compared.predictions.shape or not np.isin(labels, (0, 1)).all():
+        return None
+    counts = labels.sum(-1)
+    if not (counts != 1).mean() > _SEVERAL:
+        return None
+    return Mismatch(
+        "shares_of_several",
+        sure=True,
+        statistic="max",
+        value=form.highest,
+        threshold=1.0,
+        seen=f"each row of the predictions sums to 1, but of {form.width} labels a row has "
+        f"{counts.min():.0f} to {counts.max():.0f}",
+        cause="the model ends in softmax, whose outputs exclude each other: it cannot predict "
+        "several labels, or none",
+        remedy="use sigmoid instead of softmax, or BCEWithLogitsLoss on the raw outputs of the "
+        "last layer",
+    )
