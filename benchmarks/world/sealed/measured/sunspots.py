@@ -32,7 +32,7 @@ def _train(draw: Draw) -> Ending:
         # Standardised numbers are above 1, and below 0.
         model.append(nn.Softmax(dim=1))
     spoil(draw, model)
-    length = plan(draw, _SEEN, [16, 25], (10, 14))
+    length = plan(draw, _SEEN, [16, 25], (14, 18))
     rate = learning_rate(draw, 0.01, 0.02)
     optimizer = optimizer_of(draw, "sgd", trained(draw, model, last), rate)
     if draw.has("exploding"):
@@ -46,9 +46,8 @@ def _train(draw: Draw) -> Ending:
     best = float("inf")
     for _ in range(length.epochs):
         model.train()
-        for start in range(0, _SEEN - length.size + 1, length.size):
-            window = rows.x[start : start + length.size]
-            target = rows.y[start : start + length.size]
+        for picked in torch.randperm(_SEEN).split(length.size)[: length.batches]:
+            window, target = rows.x[picked], rows.y[picked]
             if not draw.has("missing_zero_grad"):
                 optimizer.zero_grad()
             loss = criterion(model(window), target)
@@ -60,7 +59,7 @@ def _train(draw: Draw) -> Ending:
             best = min(best, valid)
             draw.watch.metric("val_loss", valid)
     with torch.no_grad():
-        return Ending(explained(model(rows.x_test), rows.y_test), bar=0.6)
+        return Ending(explained(model(rows.x_test), rows.y_test), bar=0.5)
 
 
 def _spots(draw: Draw) -> HeldOut:
@@ -68,7 +67,7 @@ def _spots(draw: Draw) -> HeldOut:
     months = torch.arange(_WINDOWS + _TIME)
     phase = 2 * torch.pi * months / 36 + 0.8 * torch.sin(months / 90)
     spots = (1 + torch.sin(phase)).pow(1.5) * (1 + 0.3 * torch.sin(months / 61))
-    spots = spots + draw.between(0.15, 0.25) * (0.3 + spots) * torch.randn(len(months))
+    spots = spots + draw.between(0.08, 0.14) * (0.3 + spots) * torch.randn(len(months))
     spots = (spots - spots.mean()) / spots.std()
     x, y = spots.unfold(0, _TIME, 1)[:-1], spots[_TIME:, None]
     return held_out(

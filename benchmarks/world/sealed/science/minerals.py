@@ -104,6 +104,6 @@ FAMILY = Family(
     _train,
     (
         *("unnormalised_inputs", "wrong_axis", "shuffled_labels", "vanishing", "zero_init"),
-        *("missing_zero_grad", "wrong_sign", "momentum_too_high", "lr_too_low"),
+        *("missing_zero_grad", "wrong_sign", "lr_too_low"),
     ),
 )

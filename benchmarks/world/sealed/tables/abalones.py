@@ -52,8 +52,6 @@ def _train(draw: Draw) -> Ending:
     optimizer = optimizer_of(draw, "adam", trained(draw, model, model.fc3), rate, 1e-5)
     criterion = draw.watch.loss(F.l1_loss)
     steps = torch.optim.lr_scheduler.StepLR(optimizer, 6, 0.5)
-    if draw.has("scheduler_to_zero"):
-        steps = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.01)
 
     def compute(picked: Tensor) -> Tensor:
         age, known = model(rows.x[picked]), rows.y[picked]
@@ -90,7 +88,7 @@ def _abalones(draw: Draw, count: int) -> HeldOut:
 FAMILY = Family(
     _train,
     (
-        *("missing_activation", "wrong_broadcast", "scheduler_to_zero", "misaligned_targets"),
+        *("missing_activation", "wrong_broadcast", "scheduler_per_batch", "misaligned_targets"),
         *("shuffled_labels", "wrong_sign", "weight_decay_too_high", "duplicated_rows"),
         *("lr_too_high",),
     ),
