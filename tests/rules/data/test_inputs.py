@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,15 @@ from torch import Tensor, nn
 
 from tests.rules.data.trainings import found_in, network, with_inputs
 from tests.rules.trainings import Data, adam, diabetes, digits, sgd
+from vinedresser.capture import Hook, open_run
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
 from vinedresser.rules.data.data_leakage import DataLeakage
 from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
+from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
 
 
@@ -236,3 +239,25 @@ def test_integers_without_an_embedding_are_no_tokens(tmp_path: Path) -> None:
 def test_invalid_parameters_raise(make: type[Rule], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize(("of", "rules"), [("state", []), ("rows", ["unnormalised_inputs"])])
+def test_a_state_that_a_loop_passes_on_is_no_data(
+    of: str, rules: list[str], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model, loss, judges = nn.LSTM(3, 4, batch_first=True), nn.MSELoss(), [UnnormalisedInputs()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    # As after too long steps; the first call has no state.
+    exploded = (1e3 * torch.randn(1, 8, 4), 1e3 * torch.randn(1, 8, 4))
+    with Hook(tmp_path / "run", collections=capture_for(judges).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for step in range(11):
+            rows = torch.randn(8, 5, 3) * (1e3 if of == "rows" else 1.0)
+            outputs, _ = model(rows, exploded if of == "state" and step else None)
+            optimizer.zero_grad()
+            # The rule answers at once when the loss is not finite.
+            loss(outputs, torch.full_like(outputs, 1.0 if step < 10 else math.inf)).backward()
+            optimizer.step()
+    found = judge(open_run(tmp_path / "run"), judges)
+    assert [one.rule for one in found if one.statistic] == rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
@@ -27,10 +28,14 @@ _GROWN = 2.0
 
 
 class _Size:
-    """The size of an input at its checks so far."""
+    """The size of an input at its checks so far.
 
-    def __init__(self) -> None:
-        self._first: float | None = None
+    Args:
+        first: size at the first check, if that is over.
+    """
+
+    def __init__(self, first: float | None = None) -> None:
+        self._first = first
         self._last = 0.0
         self._grows = True
 
@@ -54,11 +59,11 @@ class UnnormalisedInputs(ScaleRule):
     ``size`` that reaches the first layer as it is: the gradient of its weights is about as many
     times as large as that of its bias. Models with normalising layers are exempt from that, and
     those whose first layer normalises the inputs from the whole rule. Integers, such as token
-    indices, are ignored, and so are single numbers without rows, and inputs that were of a usual
-    size at first, or have grown at each check and doubled: these are not the data, but the state of
-    a recurrent network that the loop passes on, for instance. Initialisations preserve the size of
-    a signal of unit variance (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT
-    (CHI 2021), which warns outside [-1, 1] regardless of the outcome.
+    indices, are ignored, and so are single numbers without rows, and inputs that were absent or of
+    a usual size at first, or have grown at each check and doubled: these are not the data, but the
+    state of a recurrent network that the loop passes on, for instance. Initialisations preserve the
+    size of a signal of unit variance (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source:
+    UMLAUT (CHI 2021), which warns outside [-1, 1] regardless of the outcome.
 
     Args:
         size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.
@@ -75,6 +80,8 @@ class UnnormalisedInputs(ScaleRule):
         self.needs = optional_statistics(20, gradients=("l2",))
         self._normalises = False
         self._sizes: dict[str, _Size] = {}
+        # Models whose inputs were checked.
+        self._called: set[str] = set()
         # Ratio of the gradients of the first layer's weights and bias, when last captured.
         self._received: float | None = None
 
@@ -102,18 +109,23 @@ class UnnormalisedInputs(ScaleRule):
         """See `SymptomRule.look`."""
         if (ratio := weights_to_bias(step)) is not None:
             self._received = ratio
+        found: Symptom | None = None
         for name, values in self.batches.inputs.items():
             # A single number has no rows: it is a setting, such as the number of rows in the step.
             if values.dtype.kind in "biuc" or not values.size or not values.ndim:
                 continue
             inputs = np.asarray(values, np.float64)
             size = float(np.sqrt(np.mean(inputs**2)))
-            of_data = self._sizes.setdefault(name, _Size()).add(size, self.size)
+            absent = _model(name) in self._called
+            sizes = self._sizes.setdefault(name, _Size(0.0 if absent else None))
+            of_data = sizes.add(size, self.size)
             if np.isfinite(size) and size > self.size and of_data:
-                return self._symptom(name, size, float(inputs.mean()), float(inputs.std()))
-        return None
+                found = found or self._symptom(name, size, inputs)
+        self._called.update(map(_model, self.batches.inputs))
+        return found
 
-    def _symptom(self, name: str, size: float, mean: float, std: float) -> Symptom:
+    def _symptom(self, name: str, size: float, inputs: NDArray[np.float64]) -> Symptom:
+        mean, std = float(inputs.mean()), float(inputs.std())
         return Symptom(
             tensor=name,
             statistic="rms",
@@ -127,3 +139,8 @@ class UnnormalisedInputs(ScaleRule):
             "standard deviation; divide pixels from 0 to 255 by 255",
             evidence={"rms": size, "mean": mean, "std": std},
         )
+
+
+def _model(name: str) -> str:
+    """Return the name of the model that gets an input, such as "inputs/M" of "inputs/M[1][0]"."""
+    return name.partition("[")[0]
