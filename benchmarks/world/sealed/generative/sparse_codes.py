@@ -43,7 +43,7 @@ def _train(draw: Draw) -> Ending:
     length = plan(draw, _SEEN, [40, 50], (9, 12))
     rate = learning_rate(draw, 2e-3, 4e-3)
     optimizer = optimizer_of(draw, "adam", list(model.parameters()), rate)
-    penalty = draw.by_fault({"over_regularization": 30.0, "term_wrong_sign": -0.02}, 0.005)
+    penalty = draw.by_fault({"over_regularization": 30.0, "term_wrong_sign": -0.1}, 0.005)
     loss_fn = draw.watch.loss(F.mse_loss)
     draw.watch.begin(model, optimizer)
     for epoch in range(length.epochs):
