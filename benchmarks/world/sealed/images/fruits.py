@@ -42,8 +42,8 @@ def _train(draw: Draw) -> Ending:
         *(nn.Dropout(dropout), head),
     )
     spoil(draw, model)
-    loss_fn = class_loss(draw)
     length = plan(draw, _SEEN, [24, 30], (5, 7))
+    loss_fn = class_loss(draw)
     rate = learning_rate(draw, 3e-3, 6e-3)
     optimizer = optimizer_of(draw, "adamw", trained(draw, model, head), rate, 0.01)
     cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=length.steps)

@@ -35,8 +35,8 @@ def _train(draw: Draw) -> Ending:
         *(nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout), head),
     )
     spoil(draw, model)
-    loss_fn = class_loss(draw)
     length = plan(draw, _SEEN, [30, 50], (14, 18))
+    loss_fn = class_loss(draw)
     rate = learning_rate(draw, 2e-3, 5e-3)
     optimizer = optimizer_of(draw, "adamw", trained(draw, model, head), rate, 0.01)
 
