@@ -22,7 +22,7 @@ _IDLE = 1 / 3
 # Share of the greatest learning rate whose steps are lost to the rounding of float32.
 _ROUNDED = 2.0**-24
 # Share of a run by which such a rate leaves no doubt that the schedule is too fast.
-_LOST = 1 / 3
+_LOST = 1 / 2
 
 
 class SchedulerNotStepped(SymptomRule):
@@ -35,8 +35,8 @@ class SchedulerNotStepped(SymptomRule):
     rate has dropped below ``decay`` of its maximum in the first ``share`` of the run, in a training
     that learns less than it should: an epoch schedule that is stepped at each batch. The drop may
     come later if the rate is so small that float32 rounds its steps away (2^-24 of its maximum) for
-    more than a third of the run. If it is exactly 0 for that long, or that small for two thirds of
-    the run, that is enough, whatever the training has learned before. The number of scheduler steps
+    more than a third of the run. If it is exactly 0 for that long, or that small for half of the
+    run, that is enough, whatever the training has learned before. The number of scheduler steps
     is known for PyTorch; Keras schedules step automatically. A scheduler that watches a metric
     (`ReduceLROnPlateau`) may never need to act.
 

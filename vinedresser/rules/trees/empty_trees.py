@@ -99,8 +99,8 @@ class EmptyTrees(OnceRule):
         return any(falls) or not falls
 
     def _finding(self, step: Step, name: str, since: int) -> Finding:
-        losses = ", ".join(
-            f"{loss} was {first:.4g} in the first round and is now {last:.4g}"
+        losses = "".join(
+            f"; {loss} was {first:.4g} in the first round and is now {last:.4g}"
             for loss, (first, last) in self._losses.items()
         )
         fault, cause, remedy = self._advice()
@@ -113,7 +113,7 @@ class EmptyTrees(OnceRule):
             value=0.0,
             threshold=1.0,
             confidence=0.95,
-            seen=f"trees have no splits since round {since}; {losses}",
+            seen=f"trees have no splits since round {since}{losses}",
             cause=cause,
             remedy=remedy,
             evidence={"looks": self._patience.looks, "losses": self._losses},

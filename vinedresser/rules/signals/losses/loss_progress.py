@@ -239,12 +239,12 @@ class LossProgress:
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
 
     def _low_by_chance(self) -> bool:
-        """Return whether the next values are higher and as low again, several times.
+        """Return whether the next values are twice as high and about as low again, several times.
 
         The batches differ then, as where few rows have a rare class with a large weight.
         """
-        bound = self.first + abs(self.first)
-        falls = (before > bound >= value for before, value in pairwise(self._first))
+        high, low = self.first + abs(self.first), self.first + abs(self.first) / 2
+        falls = (before > high and value <= low for before, value in pairwise(self._first))
         return sum(falls) >= _RETURNS
 
     def unrecovered(self) -> Stretch | None:
