@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.rules.optimisation.test_untrained_parameters import Net, judged, some
+from vinedresser.capture import open_run
 
 
 def test_a_head_on_layers_of_random_values_is_a_warning(tmp_path: Path) -> None:
@@ -50,3 +51,31 @@ def test_frozen_layers_of_random_values_that_suffice_are_no_alarm(tmp_path: Path
         return torch.optim.Adam(model.get_submodule("2").parameters(), lr=0.02)
 
     assert judged(tmp_path / "run", random_features, of_head, 200) == []
+
+
+def test_layers_that_are_unfrozen_later_are_no_alarm_when_the_run_is_judged_afterwards(
+    tmp_path: Path,
+) -> None:
+    second: list[torch.optim.Optimizer] = []
+
+    def trained_before() -> nn.Module:
+        model = Net()
+        nn.init.orthogonal_(model.first.weight)
+        model.first.requires_grad_(False)
+        return model
+
+    def of_the_others(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam([one for one in model.parameters() if one.requires_grad], lr=1e-3)
+
+    def unfreeze(model: nn.Module, step: int) -> None:
+        if step == 130:
+            first = model.get_submodule("first").requires_grad_(True)
+            second.append(torch.optim.Adam(first.parameters(), lr=1e-3))
+        elif step > 130:
+            # Of the gradients of the step before.
+            second[0].step()
+            second[0].zero_grad()
+
+    run = tmp_path / "run"
+    assert judged(run, trained_before, of_the_others, 200, unfreeze) == []
+    assert open_run(run).info.frozen == ["weights/first.weight", "biases/first.bias"]

@@ -155,7 +155,8 @@ class CaptureControl:
             classes=next((one.classes() for one in adapters if one.classes()), []),
             losses=setup.losses,
             optimizers=list(setup.optimizers.values()),
-            frozen=setup.frozen,
+            # Also those unfrozen since: rules judge the steps before that, too.
+            frozen=list(dict.fromkeys((*self._run.record.frozen, *setup.frozen))),
             unoptimized=setup.unoptimized,
             dropout=setup.dropout,
             unpaired=setup.unpaired,

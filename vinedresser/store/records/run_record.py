@@ -78,7 +78,8 @@ class RunRecord(Record):
             known of PyTorch's loss modules, too.
         optimizers: ``{"type": class, "settings": {"lr": …}, "parameters": number of elements,
             "tensors": number of tensors}`` of each optimizer, in the order of first use.
-        frozen: full names (weights/..., biases/...) of parameters that are not trained.
+        frozen: full names (weights/..., biases/...) of parameters that are not trained, or were not
+            at first.
         unoptimized: full names of trainable parameters that no optimizer has so far; [] before the
             first optimizer or step.
         dropout: dropout rate of each module or layer by path.
