@@ -20,6 +20,7 @@ def test_a_head_on_layers_of_random_values_is_a_warning(tmp_path: Path) -> None:
     assert finding.cause.endswith("still have their random initial values")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fresh", [True, False])
 def test_frozen_layers_of_random_values_are_a_warning_if_the_model_does_not_learn(
     fresh: bool, tmp_path: Path
@@ -41,6 +42,7 @@ def test_frozen_layers_of_random_values_are_a_warning_if_the_model_does_not_lear
     assert {one.severity for one in findings} <= {"warning"}
 
 
+@pytest.mark.thorough
 def test_frozen_layers_of_random_values_that_suffice_are_no_alarm(tmp_path: Path) -> None:
     def random_features() -> nn.Module:
         model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10))
@@ -53,6 +55,7 @@ def test_frozen_layers_of_random_values_that_suffice_are_no_alarm(tmp_path: Path
     assert judged(tmp_path / "run", random_features, of_head, 200) == []
 
 
+@pytest.mark.thorough
 def test_layers_that_are_unfrozen_later_are_no_alarm_when_the_run_is_judged_afterwards(
     tmp_path: Path,
 ) -> None:
