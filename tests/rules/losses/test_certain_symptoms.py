@@ -21,6 +21,7 @@ from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
 from vinedresser.store.finding import Severity
+from vinedresser.testing.runs import make_run, step_record
 
 
 def net() -> nn.Module:
@@ -100,6 +101,26 @@ def test_frozen_layers_are_named(tmp_path: Path) -> None:
     (finding,) = found(run, rule)
     assert finding.fault == "untrained_parameters"
     assert finding.cause.startswith("2 of 3 weights are frozen (requires_grad=False)")
+
+
+@pytest.mark.parametrize("unfrozen", [True, False])
+def test_layers_that_were_frozen_only_at_first_are_no_cause(unfrozen: bool, tmp_path: Path) -> None:
+    frozen = ["weights/0.weight", "weights/1.weight"]
+    records = [
+        step_record(
+            step,
+            scalars={"losses/a": 2.3},
+            reductions={
+                **{name: {"l2": 8 + unfrozen * step / 100} for name in frozen},
+                "weights/2.weight": {"l2": 9 + step / 100},
+                "gradients/2.weight": {"l2": 0.1 + step % 7 / 100, "nonfinite": 0.0},
+            },
+        )
+        for step in range(600)
+    ]
+    rule = LossNotDecreasing()
+    (finding,) = found(make_run(tmp_path / "run", records, frozen=frozen), rule)
+    assert (finding.fault == "untrained_parameters") is not unfrozen
 
 
 @pytest.mark.thorough

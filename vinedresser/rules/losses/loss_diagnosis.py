@@ -57,7 +57,7 @@ class LossDiagnosis:
         rate: learning rate, if the run's hyperparameters contain one.
         moved: maximum relative change of a weight norm; NaN if not captured.
         shrinkage: contribution of each boosted tree; None if there are none.
-        frozen: names of the weights with ``requires_grad=False``.
+        frozen: names of the weights with ``requires_grad=False``, or that had it at first.
         epsilon: smallest ``eps`` of the optimizers; 0 if one has none.
     """
 
@@ -70,6 +70,8 @@ class LossDiagnosis:
         self._rounds = 0
         self._gradients = GradientNorms()
         self._weights: dict[str, float] = {}
+        # Weights whose norm has changed.
+        self._moving: set[str] = set()
 
     def begin(self, info: RunRecord) -> None:
         """Read the setup of the training."""
@@ -84,10 +86,13 @@ class LossDiagnosis:
         self._rounds = step.step + 1
         self._gradients.add(step)
         norms = step.reduction_of("weights", "l2")
+        for name, norm in norms.items():
+            if self._weights.setdefault(name, norm) != norm:
+                self._moving.add(name)
         changes = [
             abs(norm - before) / before
             for name, norm in norms.items()
-            if (before := self._weights.setdefault(name, norm)) > 0
+            if (before := self._weights[name]) > 0
         ]
         if changes:
             self.moved = max(changes)
@@ -148,7 +153,8 @@ class LossDiagnosis:
         Frozen layers, a clipped gradient, or an ``eps`` that is far larger than the gradient: Adam
         divides by the sum of it and of the size of the gradient (Kingma and Ba, ICLR 2015).
         """
-        frozen = [name for name in self.frozen if name in self._weights]
+        # The record also names those that were frozen at first only.
+        frozen = [one for one in self.frozen if one in self._weights.keys() - self._moving]
         if frozen and len(frozen) >= _FROZEN * len(self._weights):
             return "untrained_parameters", Advice(
                 cause=f"{len(frozen)} of {len(self._weights)} weights are frozen "
