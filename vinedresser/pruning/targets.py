@@ -141,10 +141,28 @@ def _by_latency(
             low = count + 1
         else:
             high = plan.count - 1
+    return _smallest_below(removal, tried, target)
+
+
+def _smallest_below(removal: Removal, tried: _Tried, target: float) -> tuple[Plan, int, Latency]:
+    """Return the plan that removes least of those whose latency is at most 5 % above a target.
+
+    Other load can have misled the search: what would do was not tried, or seemed not to do. So the
+    most that may be removed is measured for longer before the target is said to be out of reach.
+
+    Args:
+        removal: the ranked model.
+        tried: what the search has measured.
+        target: share of the latency of the model.
+    """
     most = target * (1 + _TOLERANCE)
-    for count in sorted(tried.times):
+    between = (max(tried.times, default=0) + removal.most) // 2
+    for count in sorted({*tried.times, between, removal.most}):
         plan = removal.plan(count)
-        if tried.share(plan) <= most and tried.measured(plan, _CONFIRMING) <= most:
+        if not plan.count:
+            continue
+        fits = tried.share(plan) <= most or count == removal.most
+        if fits and tried.measured(plan, _CONFIRMING) <= most:
             return plan, count, tried.latency(plan)
     closest = min((after / before for before, after in tried.times.values()), default=1.0)
     raise PruningError(
