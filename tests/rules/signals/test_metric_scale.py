@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from sklearn import metrics as reference
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,12 +29,31 @@ from vinedresser.store.reading.reader import open_run
         ("testAccuracy", "accuracy", 0.1),
         ("top-1", "accuracy", 0.1),
         ("balanced_accuracy", "balanced accuracy", 0.1),
-        ("val/f1_macro", "F1", 0.0),
-        ("macroF1", "F1", 0.0),
+        ("sparse_categorical_accuracy", "accuracy", 0.1),
+        ("held_out_acc", "accuracy", 0.1),
+        ("macro_recall", "balanced accuracy", 0.1),
+        ("val/recallMacro", "balanced accuracy", 0.1),
+        ("test_UAR", "balanced accuracy", 0.1),
+        ("top5_acc", "top-5 accuracy", 0.5),
+        ("val_error_rate", "error rate", 0.9),
+        ("test/top-1 error", "error rate", 0.9),
+        ("valid-merror", "error rate", 0.9),
+        ("dev_f1", "F1", 0.0),
+        ("val/f1_macro", "macro F1", 0.1),
+        ("macroF1", "macro F1", 0.1),
+        ("macro_f1_score", "macro F1", 0.1),
         ("ROC AUC", "AUC", 0.5),
-        ("mIoU", "IoU", 0.0),
+        ("iou", "IoU", 0.0),
+        ("mIoU", "mean IoU", 0.1),
+        ("val_mean_iou", "mean IoU", 0.1),
+        ("cohen_kappa", "kappa", 0.0),
+        ("spearmanr", "correlation", 0.0),
+        ("pearson_correlation", "correlation", 0.0),
         ("R^2", "R2", 0.0),
         ("valR2Score", "R2", 0.0),
+        ("NSE", "R2", 0.0),
+        ("val_wer", "error rate of words", 1.0),
+        ("Character Error Rate", "error rate of characters", 1.0),
         ("perplexity", "perplexity", 10.0),
     ],
 )
@@ -41,7 +61,7 @@ def test_a_name_tells_what_guessing_gives(name: str, kind: str, guessing: float)
     scale = metric_scale(name, classes=10)
     assert scale is not None
     assert (scale.kind, scale.guessing) == (kind, guessing)
-    assert direction(name) == (-1 if kind == "perplexity" else 1)
+    assert direction(name) == (-1 if kind == "perplexity" or "error" in kind else 1)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +72,11 @@ def test_a_name_tells_what_guessing_gives(name: str, kind: str, guessing: float)
         "adversarial accuracy",
         "accurateness",
         "pr_auc",
-        "top5",
+        "val_error",
+        "recall_at_10",
+        "mean_recall",
+        "correlation",
+        "top3",
         "loss_f1",
         "explained_variance",
         "auction",
@@ -66,6 +90,27 @@ def test_other_words_leave_the_meaning_open(name: str) -> None:
 def test_without_classes_an_accuracy_has_no_scale() -> None:
     assert metric_scale("accuracy", classes=0) is None
     assert metric_scale("auc", classes=0) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [("macro_f1", "f1_score"), ("mean_iou", "jaccard_score"), ("macro_recall", "recall_score")],
+)
+def test_no_constant_prediction_beats_guessing(name: str, constant: str) -> None:
+    """Whatever the shares of the classes are; scikit-learn computes the metric."""
+    labels = [0] * 7 + [1] * 2 + [2]
+    scale = metric_scale(name, classes=3)
+    assert scale is not None
+    for one in range(3):
+        value = getattr(reference, constant)(labels, [one] * 10, average="macro", zero_division=0)
+        assert scale.gains([value])[0] < scale.least
+
+
+def test_errors_gain_by_falling() -> None:
+    scale = metric_scale("error_rate", classes=4)
+    assert scale is not None
+    assert scale.gains([0.75, 0.375, 0.0]) == pytest.approx([0, 0.5, 1])
+    assert scale.gains([75.0, 37.5, 0.0]) == pytest.approx([0, 0.5, 1])
 
 
 def test_shares_may_be_percentages() -> None:

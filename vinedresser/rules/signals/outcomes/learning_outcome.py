@@ -26,7 +26,7 @@ _LATE = 0.5
 # values, of which the last quarter counts, and fall of the loss that shows that it was learned.
 _OPPOSITE, _FEWEST_VALUES, _LEARNED = -0.3, 6, 0.3
 # Kinds of metrics that a frequent class does not raise; beside one, an accuracy does not count.
-_UNMOVED = ("AUC", "F1", "MCC", "balanced accuracy", "kappa")
+_UNMOVED = ("AUC", "F1", "MCC", "balanced accuracy", "kappa", "macro F1", "mean IoU")
 
 
 class Guessed(NamedTuple):
@@ -175,7 +175,8 @@ class LearningOutcome(Signal):
                 one = Guessed(key[0], value, scale.guessing, trend.values, words, self._since[key])
                 found[scale.kind] = (gain, one)
         if any(kind in found for kind in _UNMOVED):
-            found.pop("accuracy", None)
+            for raised in ("accuracy", "error rate"):
+                found.pop(raised, None)
         return found
 
     def opposite(self, classes: int) -> Guessed | None:
@@ -196,7 +197,7 @@ class LearningOutcome(Signal):
                 name != guessed.name
                 or trend.values < _FEWEST_VALUES
                 or not scale
-                or not scale.share
+                or not scale.two_sided
             ):
                 continue
             far = max(scale.gains(trend.recent())) < _OPPOSITE
