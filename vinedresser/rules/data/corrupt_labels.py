@@ -13,6 +13,7 @@ from vinedresser.rules.data.placeholders import Placeholders
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
+from vinedresser.rules.signals.outcomes.gain_windows import windows_of
 from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.held_out import HeldOut
 from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
@@ -35,6 +36,9 @@ _BETTER = 0.03
 _BETTER_ERROR = 0.2
 # Factor for ``gain`` at the end of the run.
 _OVER = 0.3
+# The same for tokens, whose frequencies are learned first, and how far an evaluation of another
+# text may be above the chance level of the training.
+_OF_TEXT, _OTHER_TEXT = 3.0, 0.1
 # Relative distance within which a loss is at chance level.
 _AT_CHANCE = 0.1
 # Memorisation: margins by which the score is higher on training rows than in evaluations, and by
@@ -46,6 +50,9 @@ _VERY_SURE = 3.0
 # the run after which batch norm has its statistics.
 _GENERAL, _VALUES, _HALF = 0.3, 3, 0.5
 
+# Gain of the baseline models in a task so clear that memorising does not cost half of it, and
+# shares of it that are good on training rows, and far too low on evaluated rows.
+_CLEAR, _GOOD, _FAR = 0.6, 0.8, 0.5
 # Gain of a model that predicts placeholders, as if they were meant.
 _PREDICTED = 0.5
 
@@ -82,15 +89,17 @@ class CorruptLabels(OnceRule):
 
     The gain is the share of the chance-level error that the model removes; the chance level is the
     loss of a model that knows only how often each label occurs. Fires after 150 steps and 30 % of
-    the run in one of five cases:
+    the run in one of six cases:
 
     - *Memorised*: on training rows, more than ``gain`` of the chance-level error or loss is removed
       (0.3 of ``gain`` at the end of the run), by two standard errors. In ``evaluations``
       evaluations, the loss never beat the chance level by 3 % (plus two standard errors from the
       labels of an evaluation) and the predictions have no gain of 0.2. Baseline models (ridge
       regression, five nearest neighbours; see `Outcome`) found less than 0.1 in 256 distinct
-      training rows; if they do not apply (tokens), the rule waits for the end of the run. Not of
-      several models with an optimizer each: one may be trained and another evaluated.
+      training rows; if they do not apply (tokens), the rule waits for the end of the run, and if
+      the labels are tokens, too, the training has to remove three times ``gain``, and all
+      evaluations have to be above the chance level by 10 %. Not of several models with an optimizer
+      each: one may be trained and another evaluated.
     - *Nothing to learn*: the outcome is poor, the loss is at chance level (within 10 %), and
       baseline models also found less than 0.1 in 256 rows. The inputs may be the cause, too.
     - *Other labels in evaluation*: all reported metrics of known meaning (`MetricScale`) are those
@@ -100,6 +109,10 @@ class CorruptLabels(OnceRule):
     - *Wrong in training*: five nearest neighbours among the training rows predict the classes of
       the evaluated rows better than those of the training rows, by 0.15 and three standard errors,
       while the model predicts training rows better, by 0.1 and two standard errors.
+    - *Far behind in evaluation*: at the end of the run, the gain on evaluated rows, in at least
+      three looks, was never more than half of that of the baseline models (0.6 or more), by two
+      standard errors, while that on training rows is above four fifths of it. The inputs are then
+      the likely cause.
     - *Placeholders*: 1 % of the numbers or more are one number other than 0, as far from all others
       as twice their range (`Placeholders`), the loss compares them like all others, and the model
       does not predict them (a gain below 0.5).
@@ -129,6 +142,7 @@ class CorruptLabels(OnceRule):
         self._evaluated: dict[str, _Evaluations] = {}
         self._last: Step | None = None
         self._several = False
+        self._text = False
         self._placeholders: dict[str, Placeholders] = {}
 
     def begin(self, info: RunRecord) -> None:
@@ -142,11 +156,11 @@ class CorruptLabels(OnceRule):
             return None
         if not self.batches.compared:
             return None
-        if self.batches.of_text:
-            # Baseline models find nothing in numbers of tokens.
-            self._over = True
-            return None
         self._last = step
+        self._text |= self.batches.of_text
+        if self._text:
+            # Baseline models find nothing in numbers of tokens: only the end tells.
+            return None
         for one in self.batches.compared:
             if one.labels.dtype.kind == "f":
                 targets = self._placeholders.setdefault(one.loss, Placeholders())
@@ -202,11 +216,13 @@ class CorruptLabels(OnceRule):
         baseline = self.outcome.baseline.gain(loss)
         if baseline is not None and baseline >= _NOTHING:
             others = self._others_in_evaluation(gain, baseline, over=over)
-            return others or self._wrong_in_training(loss, gain)
+            found = others or self._wrong_in_training(loss, gain)
+            return found or (self._far_behind(loss, gain, baseline) if over else None)
         rows = self.outcome.baseline.fitted_rows(loss)
         asked = baseline is not None and rows is not None and len(rows[0]) >= _ROWS
         least = gain.value - _SURE * gain.error
-        gone, wanted = max(least, self._better_loss(loss)), self.gain * (_OVER if over else 1.0)
+        share = _OF_TEXT if self._text else _OVER if over else 1.0
+        gone, wanted = max(least, self._better_loss(loss)), self.gain * share
         if gone > wanted:
             return self._by_heart(loss, gone, wanted, baseline) if over or asked else None
         return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
@@ -250,7 +266,8 @@ class CorruptLabels(OnceRule):
         doubt = self.guessing.deviation(loss) / math.sqrt(evaluated.rows) / guessed
         series = self.outcome.fit.of("eval").get(loss)
         shown = series.gain() if series else None
-        found = evaluated.best > _BETTER + _SURE * doubt
+        better = -_OTHER_TEXT if self._text else _BETTER
+        found = evaluated.best > better + _SURE * doubt
         if found or (shown is not None and shown.value > _BETTER_ERROR):
             return None
         return Symptom(
@@ -310,6 +327,33 @@ class CorruptLabels(OnceRule):
             "the training rows",
             "evaluate on the training rows: a metric that stays as low is computed from the wrong "
             "predictions or labels; otherwise compare how both sets are loaded",
+        )
+
+    def _far_behind(self, loss: str, gain: Gain, baseline: float) -> Symptom | None:
+        """Return the symptom of evaluations that are far worse than simple models are."""
+        series = self.outcome.fit.of("eval").get(loss)
+        shown = series.gain() if series else None
+        if series is None or shown is None or series.looks() < _VALUES or self._several:
+            return None
+        good = gain.value - _SURE * gain.error > _GOOD * baseline
+        best = max([shown, *windows_of(series)], key=lambda one: one.value + _SURE * one.error)
+        if baseline < _CLEAR or not good or best.value + _SURE * best.error > _FAR * baseline:
+            return None
+        return Symptom(
+            self.batches.tensor("labels", loss),
+            "gain",
+            shown.value,
+            baseline,
+            0.7,
+            f"the gain over guessing is {gain.value:.2f} on training rows, but {shown.value:.2f} "
+            f"on evaluated rows, and never was above {best.value:.2f}; simple models reach "
+            f"{baseline:.2f} on rows that they were not fitted to",
+            "evaluated rows differ from training rows: they are scaled, shifted, sorted or "
+            "labelled in another way, or a layer treats them in another way, such as batch norm "
+            "whose momentum is far too small",
+            "evaluate on the training rows: if the score stays low, a layer or the metric is the "
+            "cause; otherwise compare how both sets are prepared",
+            fault="corrupt_inputs",
         )
 
     def _wrong_in_training(self, loss: str, gain: Gain) -> Symptom | None:

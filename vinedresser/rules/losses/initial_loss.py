@@ -14,6 +14,7 @@ from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
+from vinedresser.rules.signals.rows import are_tokens
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -29,6 +30,9 @@ _THROWN_UP = 10.0
 # square then.
 _FAR = 2.0
 _USUAL_INPUTS = 3.0
+# The same ratio if the inputs are tokens. Scores by an embedding of unit variance that is also the
+# first layer grow with the square root of its size, and start at half of that with 2000 numbers.
+_FAR_TOKENS = 10.0
 _CONFIDENCE = 0.8
 # Minimum share of rows whose own class has the lowest score because of a margin, and their number
 # and that of classes.
@@ -58,7 +62,8 @@ class InitialLoss(SymptomRule):
     its first value: a sum with a matching learning rate is no fault, nor is one whose optimizers
     normalise the gradients, as Adam does. Fires whatever the outcome (a
     warning) if the rows start above twice the bound while the inputs have a root mean square of at
-    most 3: then the initial weights are too large, and the first steps only undo that.
+    most 3, or above ten times the bound while they are tokens: then the initial weights are too
+    large, and the first steps only undo that.
 
     Does not apply to losses that lower the score of each row's own class by a margin, as ArcFace
     does (Deng et al., CVPR 2019): there, it is the lowest in most rows, which it never is for
@@ -92,6 +97,8 @@ class InitialLoss(SymptomRule):
         self._first: dict[str, float] = {}
         self._thrown_up = False
         self._inputs = math.nan
+        # Whether all inputs are tokens, which have no scale of their own.
+        self._tokens = False
         self._means: set[str] = set()
         # Whether the steps are proportional to the loss.
         self._scaled = True
@@ -124,6 +131,8 @@ class InitialLoss(SymptomRule):
         """See `SymptomRule.look`."""
         if math.isnan(self._inputs):
             self._inputs = _root_mean_square(self.batches.inputs)
+            inputs = self.batches.inputs.values()
+            self._tokens = bool(inputs) and all(are_tokens(one) for one in inputs)
         for compared in self.batches.compared:
             value = step.scalars.get(f"losses/{compared.loss}")
             begun = self._begun.setdefault(compared.loss, [])
@@ -189,7 +198,8 @@ class InitialLoss(SymptomRule):
         bound = 2 * chance + self.excess
         if not mean > bound or _has_margin(compared):
             return None
-        weights = mean > _FAR * bound and self._inputs <= _USUAL_INPUTS
+        usual = mean > _FAR * bound and self._inputs <= _USUAL_INPUTS
+        weights = usual or (mean > _FAR_TOKENS * bound and self._tokens)
         return Symptom(
             tensor=f"losses/{loss}",
             statistic="loss",
