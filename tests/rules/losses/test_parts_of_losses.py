@@ -27,21 +27,22 @@ def judged(path: Path, records: Iterator[StepRecord], **setup: Any) -> list[Find
     return [one for one in judge(run, [Underfitting()]) if one.statistic]
 
 
-def of_values(share: float, fall: float) -> Iterator[StepRecord]:
+def of_values(share: float, fall: float, *, inputs: int = 1) -> Iterator[StepRecord]:
     """Yield a training of linear targets with a penalty in its loss.
 
     Args:
         share: share of the targets that the predictions explain.
         fall: fall of the loss, as a share of its start.
+        inputs: number of inputs; simple models read only one.
     """
     generator = np.random.default_rng(0)
     true = generator.normal(size=(6, 3))
     for step in range(STEPS):
-        inputs = generator.normal(size=(32, 6))
-        labels = inputs @ true
+        rows = generator.normal(size=(32, 6))
+        labels = rows @ true
         loss = 50 * (1 - fall * step / STEPS) + generator.normal()
         tensors = {
-            "model_inputs/model": inputs,
+            **{f"model_inputs/{place}": rows for place in range(inputs)},
             "labels/loss": labels,
             "predictions/loss": share * labels,
         }
@@ -62,6 +63,18 @@ def test_a_part_that_simple_models_predict_better_is_poor(tmp_path: Path) -> Non
 )
 def test_a_part_is_not_poor_if(share: float, fall: float, tmp_path: Path) -> None:
     assert judged(tmp_path, of_values(share, fall), function="mse_loss") == []
+
+
+@pytest.mark.parametrize(
+    ("share", "fall", "found"),
+    [(0.0, 0.02, ["warning"]), (0.4, 0.02, []), (0.0, 0.5, [])],
+    ids=["nothing is predicted", "some is predicted", "the loss falls"],
+)
+def test_a_part_whose_targets_are_not_predicted_by_the_end(
+    share: float, fall: float, found: list[str], tmp_path: Path
+) -> None:
+    findings = judged(tmp_path, of_values(share, fall, inputs=2), function="mse_loss")
+    assert [one.severity for one in findings] == found
 
 
 def of_classes(classes: int, right: float) -> Iterator[StepRecord]:

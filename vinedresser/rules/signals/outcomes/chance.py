@@ -42,7 +42,13 @@ def classes_at_chance(
 
 
 def values_at_chance(
-    series: FitSeries, now: Stretch, guessed: float | None, *, growth: float, by_heart: bool
+    series: FitSeries,
+    now: Stretch,
+    guessed: float | None,
+    *,
+    growth: float,
+    by_heart: bool,
+    learned: bool,
 ) -> bool:
     """Return whether numbers are predicted no better than by their mean.
 
@@ -54,13 +60,14 @@ def values_at_chance(
         by_heart: whether what a model removes of the loss of guessing is probably memorised, as of
             rows that come again and in which simple models find nothing: then a tenth of it is
             still nothing. Otherwise one hundredth counts, as for classes.
+        learned: whether the loss has fallen, which decides if that of guessing is unknown.
     """
     gains = _last_gains(series)
-    if series.task != "values" or not gains or not guessed:
-        return False
-    if not 1 / _GROWN < growth < _GROWN:
+    if series.task != "values" or not gains or not 1 / _GROWN < growth < _GROWN:
         return False
     share, most = (_BY_HEART, _BY_HEART) if by_heart else (_LEAST_FALL, _LEAST_ORDER)
+    if not guessed:
+        return not learned and _mean(gains) < _LEAST_ORDER
     return _mean(gains) < most and 1 - share < now.level / guessed < _WORSE
 
 

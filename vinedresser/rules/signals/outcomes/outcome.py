@@ -242,17 +242,18 @@ class Outcome(Signal):
         guessed, now = self.guessing.loss(loss), self._latest(loss)
         if now is None:
             return False
+        learned = self.progress.losses[f"losses/{loss}"].learned(_LEAST_GAIN)
         if series.task == "values":
             simple, growth = self.baseline.gain(loss), self.moving.growth(loss)
             if simple is not None and simple > _NOTHING:
                 return False
-            by_heart = simple is not None and self.baseline.repeated
-            return values_at_chance(series, now, guessed, growth=growth, by_heart=by_heart)
+            heart = simple is not None and self.baseline.repeated
+            return values_at_chance(
+                series, now, guessed, growth=growth, by_heart=heart, learned=learned
+            )
         # Two classes may be those of a critic, but no generator makes ids.
-        if not (self._ids or _of_several_classes(series)):
-            return False
-        learned = self.progress.losses[f"losses/{loss}"].learned(_LEAST_GAIN)
-        return classes_at_chance(series, now, guessed, learned=learned)
+        known = self._ids or _of_several_classes(series)
+        return known and classes_at_chance(series, now, guessed, learned=learned)
 
     def _classes(self) -> int:
         """Return the number of classes among the labels; 0 if it is not known."""
@@ -263,8 +264,7 @@ class Outcome(Signal):
 
     def _of_losses(self, *, ended: bool) -> Verdict:
         progress = self.progress
-        metric = progress.improving_metric()
-        if metric:
+        if metric := progress.improving_metric():
             return Verdict("good", f"{metric} improves")
         if progress.learned(_GOOD_FALL):
             return Verdict("good", "the loss has fallen")
