@@ -120,6 +120,17 @@ def test_memorised_shuffled_labels_are_found(tmp_path: Path) -> None:
     assert f"chance level: {math.log(10):.1f}" in finding.seen
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(("every", "found"), [(150, ["corrupt_labels"]), (300, [])])
+def test_at_the_end_three_evaluations_show_memorised_labels(
+    every: int, found: list[str], tmp_path: Path
+) -> None:
+    """The evaluation before the first step does not count."""
+    data, rules = relabelled(shuffled), [CorruptLabels()]
+    findings = found_in(tmp_path, rules, data, network(inner=128), steps=600, batch=64, every=every)
+    assert [one.fault for one in findings] == found
+
+
 def test_an_evaluation_of_another_model_says_nothing(tmp_path: Path) -> None:
     data = relabelled(shuffled)
     torch.manual_seed(0)

@@ -122,7 +122,8 @@ class CorruptLabels(OnceRule):
 
     Args:
         gain: minimum gain on memorised rows.
-        evaluations: number of evaluations without any gain.
+        evaluations: number of evaluations without any gain; at the end of the run, three are enough
+            if the baseline models find nothing either.
     """
 
     severity = "warning"
@@ -224,7 +225,9 @@ class CorruptLabels(OnceRule):
         share = _OF_TEXT if self._text else _OVER if over else 1.0
         gone, wanted = max(least, self._better_loss(loss)), self.gain * share
         if gone > wanted:
-            return self._by_heart(loss, gone, wanted, baseline) if over or asked else None
+            fewest = min(self.evaluations, _VALUES) if over and asked else self.evaluations
+            found = self._by_heart(loss, gone, wanted, baseline, fewest)
+            return found if over or asked else None
         return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
 
     def _placeholder(self, loss: str, series: FitSeries) -> Symptom | None:
@@ -256,12 +259,12 @@ class CorruptLabels(OnceRule):
         return 1 - (now.level + _SURE * now.error) / guessed if now and guessed else 0.0
 
     def _by_heart(
-        self, loss: str, gone: float, wanted: float, baseline: float | None
+        self, loss: str, gone: float, wanted: float, baseline: float | None, fewest: int
     ) -> Symptom | None:
         evaluated, guessed = self._evaluated.get(loss), self.guessing.loss(loss)
         if self._several or evaluated is None or not guessed:
             return None
-        if evaluated.count < self.evaluations:
+        if evaluated.count < fewest:
             return None
         doubt = self.guessing.deviation(loss) / math.sqrt(evaluated.rows) / guessed
         series = self.outcome.fit.of("eval").get(loss)
