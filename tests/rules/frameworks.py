@@ -69,6 +69,7 @@ _OF_TREES = dict.fromkeys(
 _NO_NETWORK = "there are no layers, activations or gradients to look at"
 _MADE_TO_FIT = "the library makes outputs that fit the loss, and refuses labels that do not"
 _NO_TERMS = "the library's losses have a minimum"
+_NO_GRAPH = "only the graph of PyTorch tells what is between two layers"
 _ONE_PROCESS = "weights of several ranks are not captured"
 _AFTER = "the first loss and weights that can be seen are those after the first step"
 _NO_UPDATES = "how far a step moves the weights is not captured"
@@ -78,6 +79,7 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
     "torch": _OF_TREES,
     "Keras": {
         **_OF_TREES,
+        "missing_activation": _NO_GRAPH,
         "gradients_not_cleared": "Keras and its tapes hand over the gradient of one step",
         "replica_divergence": _ONE_PROCESS,
     },
@@ -90,6 +92,7 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
         "drift": "all rows are there before the first round",
         "perfect_at_once": "a single round has seen all rows",
         "loss_output_mismatch": _MADE_TO_FIT,
+        "missing_activation": _NO_GRAPH,
         "initial_loss": _AFTER,
         "bad_initialisation": _NO_NETWORK,
         "identical_units": _NO_NETWORK,
@@ -119,6 +122,7 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
         "unbounded_loss": _NO_TERMS,
         "token_ratio": "estimators take features, not tokens",
         "loss_output_mismatch": _MADE_TO_FIT,
+        "missing_activation": _NO_GRAPH,
         "initial_loss": _AFTER,
         "bad_initialisation": _AFTER,
         "gradients_not_cleared": _NO_NETWORK,

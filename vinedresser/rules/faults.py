@@ -27,6 +27,7 @@ Fault = Literal[
     "identical_units",
     "loss_output_mismatch",
     "loss_scale",
+    "missing_activation",
     "unbounded_loss",
     # Optimisation
     "gradients_not_cleared",
@@ -137,6 +138,8 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
         "over_regularisation",
     },
     "loss_scale": _OUTCOMES | _INSIDE | _UNSTEADY,
+    # A linear model that has found its best weights moves no more.
+    "missing_activation": _OUTCOMES | _NOTHING_LEFT | {"corrupt_labels", "learning_rate_too_low"},
     "unbounded_loss": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unnormalised_inputs": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
     "unnormalised_targets": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
@@ -145,10 +148,17 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     # Without anything to learn, weight decay pulls the weights to zero.
     # Targets out of reach push the outputs to their ends.
     "corrupt_labels": _OUTCOMES | {"overfitting", "over_regularisation", "saturated_activation"},
-    # Inputs of zero give the first layer no gradient, and may be the targets, too.
+    # Inputs of zero give the first layer no gradient, and may be the targets, too. Those that are
+    # prepared in another way than the evaluated ones may have a wrong scale for that reason.
     "corrupt_inputs": _OUTCOMES
     | _INSIDE
-    | {"overfitting", "over_regularisation", "untrained_parameters", "single_label"},
+    | {
+        "overfitting",
+        "over_regularisation",
+        "untrained_parameters",
+        "single_label",
+        "unnormalised_inputs",
+    },
     "drift": _OUTCOMES | {"overfitting", "oscillating_loss"},
     # Classes that the training hardly has are missed in evaluations, as if labels were wrong there.
     "class_imbalance": frozenset(

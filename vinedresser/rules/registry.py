@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.rules.activations.attention_collapse import AttentionCollapse
 from vinedresser.rules.activations.dying_relu import DyingRelu
+from vinedresser.rules.activations.missing_activation import MissingActivation
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule
@@ -91,6 +92,7 @@ RULES: dict[str, type[Rule]] = {
         PerfectAtOnce,
         LossOutputMismatch,
         ClassNumbers,
+        MissingActivation,
         UnboundedLoss,
         InitialLoss,
         BadInitialisation,

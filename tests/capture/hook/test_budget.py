@@ -18,6 +18,7 @@ from vinedresser.cli.views.show import show_run
 from vinedresser.errors import ConfigError
 from vinedresser.explain.reports.report import write_report
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped
 from vinedresser.rules.registry import RULES
 
 STATISTICS, LABELS = "gradients", "labels"
@@ -165,7 +166,14 @@ def test_losses_are_never_elastic() -> None:
     config = capture_for([kind() for kind in RULES.values()]).elastic()
     assert not config.due(1, "train").elastic
     assert config.due(5, "train").elastic
-    assert config.due(5, "train", 2).plain
+    assert config.due(15, "train", 2).plain
+
+
+def test_learning_rates_are_never_elastic() -> None:
+    config = capture_for([SchedulerNotStepped()]).elastic()
+    for step in (20, 60, 380, 500):
+        assert config.due(step, "train", 64).ask("optimizer_state/lr").wanted
+        assert config.due(step, "train", 64).ask("optimizer_state/scheduler_steps").wanted
 
 
 def trained(hook: Hook | None, steps: int) -> list[Tensor]:

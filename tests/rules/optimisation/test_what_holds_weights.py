@@ -113,6 +113,21 @@ def test_gradients_clipped_to_nothing_leave_the_weights(clip: float, tmp_path: P
     assert found[0].step <= 40
 
 
+@pytest.mark.parametrize(
+    ("decay", "fault"), [(1e-3, "learning_rate_too_low"), (1.0, "over_regularisation")]
+)
+def test_a_usual_decay_shrinks_weights_where_the_gradient_is_clipped_to_nothing(
+    decay: float, fault: str, tmp_path: Path
+) -> None:
+    # Adam divides gradient and decay by their size.
+    adam: Optimizer = lambda model: torch.optim.Adam(  # noqa: E731
+        model.parameters(), lr=5e-3, weight_decay=decay
+    )
+    found = alarms(tmp_path / "run", [OverRegularisation()], net, adam, 1e-6)
+    assert {one.fault for one in found} == {fault}
+    assert ("clipped to a norm of 1e-06" in found[0].cause) == (fault == "learning_rate_too_low")
+
+
 def test_weights_with_a_rate_of_zero_beside_trained_biases_are_not_lost_to_rounding(
     tmp_path: Path,
 ) -> None:

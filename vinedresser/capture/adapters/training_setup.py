@@ -43,6 +43,8 @@ class TrainingSetup:
         fresh: full names of weights, frozen or of no optimizer, that still have the random initial
             values of their framework.
         activations: by name of a loss, the activation whose result it is given, if there is one.
+        order: full names of the weights and biases of each model in the order of its forward.
+        linear: full names of the weights of a model without an activation between them.
     """
 
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -54,6 +56,8 @@ class TrainingSetup:
     loaded: bool = False
     fresh: list[str] = field(default_factory=list)
     activations: dict[str, str] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    linear: list[str] = field(default_factory=list)
 
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
@@ -69,6 +73,8 @@ class TrainingSetup:
             joined.dropout.update(one.dropout)
             joined.unpaired.extend(one.unpaired)
             joined.activations.update(one.activations)
+            joined.order.extend(one.order)
+            joined.linear.extend(one.linear)
         for name, activation in joined.activations.items():
             if name in joined.losses:
                 joined.losses[name] = {"activation": activation, **joined.losses[name]}

@@ -28,6 +28,8 @@ _MOST_JOINED = 16
 
 # Collections of single numbers and of values that the user saves.
 _PLAIN = frozenset({"losses", "metrics", "saved", "timing"})
+# Collections that cost next to nothing, by the names that rules give them: a budget keeps them.
+_CHEAP = _PLAIN | {"learning_rate", "scheduler"}
 
 
 class Ask(NamedTuple):
@@ -225,7 +227,7 @@ class CaptureConfig:
         return CaptureConfig(
             {
                 name: replace(one, save=tuple(replace(save, elastic=True) for save in one.saves))
-                if name not in _PLAIN
+                if name not in _CHEAP
                 else one
                 for name, one in self.collections.items()
             }

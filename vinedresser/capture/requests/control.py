@@ -162,6 +162,8 @@ class CaptureControl:
             unpaired=setup.unpaired,
             loaded=setup.loaded,
             fresh=setup.fresh,
+            order=setup.order,
+            linear=setup.linear,
         )
         self._session.shield.guard("describing the run", self._run.update)(record)
 

@@ -81,7 +81,7 @@ class TorchAdapter(Adapter):
         self._root = model
         self._model = unwrapped(model)
         self._names = Names(self._model, name)
-        self._notes = SetupNotes(self._names)
+        self._notes = SetupNotes(self._names, session.shield)
         self._copier = session.copier(TorchCopier)
         self._progress = ProgressOf()
         self._modes = ForwardModes(self._model, self._recorder, session.shield)
@@ -108,9 +108,9 @@ class TorchAdapter(Adapter):
         before = guard("the start of a forward", self._before_forward, skip=skip)
         hide_hooks()
         calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
-        found = self._losses, self._progress, self._notes
-        self._comparisons = Comparisons(model, *found, session)
-        self._handles: list[Removable] = [self._modes, calls, self._comparisons.forwards]
+        self._comparisons = Comparisons(model, self._losses, self._progress, self._notes, session)
+        self._handles: list[Removable] = [self._modes, calls, self._notes]
+        self._handles.append(self._comparisons.forwards)
         self.guard = guard_of(session, model, self._names, self._handles)
         session.batch_takers.append(InjectedBatch(self._model, loss).answer)
         if loss is not None:

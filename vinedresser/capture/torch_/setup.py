@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -15,14 +16,20 @@ from vinedresser.capture.adapters.training_setup import (
     says_more,
     typed,
 )
+from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.fresh_weights import fresh_weights
 from vinedresser.capture.torch_.loaded_weights import LOADED
+from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
+from vinedresser.capture.torch_.model_graph import has_redundant_weights, model_graph
 from vinedresser.capture.torch_.modules import dropout_rates
 from vinedresser.capture.torch_.names import NamedParameter, Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
 
 __all__ = ["SetupNotes", "described_loss"]
+
+# Backward passes that may not reach the model, such as those of its adversary.
+_MOST_BACKWARDS = 8
 
 
 class SetupNotes:
@@ -30,10 +37,16 @@ class SetupNotes:
 
     Args:
         names: names of the model's tensors.
+        shield: guards the look at the graph.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, shield: Shield) -> None:
         self._names = names
+        # Full names of the weights in the order of the forward, and of those of a linear model.
+        self._order: list[str] = []
+        self._linear: list[str] = []
+        self._backwards = 0
+        self.remove = listen_to_backwards(shield.guard("the graph of the model", self._backward))
         self._losses: dict[str, dict[str, Any]] = {}
         # Names of custom losses whose functions are not known yet.
         self._custom: set[str] = set()
@@ -111,6 +124,19 @@ class SetupNotes:
         self._optimizers.append((weakref.ref(optimizer), _described(optimizer)))
         self._trained |= updated([optimizer])
 
+    def _backward(self, tensors: Sequence[Any]) -> None:
+        """Look at the graph of the first backward pass that reaches the model."""
+        self._backwards += 1
+        named = {id(one.value): one for one in self._names.parameters()}
+        graph = model_graph(tensors, {key: one.weight for key, one in named.items()})
+        if graph is not None:
+            self._order = list(graph.order)
+            values = {one.weight: one.value for one in named.values()}
+            if has_redundant_weights([values[name] for name in graph.linear]):
+                self._linear = list(graph.linear)
+        if graph is not None or self._backwards >= _MOST_BACKWARDS:
+            self.remove()
+
     def setup(self, *, begun: bool) -> TrainingSetup:
         """Return the setup known so far.
 
@@ -146,6 +172,8 @@ class SetupNotes:
             loaded=self._loaded,
             fresh=self._fresh(frozen + left_out),
             activations=dict(self._activations),
+            order=list(self._order),
+            linear=list(self._linear),
         )
 
     def _fresh(self, untrained: list[NamedParameter]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_at_least, require_between
@@ -12,6 +13,7 @@ from vinedresser.rules.signals.parameters.gradients import GradientProfile, grad
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 # Rank correlation of gradient size and depth: the gradient must fade steadily, not at one unusual
 # layer.
@@ -32,7 +34,8 @@ _NO_GRADIENT = 1e-8
 class VanishingGradient(SymptomRule):
     """The gradient vanishes towards the first layers, and the run does not learn.
 
-    The rule computes the mean absolute gradient of each weight tensor, in model order, and divides
+    The rule computes the mean absolute gradient of each weight tensor, in the order of the forward
+    if it is known (PyTorch), otherwise in that of their definition, and divides
     the maximum in the first quarter of the layers by the maximum in the last quarter. Fires when
     this ratio is below ``ratio``, no gradient is exactly zero (dead units are a different fault)
     and the gradient fades steadily with depth (rank correlation of at least 0.7), at ``patience``
@@ -61,6 +64,11 @@ class VanishingGradient(SymptomRule):
             Need("gradients", every=every, reductions=("abs_mean",)),
             *optional_statistics(every, weights=("std", "l2", "mean"), updates=("l2",)),
         )
+        self._order: Sequence[str] = ()
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the order of the layers."""
+        self._order = info.order
 
     def ripe(self, step: Step) -> bool:
         """See `SymptomRule.ripe`."""
@@ -73,7 +81,7 @@ class VanishingGradient(SymptomRule):
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
-        profile = gradient_profile(step)
+        profile = gradient_profile(step, self._order)
         if profile is None or profile.ratio >= self.ratio or profile.steady < _STEADY:
             return None
         advice = _advice(step, profile)

@@ -23,8 +23,6 @@ __all__ = ["LossDiagnosis", "too_long_steps"]
 _UNMOVED = 1e-3
 # The same for a gradient that is clipped at every step.
 _BARELY = 1e-2
-# Number of checks, and relative spread of their gradient norms, that show a clipped gradient.
-_CLIPPED_CHECKS, _CLIPPED = 5, 1e-3
 # Share of the weight tensors that are frozen: more can hardly learn another task.
 _FROZEN = 0.5
 # Ratio of an optimizer's eps to the norm of the gradient from which the steps are not those of its
@@ -136,13 +134,6 @@ class LossDiagnosis:
         gradients = self._gradients
         return not gradients.norms or 2 * gradients.zeros < gradients.tensors
 
-    @property
-    def clipped(self) -> bool:
-        """Whether the gradient has the same norm at each of the last checks, as if clipped."""
-        recent = [norm for _, norm in self._gradients.norms][-_CLIPPED_CHECKS:]
-        same = max(recent, default=0.0) - min(recent, default=0.0)
-        return len(recent) == _CLIPPED_CHECKS and max(recent) > 0 and same < _CLIPPED * max(recent)
-
     def _faster(self) -> str:
         """Return the advice to use a higher learning rate."""
         return self.rate.scaled(10.0) if self.rate else "multiply the learning rate by 10"
@@ -162,7 +153,7 @@ class LossDiagnosis:
                 remedy="unfreeze more layers: parameter.requires_grad_(True), and pass them to the "
                 "optimizer",
             )
-        if self.clipped and self.moved < _BARELY:
+        if self._gradients.clipped and self.moved < _BARELY:
             return "learning_rate_too_low", Advice(
                 cause="the gradient has the same norm at every step, "
                 f"{self._gradients.norms[-1][1]:.2g}, to which it is clipped: the weights hardly "

@@ -7,12 +7,14 @@ from statistics import NormalDist
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
+from vinedresser.rules.losses.flat_scores import flat_scores
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.outcomes.outcome import PLATEAU
+from vinedresser.rules.signals.outcomes.score_spread import ScoreSpread
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -64,6 +66,7 @@ class LossNotDecreasing(OnceRule):
         self.rate = LearningRateSignal()
         self.predicted = PredictedFall()
         self.batches = Batches()
+        self.scores = ScoreSpread()
         # Number of examples in a step; 0 if unknown.
         self._examples = 0
         self._diagnosis = LossDiagnosis()
@@ -110,6 +113,9 @@ class LossNotDecreasing(OnceRule):
         error = math.hypot(trajectory.start_error, stretch.error)
         margin = (stretch.level - threshold) / error if error else math.inf
         fault, advice, correction = self._diagnosis.explain(trajectory, self.rate, self.predicted)
+        flat = flat_scores(self.scores) if fault == "not_learning" else None
+        if flat is not None:
+            fault, advice = "loss_output_mismatch", flat
         return self.found(
             step,
             since=trajectory.since,
@@ -122,7 +128,7 @@ class LossNotDecreasing(OnceRule):
             cause=advice.cause,
             remedy=advice.remedy,
             fault=fault,
-            severity=None if trajectory.certain else self.without_stop,
+            severity=None if trajectory.certain and flat is None else self.without_stop,
             correction=correction,
             evidence={
                 "start": start,

@@ -238,6 +238,8 @@ def _no_logarithms(given: Given) -> Mismatch | None:
     form = given.form
     if given.identity.takes != "logarithms" or form.logarithms or form.width < 2:
         return None
+    if given.activation == "log_softmax":
+        return _over_another_axis(form)
     return Mismatch(
         "no_logarithms",
         sure=True,
@@ -251,6 +253,23 @@ def _no_logarithms(given: Given) -> Mismatch | None:
         if form.shares
         else "there is no log_softmax at the end of the model: the loss decreases without bound",
         remedy="add log_softmax at the end of the model, or use CrossEntropyLoss on the raw "
+        "outputs of the last layer",
+    )
+
+
+def _over_another_axis(form: OutputForm) -> Mismatch:
+    """Return the mismatch of a log_softmax over another axis than that of the classes."""
+    return Mismatch(
+        "softmax_over_another_axis",
+        sure=True,
+        statistic="max",
+        value=form.highest,
+        threshold=0.0,
+        seen="a loss that takes log-probabilities receives the result of log_softmax, but the "
+        f"probabilities of the {form.width} classes of a row do not sum to 1",
+        cause="log_softmax is taken over another axis than that of the classes, such as time, so "
+        "that the places of a row compete with each other",
+        remedy="use log_softmax over the axis of the classes, or CrossEntropyLoss on the raw "
         "outputs of the last layer",
     )
 

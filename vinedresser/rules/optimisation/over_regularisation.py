@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from vinedresser.rules.bounds import require_between, require_share
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.rules.signals.parameters.hyperparameters import named
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.weight_decay import direct_decay, greatest_decay
@@ -34,6 +37,8 @@ _GROWN = 2.0
 # Share of the weights that the decay removes in a step, above which seven steps halve them, and the
 # share of their first norm below which it shows.
 _EACH_STEP, _HALVED = 0.1, 0.5
+# Weight decay that is not strong by itself: the default of AdamW.
+_USUAL_DECAY = 0.01
 
 
 class OverRegularisation(SymptomRule):
@@ -47,7 +52,9 @@ class OverRegularisation(SymptomRule):
     before the outcome is known if hardly any weights or units are left, or if decay removes a tenth
     of the weights at each step and has halved them. Weights
     of a healthy training grow or keep their size: with AdamW's default decay of 0.01 at a learning
-    rate of 0.001, 1,000 steps without any gradient leave 0.99 of them.
+    rate of 0.001, 1,000 steps without any gradient leave 0.99 of them. If a usual decay (0.01 at
+    most) shrinks them because the gradient is clipped at a norm below that of the decay, the clip
+    is the cause, and the fault ``learning_rate_too_low``.
 
     Args:
         shrunk: share of the first root mean square, and scale. The initial scale is 0.58 in
@@ -78,7 +85,8 @@ class OverRegularisation(SymptomRule):
         self.every = every
         self.penalties = Penalty()
         self.rate = LearningRateSignal()
-        self.needs = optional_statistics(every, weights=("l2", "std", "mean"))
+        self.needs = optional_statistics(every, weights=("l2", "std", "mean"), gradients=("l2",))
+        self._gradients = GradientNorms()
         self._modules: Mapping[str, list[str]] = {}
         self._parameters: dict[str, Any] = {}
         self._decay = self._direct = 0.0
@@ -110,6 +118,7 @@ class OverRegularisation(SymptomRule):
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
+        self._gradients.add(step)
         decays = self._decays(step)
         return self._shrinks(step) or decays or self._penalised() or self._drops_out()
 
@@ -155,7 +164,7 @@ class OverRegularisation(SymptomRule):
             return None
         smallest = min(shares, key=shares.__getitem__)
         known = self._decay > 0
-        return Symptom(
+        symptom = Symptom(
             tensor=smallest,
             statistic="std",
             value=share,
@@ -170,6 +179,25 @@ class OverRegularisation(SymptomRule):
             remedy=self._less_decay(),
             evidence={"shares": shares, "scale": scale},
             correction=self._corrected_decay(),
+        )
+        return self._clipped(symptom) or symptom
+
+    def _clipped(self, symptom: Symptom) -> Symptom | None:
+        """Return the symptom of a usual decay to which a clipped gradient leaves the weights."""
+        if not 0 < self._decay <= _USUAL_DECAY or not self._gradients.clipped:
+            return None
+        norm = self._gradients.norms[-1][1]
+        pull = self._decay * math.hypot(*self._norms.values())
+        if norm >= pull:
+            return None
+        return replace(
+            symptom,
+            cause=f"the gradient is clipped to a norm of {norm:.2g}, below the {pull:.2g} of a "
+            f"weight decay of {self._decay:g}: the decay pulls the weights to zero, and the data "
+            "cannot counteract",
+            remedy="clip at a larger norm, above that of usual gradients (1 is common)",
+            correction={},
+            fault="learning_rate_too_low",
         )
 
     def _penalised(self) -> Symptom | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
@@ -11,6 +12,7 @@ from vinedresser.rules.signals.parameters.learning_rate import LearningRateSigna
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 from vinedresser.store.step_record import Mode
 
 _STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
@@ -23,10 +25,15 @@ _IDLE = 1 / 3
 _ROUNDED = 2.0**-24
 # Share of a run by which such a rate leaves no doubt that the schedule is too fast.
 _LOST = 1 / 2
+# Share of the optimizer's own rate below which a warm-up that takes the whole run is far too long,
+# and the fewest looks that show a steady rise.
+_COLD, _RISES = 0.1, 8
+# Gain, with two standard errors, of a training that has learned next to nothing.
+_LITTLE, _SURE = 0.1, 2.0
 
 
 class SchedulerNotStepped(SymptomRule):
-    """A learning-rate scheduler is never stepped, or far too often.
+    """A learning-rate scheduler is never stepped, far too often, or warms up for the whole run.
 
     Fires when an optimizer has a scheduler that was never stepped, and its learning rate has not
     changed, in half of the run (at its end if its length is unknown). Many schedulers are stepped
@@ -36,9 +43,11 @@ class SchedulerNotStepped(SymptomRule):
     that learns less than it should: an epoch schedule that is stepped at each batch. The drop may
     come later if the rate is so small that float32 rounds its steps away (2^-24 of its maximum) for
     more than a third of the run. If it is exactly 0 for that long, or that small for half of the
-    run, that is enough, whatever the training has learned before. The number of scheduler steps
-    is known for PyTorch; Keras schedules step automatically. A scheduler that watches a metric
-    (`ReduceLROnPlateau`) may never need to act.
+    run, that is enough, whatever the training has learned before. A rate that rises at every look
+    of the run and ends below a tenth of the one that the optimizer was made with is reported at the
+    end of a training that learned less than it should, or nothing: the warm-up is far longer than
+    the run. The number of scheduler steps is known for PyTorch; Keras schedules step automatically.
+    A scheduler that watches a metric (`ReduceLROnPlateau`) may never need to act.
 
     Args:
         decay: share of the maximum learning rate below which nothing is learned any more.
@@ -73,6 +82,15 @@ class SchedulerNotStepped(SymptomRule):
         self._decayed: tuple[int, float] | None = None
         # Step since which float32 rounds the steps of the rate away.
         self._rounded: int | None = None
+        # Learning rate that the optimizer was made with; 0 if unknown.
+        self._made_with = 0.0
+        self._last: Step | None = None
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the learning rate that the optimizer was made with."""
+        rates = [one.get("settings", {}).get("lr") for one in info.optimizers]
+        alone = rates[0] if len(rates) == 1 else None
+        self._made_with = float(alone) if isinstance(alone, int | float) else 0.0
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -80,7 +98,7 @@ class SchedulerNotStepped(SymptomRule):
             self._mode = "eval" if self._mode else None
             return None
         self._went_on |= self._mode == "eval"
-        self._mode = "train"
+        self._mode, self._last = "train", step
         late = self.expected_steps is not None and step.step >= _HALF * self.expected_steps
         if self._counted(step) and late and self._went_on and self._stands():
             return self._never_stepped()
@@ -88,7 +106,37 @@ class SchedulerNotStepped(SymptomRule):
 
     def at_end(self) -> Finding | None:
         """See `OnceRule.at_end`."""
-        return self._never_stepped() if self._stands() else super().at_end()
+        if self._stands():
+            return self._never_stepped()
+        return super().at_end() or self._still_cold()
+
+    def _still_cold(self) -> Finding | None:
+        """Return the finding of a run that ended long before the end of its warm-up."""
+        rates = [rate for _, rate in self.rate.history]
+        rises = len(rates) >= _RISES and all(0 <= one < other for one, other in pairwise(rates))
+        if not rises or self._last is None or not rates[-1] < _COLD * self._made_with:
+            return None
+        verdict = self.outcome.final()
+        if verdict.kind != "poor" and not self._learned_little():
+            return None
+        share = rates[-1] / self._made_with
+        return self.found(
+            self._last,
+            since=0,
+            tensor=next(iter(self.rate.captured)),
+            statistic="lr",
+            value=share,
+            threshold=_COLD,
+            confidence=0.95,
+            seen=f"the learning rate has risen since the first step, and is {rates[-1]:.3g} at the "
+            f"end, {share:.2g} of the {self._made_with:.3g} that the optimizer was made with"
+            + (f"; {verdict.reason}" if verdict.reason else ""),
+            cause="the warm-up is far longer than the run: its length was meant in steps and "
+            "counted in something longer, or is that of another training",
+            remedy="warm up for 1 % to 10 % of the steps of the run",
+            evidence={"learning_rate": rates[-1], "made_with": self._made_with},
+            fault="learning_rate_too_low",
+        )
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: steps with a captured learning rate."""
@@ -134,6 +182,12 @@ class SchedulerNotStepped(SymptomRule):
             evidence={"learning_rate": now, "greatest": greatest, "since": at},
             fault="learning_rate_too_low",
         )
+
+    def _learned_little(self) -> bool:
+        """Return whether what is known of a training shows that it has learned next to nothing."""
+        gains = [series.gain() for series in self.outcome.fit.of("train").values()]
+        known = [gain.value + _SURE * gain.error for gain in gains if gain is not None]
+        return max(known) < _LITTLE if known else self.outcome.nothing_learned()
 
     def _counted(self, step: Step) -> bool:
         """Read how often schedulers were stepped; return whether that was captured."""

@@ -89,6 +89,11 @@ class RunRecord(Record):
             the first step (PyTorch).
         fresh: full names of weights, frozen or of no optimizer, that still have the random initial
             values of their framework (PyTorch).
+        order: full names of the weights and biases in the order of the forward, as far as known
+            (PyTorch); those of `modules` are in the order of their definition.
+        linear: full names of the weights of a linear model, by which it multiplies its inputs one
+            after another without an activation between them, though fewer would do as well
+            (PyTorch); [] for any other model.
         code: id of the code in version control, "" if there is none.
         flow: id of the flow run that launched it, "" if there is none.
         remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
@@ -127,6 +132,8 @@ class RunRecord(Record):
     unpaired: list[str] = field(default_factory=list)
     loaded: bool = False
     fresh: list[str] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    linear: list[str] = field(default_factory=list)
     code: str = ""
     flow: str = ""
     remedy: dict[str, Any] = field(default_factory=dict)

@@ -231,6 +231,17 @@ def test_a_log_softmax_over_another_axis_makes_no_cross_entropy(
     assert found.function == function
 
 
+@pytest.mark.parametrize(("axis", "function"), [(2, "cross_entropy"), (1, "nll_loss")])
+def test_the_classes_of_flattened_rows_are_the_last_axis(axis: int, function: str) -> None:
+    logits = torch.randn(4, 6, 3).requires_grad_()
+    flat = logits.log_softmax(axis).flatten(0, 1)
+    found = loss_inputs(F.nll_loss(flat, torch.zeros(24, dtype=torch.int64)))
+    assert found is not None
+    assert found.function == function
+    assert found.activation == ("" if axis == 2 else "log_softmax")
+    assert torch.equal(found.predictions, flat)
+
+
 @pytest.mark.parametrize(
     ("around", "negated"),
     [

@@ -300,10 +300,12 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     if before is not None and before.name() in _VIEWS:
         # Torch computes the loss of sequences as that of images of one line.
         before = before.next_functions[0][0]
-    if function == "nll_loss" and _is_of_classes(before):
+    if function == "nll_loss" and _is_of_classes(before, predictions):
         function = "cross_entropy"
         before = before.next_functions[0][0]
     activation, last = activation_of(before)
+    if function == "nll_loss" and before is not None and before.name() == _LOG_SOFTMAX:
+        activation = "log_softmax"
     if function == "cross_entropy" and activation:
         # Only the activation's own result shows that there is one.
         result = saved(last, "result") if last is before else None
@@ -339,12 +341,19 @@ def _of_one_label(inputs: LossInputs) -> bool:
     return labels.shape == inputs.predictions.shape and bool((labels == labels[:1]).all())
 
 
-def _is_of_classes(node: Any) -> bool:
-    """Return whether a node is a log_softmax over the classes, the second axis of its result."""
+def _is_of_classes(node: Any, given: Tensor) -> bool:
+    """Return whether a node is a log_softmax over the classes.
+
+    Args:
+        node: node that computed the argument of a loss function; None if it has none.
+        given: the argument, a view of its result [rows, classes] or [rows, classes, ...].
+    """
     result = saved(node, "result") if node is not None and node.name() == _LOG_SOFTMAX else None
     if result is None:
         return False
-    axis = min(1, result.ndim - 1)
+    # Rows of several axes are flattened before their classes, which are the last axis then.
+    flattened = given.ndim == 2 < result.ndim and given.shape[-1] == result.shape[-1]
+    axis = result.ndim - 1 if flattened else min(1, result.ndim - 1)
     # A negative axis is saved as an unsigned number of 64 bits.
     return node._saved_dim in (axis, axis - result.ndim + (1 << 64))
 

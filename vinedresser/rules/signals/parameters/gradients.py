@@ -25,6 +25,8 @@ __all__ = [
 
 # Minimum number of layers for a profile.
 _FEWEST_LAYERS = 3
+# Number of checks, and relative spread of their norms, that show a clipped gradient.
+_CLIPPED_CHECKS, _CLIPPED = 5, 1e-3
 # Minimum ratio that differs from 0.
 _LEAST = 1e-300
 # Ratio of the gradient of all weights to that of a bias below which none reaches the weights.
@@ -57,6 +59,13 @@ class GradientNorms:
             self.norms.append((step.step, norm))
             self.tensors = len(parts)
             self.zeros = parts.count(0.0)
+
+    @property
+    def clipped(self) -> bool:
+        """Whether the gradient has the same norm at each of the last checks, as if clipped."""
+        recent = [norm for _, norm in self.norms][-_CLIPPED_CHECKS:]
+        same = max(recent, default=0.0) - min(recent, default=0.0)
+        return len(recent) == _CLIPPED_CHECKS and max(recent) > 0 and same < _CLIPPED * max(recent)
 
     def growth(self) -> float:
         """Return the ratio of the last norm to the previous median; 1 if there are too few."""
@@ -193,11 +202,13 @@ def left_out(info: RunRecord) -> frozenset[str]:
     return frozenset(f"gradients/{name.partition('/')[2]}" for name in info.unoptimized)
 
 
-def gradient_profile(step: Step) -> GradientProfile | None:
+def gradient_profile(step: Step, order: Sequence[str] = ()) -> GradientProfile | None:
     """Return the gradient along the depth; None if it was not captured, or is 0 or not finite.
 
     Args:
         step: step with the statistic ``abs_mean`` of gradients; biases are ignored.
+        order: full names of the weights in the order of the forward (`RunRecord.order`); unless it
+            has all of them, they are taken in the order of their definition.
     """
     if step.mode != "train":
         return None
@@ -206,6 +217,9 @@ def gradient_profile(step: Step) -> GradientProfile | None:
         for name, size in step.reduction_of("gradients", "abs_mean").items()
         if "bias" not in name.rpartition(".")[2]
     }
+    ordered = [f"gradients/{name.partition('/')[2]}" for name in order]
+    if sizes.keys() <= set(ordered):
+        sizes = {name: sizes[name] for name in ordered if name in sizes}
     names = list(sizes)
     if len(names) < _FEWEST_LAYERS:
         return None
