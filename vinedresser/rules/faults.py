@@ -168,6 +168,7 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
             "corrupt_labels",
             "not_learning",
             "overfitting",
+            "underfitting",
         }
     ),
     "mixed_precision": _OUTCOMES | {"nonfinite", "vanishing_gradient"},

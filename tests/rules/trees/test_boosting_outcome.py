@@ -15,6 +15,7 @@ from tests.rules.trees.trainings import Rows, boost, found, hook_for, tumours
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.trees.empty_trees import EmptyTrees
 from vinedresser.rules.trees.memorised_labels import MemorisedLabels
 from vinedresser.rules.trees.shrinkage_too_low import ShrinkageTooLow
 from vinedresser.store.finding import Finding
@@ -76,6 +77,16 @@ def test_a_learning_rate_too_low_for_the_rounds_is_found(tmp_path: Path) -> None
     assert (finding.severity, finding.step) == ("warning", 24)
     assert finding.value == pytest.approx(1 - (1 - 3e-4) ** 25)
     assert "learning rate (eta) of 0.1, or about 1e+04 rounds" in finding.remedy
+
+
+@pytest.mark.parametrize(("weight", "faults"), [(1e-3, ["class_imbalance"]), (3.0, [])])
+def test_a_weight_that_removes_a_class_is_found(
+    weight: float, faults: list[str], tmp_path: Path
+) -> None:
+    settings = {"objective": "binary:logistic", "gamma": 0.1, "scale_pos_weight": weight}
+    alarms = boost(tmp_path / "run", [EmptyTrees()], weak(600), rounds=25, **settings)
+    assert [one.fault for one in alarms] == faults
+    assert all("scale_pos_weight = 0.001" in one.cause for one in alarms)
 
 
 def test_a_penalty_that_outweighs_all_rows_is_found(tmp_path: Path) -> None:

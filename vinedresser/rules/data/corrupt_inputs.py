@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
+from vinedresser.rules.data.only_number import OnlyNumber
 from vinedresser.rules.data.output_positions import OutputPositions
 from vinedresser.rules.data.repeated_rows import RepeatedRows, Repetition
 from vinedresser.rules.data.row_sizes import OtherSize, RowSizes
@@ -53,6 +54,8 @@ class CorruptInputs(OnceRule):
     chance-level error after 150 steps and 40 % of the run, or at its end, when, over as many rows,
 
     - all rows are equal, such as all zero;
+    - all features of all rows are one number and only masks or indices differ, as the edges of a
+      graph, and nothing was learned;
     - more than ``constant`` of the features never change (with eight features or more), over 128
       distinct rows. Sparse features such as one-hot words are excepted: where more than a quarter
       of those that change are non-zero in one row only, others have not occurred yet (the idea
@@ -98,6 +101,7 @@ class CorruptInputs(OnceRule):
         self._occurs = np.zeros(0, np.int64)
         self._batch_count = self._rows = 0
         self._alike = True
+        self._number = OnlyNumber()
         self._last: tuple[Step, str] | None = None
 
     def begin(self, info: RunRecord) -> None:
@@ -117,6 +121,7 @@ class CorruptInputs(OnceRule):
         self._sizes.train(self.batches.inputs)
         self._last = (step, next(iter(self.batches.inputs)))
         self._take(values)
+        self._number.add(self.batches.inputs)
         self._outputs.add(values, self.batches.paired)
         if found := self._equal_rows() or self._of_outputs():
             return found
@@ -180,7 +185,12 @@ class CorruptInputs(OnceRule):
         ):
             return None
         step, name = self._last
-        wrong = self._nothing(name) or self._constant(name) or self._mixed(name)
+        wrong = (
+            self._nothing(name)
+            or self._constant(name)
+            or (self._number.symptom(name, self._rows) if self._learned_nothing() else None)
+            or self._mixed(name)
+        )
         if wrong is None:
             return None
         reason = self.outcome.verdict().reason
@@ -285,6 +295,11 @@ class CorruptInputs(OnceRule):
             "large for the features",
             "inspect a batch right before the model is called; remove constant features",
         )
+
+    def _learned_nothing(self) -> bool:
+        """Return whether all that is known of the predictions is that they are near guessing."""
+        gains = self._gains("train")
+        return bool(gains) and all(gain.value - _SURE * gain.error < 0 for gain in gains)
 
     def _mixed(self, name: str) -> Symptom | None:
         part = self._positions.explained()

@@ -16,11 +16,14 @@ from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 # Ratio to the weights of a first step that replaces them (`longer_than` allows twice as much). Of
 # 496 healthy trainings, those with longer first steps overshoot at most 0.8-fold, and those that
 # overshoot more than threefold have first steps below 0.25.
 _REPLACED = 0.5
+# Momentum that adds up two hundred gradients.
+_MOMENTUM = 0.995
 
 
 class LearningRateTooHigh(SymptomRule):
@@ -30,7 +33,8 @@ class LearningRateTooHigh(SymptomRule):
     the gradient predicts to first order (`PredictedFall`). Fires when r was above ``ratio`` or p /
     x above ``overshoot`` at any check, in a training that learns less than it should: one such step
     can move the weights to where the gradient vanishes. In such a training, it also fires when the
-    median of r over ten checks or more is above ``lasting``. Also fires, regardless of captured
+    median of r over ten checks or more is above ``lasting``, or the momentum of gradient descent
+    (SGD) is at least 0.995, which adds up 200 gradients. Also fires, regardless of captured
     weights, when the loss rose far above its start, or decreased and rose again, without recovery
     (`NoProgress`); below ten times its start only as a warning if its targets are not captured.
     Warns before the outcome is known, at the third check, if the first step was longer than the
@@ -72,6 +76,14 @@ class LearningRateTooHigh(SymptomRule):
         self.rate = LearningRateSignal()
         self.jump = RateJump()
         self.needs = self.updates.needs
+        self._momentum = 0.0
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the momentum of gradient descent."""
+        given = [one.get("settings", {}) for one in info.optimizers if one.get("type") == "SGD"]
+        # Dampening scales each gradient by 1 less it.
+        found = [one.get("momentum") for one in given if not one.get("dampening")]
+        self._momentum = max((float(m) for m in found if isinstance(m, int | float)), default=0.0)
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -102,7 +114,7 @@ class LearningRateTooHigh(SymptomRule):
         # What a strong decay does to the weights is not the gradient's step.
         decays = self.updates.decay > self.ratio / 2
         if not long and (decays or not overshoot > self.overshoot):
-            return self._of_lasting(self.updates.lasting)
+            return self._of_lasting(self.updates.lasting) or self._of_momentum()
         seen = []
         tensor, value, bound = "gradients", overshoot, self.overshoot
         factor = 10.0 ** math.floor(-math.log10(max(overshoot, 10.0)))
@@ -150,6 +162,25 @@ class LearningRateTooHigh(SymptomRule):
             remedy=f"{self.rate.scaled(factor)}; warm up the learning rate, clip the gradient norm",
             evidence={"ratio": ratio, "learning_rates": self.rate.captured},
             correction=self.rate.corrected(factor),
+        )
+
+    def _of_momentum(self) -> Symptom | None:
+        """Return the symptom of a momentum that adds up hundreds of gradients."""
+        if not _MOMENTUM <= self._momentum < 1:
+            return None
+        steps = 1 / (1 - self._momentum)
+        return Symptom(
+            tensor=next(iter(self.rate.captured), "optimizer_state/lr"),
+            statistic="momentum",
+            value=self._momentum,
+            threshold=_MOMENTUM,
+            confidence=0.8,
+            seen=f"the optimizer has a momentum of {self._momentum:g}; 0.9 to 0.99 is usual",
+            cause=f"the momentum adds up about {steps:.0f} gradients: steps are as long as with "
+            f"{steps / 10:.0f} times the learning rate and a momentum of 0.9, and follow gradients "
+            "of long ago",
+            remedy="use a momentum of 0.9",
+            evidence={"momentum": self._momentum},
         )
 
     def _of_jump(self, step: Step, lost: LostByJump) -> Finding:

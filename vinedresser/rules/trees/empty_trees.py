@@ -29,6 +29,10 @@ _LIMITS = {
 }
 
 
+# Weight of the rows of one class with which they count for next to nothing.
+_NO_WEIGHT = 0.05
+
+
 class EmptyTrees(OnceRule):
     """The newest trees have no splits, and the training loss has hardly decreased.
 
@@ -36,7 +40,9 @@ class EmptyTrees(OnceRule):
     too (apart from subsampling). This is the normal end of a training that has learned; otherwise
     something prevents splits. At the end of a run, no split in any checked round is a warning
     whatever the loss did: without splits, an ensemble only learns the best constant. A loss of
-    exactly 0 in the first round means that all labels are equal (`single_label`).
+    exactly 0 in the first round means that all labels are equal (`single_label`). If XGBoost gives
+    the rows of class 1 less than 0.05 of the weight of the others (``scale_pos_weight``), these
+    weights are the cause (`class_imbalance`).
 
     Args:
         drop: share of the first training loss; a larger decrease counts as learning.
@@ -61,10 +67,15 @@ class EmptyTrees(OnceRule):
         self._constant = True
         self._last: tuple[Step, str] | None = None
         self._started = False
+        # Weight of the rows of class 1, relative to the others (XGBoost).
+        self._weight = 1.0
 
     def begin(self, info: RunRecord) -> None:
-        """Read the parameters of the ensemble."""
+        """Read the parameters of the ensemble and the weight of its rows."""
         self._ensemble = Ensemble(info)
+        settings = info.losses.get("objective", {}).get("settings", {})
+        weight = settings.get("scale_pos_weight")
+        self._weight = float(weight) if isinstance(weight, int | float) else 1.0
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -127,6 +138,12 @@ class EmptyTrees(OnceRule):
                 "single_label",
                 "all labels are equal: without any split, the predictions are already perfect",
                 "inspect the labels; shuffle the rows before splitting them",
+            )
+        if 0 < self._weight < _NO_WEIGHT:
+            return (
+                "class_imbalance",
+                f"class 1 has no weight for any split to gain: scale_pos_weight = {self._weight:g}",
+                "use scale_pos_weight = (number of rows of class 0) / (number of rows of class 1)",
             )
         for name, usual in _LIMITS.items():
             value = self._ensemble.number(name) if self._ensemble else None
