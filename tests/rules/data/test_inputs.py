@@ -111,6 +111,32 @@ def test_huge_inputs_of_the_first_layer_are_warned_of(
     assert [one.severity for one in found] == ([] if normalised else ["warning"])
 
 
+class Recurrent(nn.Module):
+    """Scores [N, 10] of the rows [N, 64] of digits, line by line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scores."""
+        scores: Tensor = self.head(self.lstm(x.reshape(-1, 8, 8))[0][:, -1])
+        return scores
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("scale", "divisor", "warned"),
+    [(2000.0, 1.0, True), (2000.0, 2000.0, False), (1.0, 1.0, False)],
+)
+def test_inputs_that_saturate_the_gates_of_a_recurrent_layer(
+    scale: float, warned: bool, tmp_path: Path
+) -> None:
+    data, rules = with_inputs(lambda x: x * scale), [UnnormalisedInputs()]
+    found = found_in(tmp_path, rules, data, Recurrent, optimizer=sgd(0.01), batch=64, steps=300)
+    assert bool(found) == warned
+
+
 def test_the_threshold_is_a_parameter(tmp_path: Path) -> None:
     found = found_in(
         tmp_path, [UnnormalisedInputs(size=0.1)], digits(), tanh, optimizer=sgd(1e-6), batch=64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def found(path: Path, features: float | None, *, good: bool = False, mask: bool 
         )
         labels = rng.integers(4, size=32)
         scores = rng.normal(size=(32, 4)) + 9 * good * np.eye(4)[labels]
-        tensors = {
+        tensors: dict[str, Any] = {
             "model_inputs/M[0]": numbers.astype(np.float32),
             "model_inputs/M[1]": rng.integers(2, size=(32, 40)),
             "labels/CrossEntropyLoss": labels,

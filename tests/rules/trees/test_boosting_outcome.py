@@ -83,7 +83,8 @@ def test_a_learning_rate_too_low_for_the_rounds_is_found(tmp_path: Path) -> None
 def test_a_weight_that_removes_a_class_is_found(
     weight: float, faults: list[str], tmp_path: Path
 ) -> None:
-    settings = {"objective": "binary:logistic", "gamma": 0.1, "scale_pos_weight": weight}
+    settings: dict[str, Any] = {"objective": "binary:logistic", "gamma": 0.1}
+    settings["scale_pos_weight"] = weight
     alarms = boost(tmp_path / "run", [EmptyTrees()], weak(600), rounds=25, **settings)
     assert [one.fault for one in alarms] == faults
     assert all("scale_pos_weight = 0.001" in one.cause for one in alarms)

@@ -11,7 +11,11 @@ from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.gradients import weights_to_bias
-from vinedresser.rules.signals.parameters.model_names import normalises, normalises_first
+from vinedresser.rules.signals.parameters.model_names import (
+    is_recurrent_first,
+    normalises,
+    normalises_first,
+)
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -19,6 +23,11 @@ from vinedresser.store.records import RunRecord
 _CONFIDENCE = 0.8
 # Multiple of the largest usual size that does harm whatever is learned.
 _HUGE = 1000.0
+# The same in front of gates, which are always open or shut then: weights of 1/sqrt(units) multiply
+# a few such inputs to more than 5.
+_SATURATING = 10.0
+# Steps, and the share of a run, after which a training that succeeds all the same has begun to.
+_LATE, _LATE_SHARE = 150, 0.4
 # Least ratio of the gradients of weights and bias, as a share of the size of the inputs: it is the
 # mean over the rows that counts, and that of centred inputs is smaller.
 _RECEIVED = 0.1
@@ -57,8 +66,10 @@ class UnnormalisedInputs(ScaleRule):
     consecutive checks, in a training that learns less than it should, or at the first check at
     which the loss is not finite. Warns whatever the outcome of a root mean square above 1000 times
     ``size`` that reaches the first layer as it is: the gradient of its weights is about as many
-    times as large as that of its bias. Models with normalising layers are exempt from that, and
-    those whose first layer normalises the inputs from the whole rule. Integers, such as token
+    times as large as that of its bias; of ten times ``size`` in front of a recurrent layer, if the
+    training does not go well after 150 steps and 40 % of the run. Models with normalising layers
+    are exempt from the former, and those whose first layer normalises the inputs from the whole
+    rule. Integers, such as token
     indices, are ignored, and so are single numbers without rows, and inputs that were absent or of
     a usual size at first, or have grown at each check and doubled: these are not the data, but the
     state of a recurrent network that the loop passes on, for instance. Initialisations preserve the
@@ -78,7 +89,7 @@ class UnnormalisedInputs(ScaleRule):
         self.size = size
         self.batches = Batches()
         self.needs = optional_statistics(20, gradients=("l2",))
-        self._normalises = False
+        self._normalises = self._recurrent = self._late = False
         self._sizes: dict[str, _Size] = {}
         # Models whose inputs were checked.
         self._called: set[str] = set()
@@ -90,6 +101,7 @@ class UnnormalisedInputs(ScaleRule):
         super().begin(info)
         self._over |= normalises_first(info.modules)
         self._normalises = normalises(info.modules)
+        self._recurrent = is_recurrent_first(info.modules)
 
     def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.certain`: also if far too large inputs reach the first layer."""
@@ -99,6 +111,8 @@ class UnnormalisedInputs(ScaleRule):
             # The model scales them itself.
             return False
         huge = symptom.value >= _HUGE * self.size and not self._normalises
+        saturating = symptom.value >= _SATURATING * self.size and self._recurrent
+        huge |= saturating and self._late and outcome.verdict().kind != "good"
         return huge or super().certain(symptom, outcome)
 
     def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
@@ -107,6 +121,7 @@ class UnnormalisedInputs(ScaleRule):
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
+        self._late = step.step >= max(_LATE, _LATE_SHARE * (self.expected_steps or 0))
         if (ratio := weights_to_bias(step)) is not None:
             self._received = ratio
         found: Symptom | None = None

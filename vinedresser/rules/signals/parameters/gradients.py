@@ -33,8 +33,9 @@ _LEAST = 1e-300
 _ONLY_BIASES = 1e-6
 
 
-# Names of the weights of a dense layer or a convolution in torch and Keras.
-_WEIGHTS = ("weight", "kernel")
+# Names of the weights and the bias of a dense layer or a convolution in torch and Keras, and of
+# those that receive the inputs of a recurrent layer in torch.
+_WEIGHTS = {"weight": "bias", "kernel": "bias", "weight_ih_l0": "bias_ih_l0"}
 
 
 class GradientNorms:
@@ -192,7 +193,7 @@ def weights_to_bias(step: Step) -> float | None:
     for name, size in sizes.items():
         path, _, word = name.rpartition(".")
         if word in _WEIGHTS:
-            bias = sizes.get(f"{path}.bias", 0.0)
+            bias = sizes.get(f"{path}.{_WEIGHTS[word]}", 0.0)
             return size / bias if bias > 0 and math.isfinite(size) else None
     return None
 

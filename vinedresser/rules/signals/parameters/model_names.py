@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ModelNames", "normalises", "normalises_first"]
+__all__ = ["ModelNames", "is_recurrent_first", "normalises", "normalises_first"]
 
+_RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell", "SimpleRNN")
 # Layers that preserve the size of the signal for any weights.
 _NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
 
@@ -33,6 +34,21 @@ def normalises_first(modules: Mapping[str, Sequence[str]]) -> bool:
     layers = {path: words for path, words in modules.items() if path not in models}
     first = next((one for one in layers if not any(p.startswith(f"{one}.") for p in layers)), None)
     return first is not None and normalises({first: layers[first]})
+
+
+def is_recurrent_first(modules: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether the first layer is a recurrent one, whose gates or units saturate.
+
+    Args:
+        modules: see `RunRecord.modules`.
+    """
+    holders = {path.rpartition(".")[0] for path in modules}
+    layers = [
+        words[0]
+        for path, words in modules.items()
+        if "model" not in words[2:] and path not in holders
+    ]
+    return bool(layers) and layers[0] in _RECURRENT
 
 
 class ModelNames:
