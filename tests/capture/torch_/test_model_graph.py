@@ -117,6 +117,13 @@ def test_a_large_graph_is_not_searched() -> None:
     assert model_graph([y.sum()], names) is None
 
 
+def test_weights_of_several_models_are_no_series_of_one() -> None:
+    first, last = nn.Linear(5, 8), nn.Linear(8, 3)
+    names = {id(one): name for name, one in last.named_parameters()}
+    found = model_graph([last(first(torch.randn(6, 5))).sum()], names)
+    assert found == ModelGraph(("bias", "weight"), ())
+
+
 def test_a_backward_of_another_model_tells_nothing() -> None:
     loss = nn.Linear(2, 1)(torch.ones(1, 2)).sum()
     assert model_graph([loss], {id(nn.Parameter(torch.ones(1))): "weight"}) is None

@@ -15,6 +15,8 @@ __all__ = ["ModelGraph", "has_redundant_weights", "model_graph"]
 
 # Of larger graphs, such as those of loops over many time steps, nothing is known.
 _MOST_NODES = 3000
+# A parameter of another model.
+_OTHER = "another"
 _LEAF = "torch::autograd::AccumulateGrad"
 # Products of two arguments; one of them may be a weight.
 _PRODUCTS = frozenset(
@@ -49,7 +51,7 @@ class ModelGraph(NamedTuple):
             out.
         linear: names of the weights that a linear model multiplies its inputs by, one after
             another, the first one first; () if any activation is between two weights, or anything
-            that may be one, or if there is only one weight.
+            that may be one, if there is only one weight, or if one is that of another model.
     """
 
     order: tuple[str, ...]
@@ -89,8 +91,8 @@ def model_graph(tensors: Iterable[Any], names: Mapping[int, str]) -> ModelGraph 
             return None
     if not walk.order:
         return None
-    longest = walk.longest if walk.linear and len(walk.longest) > 1 else ()
-    return ModelGraph(tuple(walk.order), longest)
+    alone = len(walk.longest) > 1 and _OTHER not in walk.longest
+    return ModelGraph(tuple(walk.order), walk.longest if walk.linear and alone else ())
 
 
 def has_redundant_weights(series: Sequence[Tensor]) -> bool:
@@ -153,7 +155,7 @@ class _Walk:
         """Return what is known of the result of a node, after those of its arguments."""
         name = node.name()
         if name == _LEAF:
-            return _Result(constant=self._names.get(id(node.variable), "another"))
+            return _Result(constant=self._names.get(id(node.variable), _OTHER))
         arguments = [self._results[one] for one, _ in node.next_functions if one is not None]
         constants = [one.constant for one in arguments if one.constant]
         data = [one for one in arguments if not one.constant]
