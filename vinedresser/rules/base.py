@@ -56,6 +56,9 @@ class Rule(ABC):
             info: hyperparameters, expected steps, capture configuration.
         """
 
+    def know(self, info: RunRecord) -> None:  # noqa: B027 (optional)
+        """Read the record again: the hook completes it in the first steps and for new models."""
+
     @abstractmethod
     def update(self, step: Step) -> Finding | None:
         """Process the next step; return a finding, or None.

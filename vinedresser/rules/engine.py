@@ -77,8 +77,10 @@ class Engine:
             runner.begin(info)
 
     def know(self, info: RunRecord) -> None:
-        """Let the signals read the record again, which the hook completes in the first steps."""
+        """Let signals and rules read the record again, which the hook has completed."""
         self._pool.know(info)
+        for runner in self._runners:
+            runner.know(info)
 
     def update(self, step: Step) -> list[Finding]:
         """Pass the next step to all rules; return their findings in the order of the rules."""

@@ -19,6 +19,7 @@ from vinedresser.rules.actions.stop import StopOnSeverity
 from vinedresser.rules.base import Rule
 from vinedresser.rules.causes.root_cause import cause_of
 from vinedresser.rules.engine import Engine
+from vinedresser.rules.newcomers import Newcomers
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import Findings
@@ -102,14 +103,17 @@ def judge(
             ending.stop(fatal, _stop_record(cause_of(fatal, findings), fatal.step))
 
     begun = False
+    newcomers = Newcomers()
 
     def idle() -> None:
         if begun:
             take(engine.idle(time.time()))
 
     for step in run.follow(poll, urgent=live, on_idle=idle):
-        if not begun or (live and step.mode == "train" and step.step in _COMPLETED):
-            # The hook completes the record before the first step, up to a few losses.
+        completed = live and newcomers.come(step)
+        completed |= live and step.mode == "train" and step.step in _COMPLETED
+        if completed or not begun:
+            # The hook completes the record before the first step of a model, up to a few losses.
             info = read_record(run.storage, RunRecord) or run.info
             (engine.know if begun else engine.begin)(info)
             begun = True

@@ -59,6 +59,10 @@ class RuleRunner:
         self.rule.expected_steps = info.total_steps
         self._shielded(lambda: self.rule.begin(info))
 
+    def know(self, info: RunRecord) -> None:
+        """See `Rule.know`."""
+        self._shielded(lambda: self.rule.know(info))
+
     def update(self, step: Step) -> list[Finding]:
         """Process a step; return the findings."""
         self._last = step

@@ -108,6 +108,13 @@ def test_noise_of_single_samples_causes_no_finding() -> None:
     assert verdict(loss)[0] != "stuck"
 
 
+def test_the_rise_of_a_loss_from_exactly_zero_says_nothing() -> None:
+    # The first values after it are much smaller than the later ones, too.
+    rising = np.concatenate([np.zeros(3), np.linspace(0, 0.05, 100), noisy(0.05, 0.3)])
+    assert verdict(rising) == ("open", -1)
+    assert verdict(rising + 1e-3)[0] != "open"
+
+
 def test_a_first_batch_without_a_rare_class_is_no_low_start() -> None:
     rare = np.random.default_rng(0).random(len(T)) < 0.7
     rare[0] = False

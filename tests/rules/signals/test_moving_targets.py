@@ -86,3 +86,34 @@ def test_a_loss_that_rises_without_its_targets(captured: bool, tmp_path: Path) -
     # Targets that nobody knows may have grown.
     severities = {one.severity for one in findings if "rose" in one.seen}
     assert severities == {"stop" if captured else "warning"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("growing", [True, False])
+def test_the_loss_of_an_actor_rises_with_the_targets_of_its_critic(
+    growing: bool, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    critic, actor, loss = nn.Linear(9, 1), nn.Linear(8, 1), nn.MSELoss()
+    critic_optimizer = torch.optim.SGD(critic.parameters(), lr=0.02)
+    actor_optimizer = torch.optim.SGD(actor.parameters(), lr=1e-4)
+    capture = capture_for([LearningRateTooHigh(), LossNotDecreasing()])
+    with Hook(tmp_path / "run", collections=capture.collections) as hook:
+        hook.watch(critic, loss=loss, optimizer=critic_optimizer, name="critic")
+        hook.watch(actor, optimizer=actor_optimizer, name="actor")
+        for step in range(600):
+            size = 1 + (min(step / 60, 4) if growing else 0)
+            x, chosen = torch.randn(32, 8), torch.randn(32, 1)
+            # Costs: an actor that cannot lower them has a loss that rises with them.
+            critic_optimizer.zero_grad()
+            loss(critic(torch.cat([x, chosen], 1)), size * (torch.randn(32, 1) - 1)).backward()
+            critic_optimizer.step()
+            if not growing and step >= 60:
+                critic.bias.data = torch.tensor([-8.0])
+            actor_optimizer.zero_grad()
+            value = -critic(torch.cat([x, actor(x)], 1)).mean()
+            hook.save("losses/actor", value)
+            value.backward()
+            actor_optimizer.step()
+    findings = judge(open_run(tmp_path / "run"), [LossNotDecreasing()])
+    assert [one.severity for one in findings if one.statistic] == ([] if growing else ["stop"])

@@ -64,9 +64,13 @@ class DyingRelu(SymptomRule):
         self._first: dict[str, float] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Read the modules and the learning rate."""
-        self._modules = dict(info.modules)
+        """Read the learning rate."""
         self._rate = LearningRate.among(info.parameters)
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read the modules."""
+        self._modules = dict(info.modules)
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

@@ -59,6 +59,10 @@ class SaturatedActivation(SymptomRule):
         self._first: dict[str, float] = {}
 
     def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read the modules."""
         self._modules = dict(info.modules)
 

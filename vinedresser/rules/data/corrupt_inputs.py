@@ -105,6 +105,10 @@ class CorruptInputs(OnceRule):
         self._last: tuple[Step, str] | None = None
 
     def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read the number of models."""
         self._several = several_trained(info)
 

@@ -148,6 +148,10 @@ class CorruptLabels(OnceRule):
 
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read whether several models are trained."""
         self._several = several_trained(info)
 
     def watch(self, step: Step) -> Finding | None:

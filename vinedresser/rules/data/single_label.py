@@ -93,6 +93,10 @@ class SingleLabel(OnceRule):
 
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read whether several models are trained."""
         self._adversaries = several_trained(info)
 
     def watch(self, step: Step) -> Finding | None:

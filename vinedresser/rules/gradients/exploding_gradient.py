@@ -57,8 +57,12 @@ class ExplodingGradient(SymptomRule):
         self._left_out: frozenset[str] = frozenset()
 
     def begin(self, info: RunRecord) -> None:
-        """Read the learning rate, and which parameters no optimizer has."""
+        """Read the learning rate."""
         self._rate = LearningRate.among(info.parameters)
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read which parameters no optimizer has."""
         self._left_out = left_out(info)
 
     def look(self, step: Step) -> Symptom | None:

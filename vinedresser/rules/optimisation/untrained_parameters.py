@@ -113,6 +113,10 @@ class UntrainedParameters(Rule):
         self._stepless = False
 
     def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read the sizes of the optimizers."""
         self._unoptimized = len(info.unoptimized)
         models = sum("model" in facts[2:] for facts in info.modules.values())

@@ -46,7 +46,7 @@ class Signal(ABC):
         """Read the run's record, before the first step."""
 
     def know(self, info: RunRecord) -> None:  # noqa: B027 (optional)
-        """Read the record again, which the hook completes in the first steps."""
+        """Read the record again: the hook completes it in the first steps and for new models."""
 
     @abstractmethod
     def update(self, step: Step) -> None:

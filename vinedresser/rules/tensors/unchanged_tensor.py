@@ -37,6 +37,10 @@ class UnchangedTensor(SymptomRule):
         self._unchanged: dict[str, int] = {}
 
     def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read the names of weights that are not trained."""
         self._untrained = frozenset((*info.frozen, *info.unoptimized))
 

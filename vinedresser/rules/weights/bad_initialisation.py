@@ -73,12 +73,16 @@ class BadInitialisation(SymptomRule):
         self._symptom: Symptom | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Read the modules and whether the initial weights are captured."""
+        """Read whether the initial weights are captured."""
+        # These report weights only after the first step, which may have changed them arbitrarily.
+        self._checked = info.framework in ("sklearn", "xgboost")
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read the modules."""
         self._modules = dict(info.modules)
         self._models = ModelNames(info)
         self._untrained = frozenset((*info.frozen, *info.unoptimized))
-        # These report weights only after the first step, which may have changed them arbitrarily.
-        self._checked = info.framework in ("sklearn", "xgboost")
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`; the initial symptom remains."""

@@ -51,6 +51,10 @@ class IdenticalUnits(SymptomRule):
         self._untrained: frozenset[str] = frozenset()
 
     def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read which weights are not trained."""
         self._untrained = frozenset((*info.frozen, *info.unoptimized))
 

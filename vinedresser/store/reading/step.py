@@ -129,6 +129,16 @@ class Step:
             if base_name(name) is None
         )
 
+    @property
+    def measured_names(self) -> tuple[str, ...]:
+        """Names of the tensors with scalar statistics of this step; no values are read."""
+        return tuple(
+            name
+            for group in self._columns.segment.record.columns
+            if group.layout.reductions is not None and row_position(group, self._row) is not None
+            for name in group.layout.names
+        )
+
     def tensors_of(self, collection: str) -> list[str]:
         """Return the names of the full tensors of this step in a collection."""
         member = self._columns.selector.members(collection)

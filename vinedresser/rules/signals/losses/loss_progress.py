@@ -309,6 +309,10 @@ class LossProgress:
         Longer ones, up to three quarters of the run, must not show a fall that the shortest hides.
         """
         start, error = self.start()
+        if self.first == 0 < self.peak:
+            # It has no size to compare a rise with: the first predictions of a value function may
+            # all agree, and the first triplets may all be far apart.
+            return None
         if self.thrown_up():
             return self._unrecovered(start)
         found: Stretch | None = None

@@ -83,6 +83,10 @@ class LearningOutcome(Signal):
         self.aimless = AimlessLosses()
 
     def begin(self, info: RunRecord) -> None:
+        """See `Signal.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read the number of models and optimizers."""
         self._optimizers = len(info.optimizers)
         self._several_trained = several_trained(info)

@@ -136,8 +136,24 @@ class NoProgress(Signal):
             return None
         else:
             worst = unrecovered
-        explained = self.targets.explain(_short(worst.name), worst.rise)
-        return None if worst.kind != "standing" and explained else worst
+        return None if worst.kind != "standing" and self._explained(worst) else worst
+
+    def _explained(self, worst: LossTrajectory) -> bool:
+        """Return whether the targets of a loss grow, so that it rises, and others with it.
+
+        The loss of an actor is the negative estimate of its critic: it has no targets, and its size
+        is that of the targets of the critic.
+
+        Args:
+            worst: trajectory of the loss that rises most.
+        """
+        if self.targets.explain(_short(worst.name), worst.rise):
+            return True
+        return any(
+            self.targets.explain(_short(name), now.level / abs(one.first))
+            for name, one in self.outcome.losses.items()
+            if name != worst.name and one.first and (now := one.latest()) is not None
+        )
 
     def _holds(self) -> bool:
         return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()

@@ -100,6 +100,10 @@ class GradientGrowth(Signal):
         self._left_out: frozenset[str] = frozenset()
 
     def begin(self, info: RunRecord) -> None:
+        """See `Signal.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read the parameters that no optimizer has."""
         self._left_out = left_out(info)
 

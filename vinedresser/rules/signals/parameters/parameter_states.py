@@ -107,6 +107,10 @@ class ParameterStates(Signal):
         self._idle = 0
 
     def begin(self, info: RunRecord) -> None:
+        """See `Signal.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
         """Read the frozen parameters and the order of the modules."""
         self._frozen = frozenset(info.frozen)
         self._fresh = frozenset(info.fresh)
