@@ -92,7 +92,7 @@ def test_verifying_a_sealed_pair_judges_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep = tmp_path / "runs"
-    chosen = ["--sealed", "--only", "hearts/one_unit_softmax"]
+    chosen = ["--sealed", "--only", "coupons/wrong_sign"]
     main([*chosen, "--draws", "1", "--verify", "--keep", str(keep)])
     printed = capsys.readouterr().out.splitlines()
     healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)
@@ -100,7 +100,7 @@ def test_verifying_a_sealed_pair_judges_nothing(
     assert faulty.ending.harmed(healthy.ending)
     assert all(one.runs for one in (healthy, faulty))
     rows = {line.split()[0]: line.split()[1:5] for line in printed if line.split()}
-    assert rows["hearts"] == rows["all"] == ["1", "1", "1", "1"]
+    assert rows["coupons"] == rows["all"] == ["1", "1", "1", "1"]
     assert not list(keep.rglob("findings*")), "nothing was judged"
 
 

@@ -1,1 +1,1 @@
-"""Sealed families of generative models."""
+"""Sealed families that model a distribution."""

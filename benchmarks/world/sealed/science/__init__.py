@@ -1,1 +1,1 @@
-"""Sealed families of the sciences."""
+"""Sealed families of physics, graphs and groups."""

@@ -1,1 +1,1 @@
-"""Sealed families of texts."""
+"""Sealed families of texts and other sequences of symbols."""

@@ -1,0 +1,1 @@
+"""Families of small pictures, and of what is seen in them."""

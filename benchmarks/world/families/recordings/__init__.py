@@ -1,0 +1,1 @@
+"""Families of recordings over seconds, days or years."""
