@@ -26,11 +26,8 @@ _SCALE = torch.tensor([1.0, 1.0, 0.1, 1.0])
 def _train(draw: Draw) -> Ending:
     states, left, moves = _played(draw)
     x = torch.cat([states / _SCALE, left[:, None] / 50], 1)
-    # Micrometres, microradians and milliseconds.
-    raw = torch.cat([1e6 * states, 20 * left[:, None]], 1)
     rows = held_out(
         *(draw, x, moves, _SEEN),
-        prepared={"unnormalised_inputs": (raw, moves)},
         # The column of the moves was empty.
         training={"single_label": (x, torch.zeros_like(moves))},
     )
@@ -64,8 +61,6 @@ def _train(draw: Draw) -> Ending:
     def act(state: Tensor) -> Tensor:
         wished = torch.full((len(state), 1), 2.5)
         seen = torch.cat([state / _SCALE, wished], 1)
-        if draw.has("unnormalised_inputs"):
-            seen = torch.cat([1e6 * state, 1000 * wished], 1)
         moved: Tensor = behaviour(seen).argmax(1)
         return moved
 
@@ -101,8 +96,8 @@ def _played(draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("unnormalised_inputs", "shuffled_labels", "constant_inputs", "single_label"),
-        *("wrong_sign", "missing_step", "saturation", "weight_decay_too_high"),
+        *("shuffled_labels", "constant_inputs", "single_label"),
+        *("wrong_sign", "missing_step", "zero_init", "weight_decay_too_high"),
         *("lr_too_low", "lr_too_high"),
     ),
 )

@@ -48,7 +48,7 @@ def _train(draw: Draw) -> Ending:
 
 def _model(draw: Draw, keras: Any) -> Any:
     layers = keras.layers
-    penalty = keras.regularizers.L2(draw.by_fault({"over_regularization": 5.0}, 1e-4))
+    penalty = keras.regularizers.L2(draw.by_fault({"over_regularization": 20.0}, 1e-4))
     width = draw.choice([24, 32])
     trainable = not draw.has("frozen_layers")
     inputs = keras.Input((_FEATURES,))

@@ -77,8 +77,7 @@ def _train(draw: Draw) -> Ending:
     length = plan(draw, _SEEN, [20, 25], (6, 8))
     rate = learning_rate(draw, 3e-3, 6e-3)
     optimizer = optimizer_of(draw, "adam", list(model.parameters()), rate)
-    decay = draw.by_fault({"scheduler_to_zero": 1e-3}, 0.9)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, decay)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
     loss_fn = draw.watch.loss(_swapped if draw.has("wrong_sign") else _margin_loss)
     draw.watch.begin(model, optimizer)
     loader = DataLoader(TensorDataset(rows.x, rows.y), length.size, shuffle=True, drop_last=True)
@@ -114,7 +113,7 @@ def _digits(draw: Draw) -> HeldOut:
 FAMILY = Family(
     _train,
     (
-        *("shuffled_labels", "single_label", "wrong_sign", "scheduler_to_zero", "small_init"),
+        *("shuffled_labels", "single_label", "wrong_sign", "small_init"),
         *("zero_init", "scheduler_per_batch", "lr_too_low", "lr_too_high"),
     ),
 )

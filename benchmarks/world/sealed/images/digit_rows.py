@@ -79,7 +79,7 @@ def _digits(draw: Draw) -> HeldOut:
     order = draw.numpy.permutation(len(values))[:1300]
     x = torch.tensor(values[order] / 16).float().reshape(-1, 8, 8)
     y = torch.tensor(digits[order])
-    return held_out(*(draw, x, y, _SEEN), prepared={"unnormalised_inputs": (4080 * x, y)})
+    return held_out(*(draw, x, y, _SEEN), prepared={"unnormalised_inputs": (65535 * x, y)})
 
 
 FAMILY = Family(

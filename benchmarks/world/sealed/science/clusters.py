@@ -74,7 +74,7 @@ def _train(draw: Draw) -> Ending:
         draw.watch.metric("loss", total / length.batches)
     with draw.watch.evaluating(), torch.no_grad():
         found = model(given)[1].nan_to_num(0).argmax(1)
-    return Ending(float(adjusted_rand_score(groups, found)), bar=0.6, margin=0.25)
+    return Ending(float(adjusted_rand_score(groups, found)), bar=0.5, margin=0.25)
 
 
 @torch.no_grad()

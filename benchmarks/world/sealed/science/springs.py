@@ -94,13 +94,7 @@ FAMILY = Family(
     _train,
     (
         *("unnormalised_inputs", "wrong_adjacency", "misaligned_targets"),
-        *(
-            "missing_step",
-            "frozen_layers",
-            "adam_epsilon",
-            "dead_relu",
-            "lr_too_low",
-            "lr_too_high",
-        ),
+        *("missing_step", "large_init", "adam_epsilon", "dead_relu"),
+        *("lr_too_low", "lr_too_high"),
     ),
 )

@@ -53,11 +53,14 @@ def _train(draw: Draw) -> Ending:
     length = plan(draw, _SEEN, [25, 30], (12, 15))
     rate = learning_rate(draw, 4e-3, 6e-3)
     optimizer = optimizer_of(draw, "adam", trained(draw, model, model.output), rate)
-    # The warm-up is meant in batches; its end was given in batches of all epochs, a thousand times.
+    # Twenty batches, or more than the training has.
     warm_up = draw.by_fault({"warm_up_unit": 50 * length.steps}, 20)
 
+    # The schedule counts batches, and not epochs.
+    end = draw.by_fault({"scheduler_to_zero": length.epochs}, length.steps)
+
     def factor(step: int) -> float:
-        share = min(step / length.steps, 1.0)
+        share = min(step / end, 1.0)
         return 0.5 * (1 + math.cos(math.pi * share)) * min(1.0, (step + 1) / warm_up)
 
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
@@ -105,7 +108,7 @@ FAMILY = Family(
     _train,
     (
         *("swapped_pairs", "constant_inputs", "positions_left_out", "warm_up_unit"),
-        *("sequence_lengths", "missing_step", "zero_init", "dropout_too_high"),
+        *("scheduler_to_zero", "sequence_lengths", "missing_step", "zero_init", "dropout_too_high"),
         *("lr_too_low", "lr_too_high"),
     ),
 )
