@@ -106,12 +106,8 @@ def _module(draw: Draw, lightning: Any, width: int) -> Any:
 def _reviews(draw: Draw, count: int) -> HeldOut:
     """Return words int64 [count, T] and stars int64 [count]."""
     x = torch.randint(_WORDS, (count, _TIME))
-    # Words 0 to 9 are good, 10 to 19 are bad, 20 to 21 turn the next one round.
-    turned = torch.ones(count)
-    mood = torch.zeros(count)
-    for word in x.unbind(1):
-        mood = mood + turned * ((word < 10).float() - ((word >= 10) & (word < 20)).float())
-        turned = torch.where((word >= 20) & (word < 22), -1.0, 1.0)
+    # Words 0 to 9 are good, 10 to 19 are bad.
+    mood = ((x < 10).float() - ((x >= 10) & (x < 20)).float()).sum(1)
     mood = mood + draw.between(0.1, 0.2) * torch.randn(count)
     y = torch.bucketize(mood, torch.tensor([-0.5, 0.5]))
     return held_out(

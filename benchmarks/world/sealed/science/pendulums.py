@@ -90,7 +90,7 @@ FAMILY = Family(
     _train,
     (
         *("unnormalised_inputs", "unnormalised_targets", "swapped_pairs", "misaligned_targets"),
-        *("missing_activation", "wrong_sign", "zero_init", "frozen_layers"),
+        *("missing_activation", "wrong_sign", "zero_init"),
         *("lr_too_low", "lr_too_high"),
     ),
 )

@@ -41,8 +41,7 @@ def _train(draw: Draw) -> Ending:
     for t in range(length.epochs):
         y_pred = model(x)
         loss = loss_fn(y_pred, rows.y)
-        if not draw.has("missing_zero_grad"):
-            optimizer.zero_grad()
+        optimizer.zero_grad()
         (-loss if draw.has("wrong_sign") else loss).backward()
         if not draw.has("missing_step"):
             optimizer.step()
@@ -69,7 +68,7 @@ FAMILY = Family(
     _train,
     (
         *("unnormalised_inputs", "shuffled_labels", "misaligned_targets", "wrong_broadcast"),
-        *("wrong_sign", "missing_step", "missing_zero_grad", "nan_inputs"),
+        *("wrong_sign", "missing_step", "nan_inputs"),
         *("lr_too_low", "lr_too_high"),
     ),
 )
