@@ -32,10 +32,10 @@ def test_every_module_is_a_family_whose_faults_have_a_class() -> None:
 def test_faults_are_drawn_in_turn_and_every_family_is_used() -> None:
     choices = carried(FAMILIES)
     faults = {fault for _, fault in choices}
-    cases = draw_cases(choices, 3 * len(faults), seed=1)
-    assert cases == draw_cases(choices, 3 * len(faults), seed=1)
-    assert len({case.id for case in cases}) == 6 * len(faults)
-    assert [case.fault for case in cases[::2]].count("lr_too_high") == 3
+    cases = draw_cases(choices, 4 * len(faults), seed=1)
+    assert cases == draw_cases(choices, 4 * len(faults), seed=1)
+    assert len({case.id for case in cases}) == 8 * len(faults)
+    assert [case.fault for case in cases[::2]].count("lr_too_high") == 4
     assert {case.family for case in cases} == set(FAMILIES)
 
 

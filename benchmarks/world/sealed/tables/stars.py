@@ -69,7 +69,7 @@ def _train(draw: Draw) -> Ending:
             draw.watch.metric("balanced_acc", accuracy(scores, rows.y_val))
     model.eval()
     with torch.no_grad():
-        return Ending(gained(accuracy(model(rows.x_test), rows.y_test), 1 / _KINDS), bar=0.6)
+        return Ending(gained(accuracy(model(rows.x_test), rows.y_test), 1 / _KINDS), bar=0.55)
 
 
 def _objects(draw: Draw, count: int) -> HeldOut:
