@@ -96,7 +96,7 @@ def _played(draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
 FAMILY = Family(
     _train,
     (
-        *("shuffled_labels", "constant_inputs", "single_label"),
+        *("constant_inputs", "single_label"),
         *("wrong_sign", "missing_step", "zero_init", "weight_decay_too_high"),
         *("lr_too_low", "lr_too_high"),
     ),
