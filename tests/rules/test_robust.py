@@ -31,6 +31,7 @@ TABLE: dict[str, dict[str, int]] = {
     "perfect_at_once": {},
     "loss_output_mismatch": {"patience": 1},
     "class_numbers": {},
+    "missing_activation": {"patience": 1},
     "unbounded_loss": {"fall": 11},
     "initial_loss": {"patience": 1},
     "bad_initialisation": {"every": 1},

@@ -17,6 +17,7 @@ from vinedresser.capture.adapters.training_setup import (
     typed,
 )
 from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.fresh_weights import fresh_weights
 from vinedresser.capture.torch_.loaded_weights import LOADED
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
@@ -128,7 +129,8 @@ class SetupNotes:
         """Look at the graph of the first backward pass that reaches the model."""
         self._backwards += 1
         named = {id(one.value): one for one in self._names.parameters()}
-        graph = model_graph(tensors, {key: one.weight for key, one in named.items()})
+        with WithoutModes():
+            graph = model_graph(tensors, {key: one.weight for key, one in named.items()})
         if graph is not None:
             self._order = list(graph.order)
             values = {one.weight: one.value for one in named.values()}
