@@ -113,13 +113,7 @@ FAMILY = Family(
     _train,
     (
         *("shuffled_labels", "unnormalised_inputs", "dropout_too_high", "not_shuffled"),
-        *(
-            "missing_zero_grad",
-            "double_softmax",
-            "same_batch",
-            "dead_relu",
-            "lr_too_low",
-            "lr_too_high",
-        ),
+        *("missing_zero_grad", "double_softmax", "same_batch", "dead_relu"),
+        *("lr_too_low", "lr_too_high"),
     ),
 )
