@@ -23,6 +23,7 @@ TRAINING = """
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     critic = nn.Linear(10, 1)
     criterion, binary, errors = nn.CrossEntropyLoss(), nn.BCEWithLogitsLoss(), nn.MSELoss()
+    divergence = nn.KLDivLoss(reduction="batchmean")
     zeros, ones = torch.zeros(64, 1), torch.ones(64, 1)
     {optimizers}
     for step in range(40):
@@ -73,6 +74,9 @@ ATTACKED = (
         (STEP.format(f"F.cross_entropy(out, {SOFT})"), None),
         (STEP.format(f"-({SOFT} * out.log_softmax(1)).sum(1).mean()"), None),
         (STEP.format(f"F.kl_div(out.log_softmax(1), {SOFT}, reduction='batchmean')"), None),
+        (STEP.format(f"F.kl_div(out.softmax(1), {SOFT})"), "no_logarithms"),
+        (STEP.format(f"divergence(out.softmax(1), {SOFT})"), "no_logarithms"),
+        (STEP.format(f"divergence(out.log_softmax(1), {SOFT})"), None),
         (STEP.format(f"-F.cross_entropy(out, {SOFT})"), "negated"),
         (STEP.format("-out.log_softmax(1)[torch.arange(64), labels].mean()"), None),
         (STEP.format(f"({FORMULA}).mean()"), None),

@@ -47,30 +47,29 @@ def test_a_loss_of_classes_by_hand(
     assert kinds(case, tmp_path) == ([("warning", kind)] if kind else [])
 
 
-def test_a_second_softmax_is_seen_in_the_logarithms_of_the_first(tmp_path: Path) -> None:
-    class Logarithms(nn.Module):
-        """Ends in the log_softmax of a softmax."""
+class Logarithms(nn.Module):
+    """Ends in a log_softmax, and before it in a softmax on request."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    def __init__(self, classes: int, *, twice: bool) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, classes))
+        self.twice = twice
 
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.inner(x).softmax(1).log_softmax(1)
-            return out
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.inner(x)
+        return (out.softmax(1) if self.twice else out).log_softmax(1)
 
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_second_softmax_is_seen_in_the_logarithms_of_the_first(
+    classes: int, twice: bool, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     data = digits()
-    case = Case(data.x, data.y, Logarithms(), nn.NLLLoss(), lr=1e-2, steps=150)
-    assert kinds(case, tmp_path) == [("warning", "double_softmax")]
-
-
-def test_confident_logarithms_are_no_second_softmax(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    data = digits()
-    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10), nn.LogSoftmax(1))
-    case = Case(data.x, data.y, model, nn.NLLLoss(), lr=1e-2, steps=150)
-    assert kinds(case, tmp_path) == []
+    model, y = Logarithms(classes, twice=twice), data.y % classes
+    case = Case(data.x, y, model, nn.NLLLoss(), lr=1e-2, steps=150)
+    assert kinds(case, tmp_path) == ([("warning", "double_softmax")] if twice else [])
 
 
 def test_errors_of_both_signs_that_cancel_out(tmp_path: Path) -> None:

@@ -152,3 +152,23 @@ def test_a_nan_evaluation_counts(tmp_path: Path) -> None:
     steps = [record(0, 1.0), step_record(1, mode="eval", scalars={LOSS: math.nan})]
     (finding,) = findings(tmp_path, *steps)
     assert (finding.mode, finding.step) == ("eval", 1)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_loss_that_ignores_all_labels(masked: bool, tmp_path: Path) -> None:
+    rule = Nonfinite()
+    model, loss = nn.Linear(4, 3), nn.CrossEntropyLoss(ignore_index=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(tmp_path, collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for step in range(6):
+            optimizer.zero_grad()
+            last = step == 5
+            # The inputs of the other run are at fault.
+            x = torch.full((8, 4), math.nan) if last and not masked else torch.randn(8, 4)
+            y = torch.full((8,), 2) if last and masked else torch.arange(8) % 3
+            loss(model(x), y).backward()
+            optimizer.step()
+    (finding,) = judge(open_run(tmp_path), [rule])
+    assert (finding.step, finding.tensor) == (5, "losses/CrossEntropyLoss")
+    assert ("ignores all labels" in finding.cause) is masked

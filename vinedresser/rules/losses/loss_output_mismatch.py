@@ -8,6 +8,7 @@ import numpy as np
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.losses.divergences import divergence_of_shares, is_divergence
 from vinedresser.rules.losses.label_signs import LabelSigns
 from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
 from vinedresser.rules.losses.mismatches import CHECKS
@@ -77,6 +78,7 @@ class LossOutputMismatch(OnceRule):
         # By loss: activation whose result it is given.
         self._given: dict[str, str] = {}
         self._broadcasting: frozenset[str] = frozenset()
+        self._divergences: frozenset[str] = frozenset()
         self._first: dict[str, float] = {}
         self._seen: dict[str, _Sighting] = {}
         # Whether all rows have been ones from the first step on.
@@ -95,6 +97,11 @@ class LossOutputMismatch(OnceRule):
             for loss, setup in info.losses.items()
             if setup.get("function") in _BROADCAST_FUNCTIONS
             or (info.framework == "torch" and setup.get("type") in _BROADCAST)
+        )
+        self._divergences = frozenset(
+            loss
+            for loss, setup in info.losses.items()
+            if info.framework == "torch" and is_divergence(setup)
         )
         self._given = {
             loss: str(setup["activation"])
@@ -137,6 +144,8 @@ class LossOutputMismatch(OnceRule):
         if form is None or value is None:
             return None
         loss = compared.loss
+        if loss in self._divergences:
+            return divergence_of_shares(form)
         activation = self._given.get(loss, self._activation)
         if self._ones is None:
             # All ones later may come from a diverged sigmoid.

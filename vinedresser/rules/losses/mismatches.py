@@ -45,6 +45,8 @@ _COLLAPSED = 1e-3
 # Minimum number of classes, and largest share among all rows, to recognise a softmax by a second
 # one; and the rounding of float32.
 _SEVERAL, _LIVELY_SHARE, _ROUNDED = 4, 0.5, 1e-4
+# Share of the rows of fewer classes that a softmax holds at the border, and width of the border.
+_HELD, _BORDER = 0.25, 0.02
 
 
 def _labels_out_of_range(given: Given) -> Mismatch | None:
@@ -283,8 +285,10 @@ def _logarithms_of_shares(given: Given) -> Mismatch | None:
         return None
     logarithms = given.compared.predictions
     shares = logarithms + (1 - logarithms.sum(-1, keepdims=True)) / given.form.width
-    # Few classes, or rows of almost equal numbers, look like that by chance.
-    if given.form.width < _SEVERAL or shares.max() < _LIVELY_SHARE or shares.min() < -_ROUNDED:
+    # Few classes, or rows of almost equal numbers, look like that by chance; but a loss that takes
+    # logits would drive them beyond the border.
+    held = given.form.width >= _SEVERAL or (shares.max(-1) > 1 - _BORDER).mean() >= _HELD
+    if not held or shares.max() < _LIVELY_SHARE or shares.min() < -_ROUNDED:
         return None
     floor = math.log1p((given.form.width - 1) / math.e)
     form = given.form._replace(lowest=float(shares.min()), highest=float(shares.max()), shares=True)

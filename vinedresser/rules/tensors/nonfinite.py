@@ -10,6 +10,7 @@ from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need, optional_statistics
+from vinedresser.rules.signals.losses.compared import ROWS
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.signals.recent_past import Growth, RecentPast
 from vinedresser.store.finding import Finding
@@ -21,6 +22,8 @@ _ENDLESS = Advice(
     "terms has the wrong sign, or a factor that the model can learn",
     remedy="check the sign of each term of the loss; bound what the model can make large or small",
 )
+# What PyTorch ignores unless another label is set.
+_USUAL = -100
 
 
 class Nonfinite(Rule):
@@ -29,6 +32,7 @@ class Nonfinite(Rule):
     Fires at the first occurrence. The rule counts entries, so it ignores large finite values and
     norms that overflow although every entry is finite. After growth of the loss, its fault is a
     learning rate that is too high, or, if the loss fell far below zero, a loss without a minimum.
+    A loss that ignores all labels of its batch is the mean of nothing, which is NaN.
 
     Args:
         every: train steps between checks of gradients and weights; losses are checked at every
@@ -43,14 +47,26 @@ class Nonfinite(Rule):
             Need("losses", modes=("train", "eval")),
             # Optional: the losses alone are sufficient.
             *optional_statistics(every, gradients=("nonfinite", "l2"), weights=("nonfinite",)),
+            # As the signals of batches need them.
+            Need("labels", every=5, tensor=True, rows=ROWS, required=False),
         )
+        # By loss: label that it ignores.
+        self._ignored: dict[str, int] = {}
         self._fired = False
         self._ranks: dict[int, RecentPast] = {}
         self._rate: LearningRate | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Read the learning rate."""
+        """Read the learning rate and the labels that losses ignore."""
         self._rate = LearningRate.among(info.parameters)
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read the labels that losses ignore."""
+        for loss, setup in info.losses.items():
+            label = setup.get("settings", {}).get("ignore_index")
+            if isinstance(label, int):
+                self._ignored[loss] = label
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -115,6 +131,14 @@ class Nonfinite(Rule):
                 f"({growth.what} rose {growth.factor:.2g}-fold{began})",
                 remedy=f"{smaller}; clip the gradient norm, warm up the learning rate",
             )
+        if self._ignores_all(step, bad.tensor):
+            return Advice(
+                cause="the loss ignores all labels of the batch (ignore_index), and the mean of no "
+                "values is NaN: all labels are masked, as those of answers that were cut off, or "
+                "the wrong part of them is",
+                remedy="leave out batches without a label that counts, or divide the sum of the "
+                "losses by at least 1; check the mask of the labels",
+            )
         if first:
             return Advice(
                 cause="not finite from the first step on: inputs, labels or initial weights are "
@@ -136,6 +160,15 @@ class Nonfinite(Rule):
             remedy="add a small constant inside log, sqrt and divisions, use a loss on logits or "
             f"log_softmax; check the batches up to step {step.step} for NaN",
         )
+
+    def _ignores_all(self, step: Step, loss: str) -> bool:
+        """Return whether a loss ignores all of its labels that were captured at a step."""
+        name = loss.removeprefix("losses/")
+        if name == loss or f"labels/{name}" not in step.tensor_names:
+            return False
+        labels = step.tensor(f"labels/{name}")
+        ignored = self._ignored.get(name, _USUAL)
+        return bool(labels.size) and labels.dtype.kind in "iu" and bool((labels == ignored).all())
 
 
 def _fell(losses: Mapping[str, Sequence[float]]) -> bool:
