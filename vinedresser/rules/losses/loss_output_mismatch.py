@@ -8,10 +8,10 @@ import numpy as np
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.losses.divergences import divergence_of_shares, is_divergence
 from vinedresser.rules.losses.label_signs import LabelSigns
 from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
 from vinedresser.rules.losses.mismatches import CHECKS
+from vinedresser.rules.losses.shares import divergence_of_shares, is_divergence
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity, agreeing
 from vinedresser.rules.signals.losses.loss_signs import LossSigns
