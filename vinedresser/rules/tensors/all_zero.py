@@ -124,6 +124,9 @@ class AllZero(SymptomRule):
         """See `OnceRule.at_end`; a loss that was 0 in every step needs no outcome."""
         if self._warning is None and self._patience.over and self._empty():
             return self._finding(self.verdict(ended=True))
+        if self._idle and not self._arrived and self._step < _STEPS:
+            # The weight of the loss may still be 0, so that nothing was to be learned yet.
+            return None
         return super().at_end()
 
     def _empty(self) -> bool:
