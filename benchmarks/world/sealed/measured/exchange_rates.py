@@ -88,6 +88,6 @@ FAMILY = Family(
     (
         *("unnormalised_inputs", "unnormalised_targets", "shuffled_labels", "misaligned_targets"),
         *("nan_inputs", "wrong_sign", "missing_step", "scheduler_per_batch", "adam_epsilon"),
-        *("lr_too_low", "lr_too_high"),
+        "lr_too_low",
     ),
 )
