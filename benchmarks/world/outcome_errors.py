@@ -12,7 +12,8 @@ from benchmarks.world.stored import StoredCase
 from benchmarks.world.verification import outcomes
 from vinedresser.rules.base import Rule
 from vinedresser.rules.judge import judge
-from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.patience import Patience
-from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 

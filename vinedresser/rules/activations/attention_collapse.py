@@ -11,7 +11,8 @@ from vinedresser.errors import ConfigError
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.outcomes.guessing import Guessing
-from vinedresser.rules.signals.outcomes.outcome import PLATEAU, Verdict
+from vinedresser.rules.signals.outcomes.outcome import PLATEAU
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vinedresser.errors import ConfigError
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
-from vinedresser.rules.signals.outcomes.outcome import Verdict
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step

@@ -9,8 +9,10 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.patience import Patience
+from vinedresser.rules.signals.outcomes.lagging import Lagging
 from vinedresser.rules.signals.outcomes.learning_outcome import Guessed
-from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
@@ -54,6 +56,14 @@ _UNRELATED = Advice(
     "and labels must go through it together; then train on a single batch until its loss is near "
     "zero",
 )
+_BEHIND = Advice(
+    cause="ridge regression or five nearest neighbours predict these rows better: the steps are "
+    "too small or too few, or too soon so (a schedule that falls per batch), or the model lacks a "
+    "part that it needs or that does not train",
+    remedy="train on a single batch until its loss is near zero: if that fails, check the "
+    "activations between the layers and which weights the optimizer has; otherwise train longer, "
+    "or with a larger learning rate",
+)
 _NEGATED = Advice(
     cause="the predictions are the opposite of the targets: they, the targets or a term of the "
     "loss have the wrong sign, such as a force that is the gradient of an energy, not its negative",
@@ -76,7 +86,8 @@ class Underfitting(OnceRule):
     will stay so until the end of the run at the current rate (`Outcome`). Without labels, or if the
     baseline models reach nothing, losses and metrics decide; at the end, so do reported metrics
     that are no better than guessing. At the end of a run whose outcome is not poor, classes or
-    numbers that are predicted no better than by guessing are a warning. A bounded metric that is
+    numbers that are predicted no better than by guessing, or with less than four fifths of the gain
+    of the baseline models, are a warning. A bounded metric that is
     far worse than guessing is reported at once: the loss or the labels are reversed. This rule is
     the fallback for all rules that recognise a fault by its symptoms, so it waits long enough for
     those to fire; at the end of the run it does not wait. If the simple models find nothing either,
@@ -100,6 +111,7 @@ class Underfitting(OnceRule):
             *optional_statistics(20, gradients=("l2",), weights=("l2",)),
         )
         self.outcome = Outcome()
+        self.lagging = Lagging()
         self._diagnosis = LossDiagnosis()
         self._patience = Patience(patience)
         self._last: Step | None = None
@@ -129,15 +141,26 @@ class Underfitting(OnceRule):
             return None
         if verdict.kind != "poor":
             words = self.outcome.at_chance()
-            return self._warning(self._last, words) if words else None
+            if words:
+                return self._warning(self._last, words)
+            words = self.lagging.in_words() if verdict.kind == "open" else ""
+            return self._warning(self._last, words, behind=True) if words else None
         worse = None if self._patience.looks else self.outcome.progress.worse_return()
         if worse is not None:
             return self._reversed(self._last, worse, _WORSE, self.severity)
         return self._finding(self._last, verdict)
 
-    def _warning(self, step: Step, words: str) -> Finding:
-        """Return the finding of a training that ends at chance, as far as is known."""
+    def _warning(self, step: Step, words: str, *, behind: bool = False) -> Finding:
+        """Return the finding of a training that ends at chance, as far as is known.
+
+        Args:
+            step: the last train step.
+            words: what was seen.
+            behind: the training does not end at chance, but behind simple models.
+        """
         finding = self._finding(step, Verdict("open", words))
+        if behind and finding.fault == "underfitting":
+            finding = replace(finding, cause=_BEHIND.cause, remedy=_BEHIND.remedy)
         return replace(finding, confidence=_UNKNOWN_ROWS, severity=self.without_stop)
 
     def _right_in_training(self) -> bool:
@@ -211,7 +234,7 @@ class Underfitting(OnceRule):
     def _shortfall(self) -> tuple[str, str, float, float]:
         """Return a tensor, one of its statistics, the value of that, and the expected value."""
         for loss, series in self.outcome.fit.of("train").items():
-            gain, wanted = series.gain(), self.outcome.baseline.gain(loss)
+            gain, wanted = series.gain(), self.outcome.simple(loss)
             if gain is not None and wanted is not None:
                 name = self.outcome.fit.batches.tensor("predictions", loss)
                 return name, "gain", gain.value, wanted

@@ -167,6 +167,15 @@ class LossIdentities(Signal):
         setup = self._settings.get(loss, {})
         return "" if setup.get("custom") is True else str(setup.get("type", ""))
 
+    def weighted(self, loss: str) -> bool:
+        """Return whether a loss weighs classes or rows.
+
+        Args:
+            loss: name of the loss without its collection.
+        """
+        settings = self._settings.get(loss, {}).get("settings", {})
+        return any(settings.get(one) for one in ("weight", "pos_weight"))
+
     def function(self, loss: str) -> LossIdentity | None:
         """Return the identity of the function that computes a loss or a part of it.
 

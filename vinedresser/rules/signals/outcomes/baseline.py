@@ -7,6 +7,7 @@ certainly worse after many steps does not learn as it should, whatever its loss 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,9 @@ class Baseline(BatchSignal):
         """See `Signal.update`."""
         batches = self.batches
         full = self._count >= _MOST_ROWS
-        if step.mode != "train" or (full and self.repeated) or len(batches.inputs) != 1:
+        if step.mode != "train" or (full and self.repeated):
             return
-        inputs = features(next(iter(batches.inputs.values())))
+        inputs = self._read(batches.inputs)
         if inputs is None or not self._fits(inputs):
             return
         if full:
@@ -91,6 +92,18 @@ class Baseline(BatchSignal):
         self._count += len(new)
         if any(before < limit <= self._count for limit in _FITTED_AT):
             self._fit()
+
+    def _read(self, inputs: Mapping[str, NDArray[Any]]) -> _Array | None:
+        """Return the inputs of a batch, float64 [rows, numbers]; None if they are not usable."""
+        return features(next(iter(inputs.values()))) if len(inputs) == 1 else None
+
+    def _prepared(self, inputs: _Array) -> _Array:
+        """Return what the models are fitted to, float64 [rows, features].
+
+        Args:
+            inputs: all rows as `_read` returned them.
+        """
+        return inputs
 
     def _fits(self, inputs: _Array) -> bool:
         """Return whether rows have as many features and labels as the first ones.
@@ -113,7 +126,7 @@ class Baseline(BatchSignal):
         return new
 
     def _fit(self) -> None:
-        inputs = np.concatenate(self._inputs)[:_MOST_ROWS]
+        inputs = self._prepared(np.concatenate(self._inputs)[:_MOST_ROWS])
         for loss, labels in self._labels.items():
             if len(labels) == len(self._inputs):
                 targets = np.concatenate(labels)[:_MOST_ROWS]

@@ -7,7 +7,6 @@ the outcome raise alarms in a third to two thirds of healthy trainings.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
 
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import Stretch
@@ -22,10 +21,12 @@ from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
 from vinedresser.rules.signals.outcomes.gain_windows import projected, stand_below, windows_of
 from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.learning_outcome import Guessed, LearningOutcome
+from vinedresser.rules.signals.outcomes.mixed_baseline import MixedBaseline
+from vinedresser.rules.signals.outcomes.verdict import Verdict, gain_in_words
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["HORIZON", "PLATEAU", "Outcome", "Verdict"]
+__all__ = ["HORIZON", "PLATEAU", "Outcome"]
 
 _SURE = 2.0
 # Shares of the gain of simple models that are good and poor.
@@ -33,6 +34,8 @@ _GOOD_SHARE = 0.8
 _POOR_SHARE = 0.5
 # Minimum gain of a baseline, and the gain of one that has found nothing.
 _LEAST_BASELINE, _NOTHING = 0.1, 0.02
+# The same for rows of integers or of several inputs: models that hardly read them tell nothing.
+_LEAST_MIXED = 0.2
 # Good gain and good fall of the loss without a baseline.
 _GOOD_GAIN = 0.25
 _GOOD_FALL = 0.3
@@ -58,23 +61,10 @@ PLATEAU = 0.5
 # Ratio to the loss of guessing that is far from anything learned, at the end of a run: of classes,
 # and of values, whose predictions are then ten standard deviations of the labels away from them.
 _FAR_CLASSES, _FAR_VALUES = 4.0, 100.0
+# Share of a run after which captured predictions are those of its end, even if the loss falls.
+_LATE = 0.8
 # Assumed ratio of total to past steps in a run of unknown length.
 HORIZON = 4.0
-
-
-class Verdict(NamedTuple):
-    """The verdict on a training.
-
-    Attributes:
-        kind: "good", "poor" (it does not learn, or less than it should), or "open".
-        reason: explanation with numbers, such as "accuracy 0.11 where guessing gives 0.10".
-        plateau: the verdict is poor because the loss stands still, but it may leave its plateau:
-            the first half of the run is not over, as far as is known.
-    """
-
-    kind: Literal["good", "poor", "open"]
-    reason: str = ""
-    plateau: bool = False
 
 
 class Outcome(Signal):
@@ -96,6 +86,7 @@ class Outcome(Signal):
     def __init__(self) -> None:
         self.fit = Fit()
         self.baseline = Baseline()
+        self.mixed = MixedBaseline()
         self.guessing = Guessing()
         self.moving = MovingTargets()
         self.progress = LearningOutcome(200, 0.1)
@@ -145,19 +136,35 @@ class Outcome(Signal):
         All tasks with a baseline are far behind it; without any, no loss has fallen by a tenth and
         no metric improves.
         """
-        if any(self.baseline.gain(loss) is not None for loss in self._tasks()):
+        if any(self.simple(loss) is not None for loss in self._tasks()):
             return self.behind()
         progress = self.progress
         known = bool(progress.losses) and not progress.adversaries
         return known and not progress.learned(_LEAST_GAIN) and progress.improving_metric() is None
+
+    def simple(self, loss: str) -> float | None:
+        """Return the gain of simple models on the rows of a loss; None if it is unknown.
+
+        Args:
+            loss: name of the loss without its collection.
+        """
+        gain, mixed = self.baseline.gain(loss), self.mixed.gain(loss)
+        return mixed if gain is None and (mixed or 0.0) >= _LEAST_MIXED else gain
+
+    def is_late(self, loss: str, gain: Gain) -> bool:
+        """Return whether a loss's gain is that of the end: captures may end with their budget."""
+        if gain.step >= _LATE * self._step:
+            return True
+        progress = self.progress.losses.get(f"losses/{loss}")
+        still = progress is not None and progress.fallen(self._step - gain.step) < _LEAST_FALL
+        return still and gain.step >= PLATEAU * self._step
 
     def behind(self) -> bool:
         """Return whether all tasks with a baseline are far behind it now, and there is one."""
         wanted = [
             (gain, baseline)
             for loss, series in self._tasks().items()
-            if (gain := series.gain())
-            and (baseline := self.baseline.gain(loss) or 0.0) >= _LEAST_BASELINE
+            if (gain := series.gain()) and (baseline := self.simple(loss) or 0.0) >= _LEAST_BASELINE
         ]
         return bool(wanted) and all(
             gain.value + _SURE * gain.error < _POOR_SHARE * baseline for gain, baseline in wanted
@@ -227,7 +234,7 @@ class Outcome(Signal):
             return ""
         return ", ".join(
             f"{loss} is {now.level:.3g} at the end{self._of_mean(loss, series)}, "
-            f"{_words(series, gain, None)}"
+            f"{gain_in_words(series, gain, None)}"
             for loss, series in tasks.items()
             if (now := self._latest(loss)) and (gain := series.gain())
         )
@@ -288,17 +295,18 @@ class Outcome(Signal):
         gain = series.gain()
         if gain is None:
             return None
-        baseline = self.baseline.gain(loss)
+        baseline = self.simple(loss)
         if baseline is None or baseline < _LEAST_BASELINE:
             good = gain.value - _SURE * gain.error > _GOOD_GAIN
-            return Verdict("good", _words(series, gain, None)) if good else None
-        words = _words(series, gain, baseline)
+            return Verdict("good", gain_in_words(series, gain, None)) if good else None
+        words = gain_in_words(series, gain, baseline)
         if gain.value - gain.error > _GOOD_SHARE * baseline:
             return Verdict("good", words)
         poor = _POOR_SHARE * baseline
         windows = windows_of(series)
         surely = gain.value + _SURE * gain.error < poor and len(windows) >= FEWEST_WINDOWS
-        hopeless = surely and (ended or self._without_hope(windows, poor))
+        over = ended and self.is_late(loss, gain)
+        hopeless = surely and (over or self._without_hope(windows, poor))
         # A short run that was learning had too few steps, or ended early.
         short = ended and self._is_whole() and len(windows) == _FEWEST_AT_END
         if hopeless or (short and stand_below(poor, *windows)):
@@ -325,7 +333,7 @@ class Outcome(Signal):
         if self._text and self._falls_to_guessing(loss):
             return None
         early = not ended and self._before_half()
-        return Verdict("poor", _words(series, gain, None), early)
+        return Verdict("poor", gain_in_words(series, gain, None), early)
 
     def _worse_than_guessing(self, losses: list[str]) -> str:
         """Return how far all losses are above those of guessing, in words; "" if any is not.
@@ -388,13 +396,3 @@ class Outcome(Signal):
 def _of_several_classes(series: FitSeries) -> bool:
     """Return whether each label is one of several classes that occur."""
     return series.task == "classes" and int((series.counts > 0).sum()) > _FEW_CLASSES
-
-
-def _words(series: FitSeries, gain: Gain, baseline: float | None) -> str:
-    if series.task == "values":
-        other = "the mean of the labels has 0" if baseline is None else None
-        return f"R2 {gain.score:.3g} where {other or f'simple models reach {baseline:.3g}'}"
-    words = f"accuracy {gain.score:.3g} where guessing gives {gain.chance:.3g}"
-    if baseline is None:
-        return words
-    return f"{words} and simple models reach {gain.chance + (1 - gain.chance) * baseline:.3g}"
