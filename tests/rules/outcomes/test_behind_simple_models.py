@@ -79,6 +79,45 @@ def test_a_column_that_simple_models_read(
         assert found[0].cause.startswith("ridge regression")
 
 
+class Untrained(nn.Module):
+    """A linear model without a gradient, whose outputs are too high."""
+
+    def __init__(self, offset: float) -> None:
+        super().__init__()
+        self.offset = offset
+        self.linear = nn.Linear(_FEATURES, 1)
+        nn.init.normal_(self.linear.weight, std=0.01)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.linear(x).detach()
+        return outputs + self.offset
+
+
+@pytest.mark.parametrize(("offset", "found"), [(2.0, 1), (0.0, 0)], ids=["far", "near"])
+def test_targets_of_which_a_constant_is_better(offset: float, found: int, tmp_path: Path) -> None:
+    """The other task is learned, so the outcome is good."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    x = torch.randn(_ROWS, _FEATURES)
+    y = x[:, :1] + x[:, 1:2]
+    learns, other = nn.Linear(_FEATURES, 1), Untrained(offset)
+    losses, rule = (nn.MSELoss(), nn.L1Loss()), Underfitting()
+    optimizer = torch.optim.Adam(learns.parameters(), lr=0.03)
+    hook = Hook(tmp_path / "run", collections=capture_for([rule]).collections, total_steps=_STEPS)
+    with hook:
+        hook.watch(learns, loss=losses[0], optimizer=optimizer)
+        hook.watch(other, loss=losses[1], name="other")
+        for _ in range(_STEPS):
+            chosen = torch.randint(_ROWS, (64,))
+            optimizer.zero_grad()
+            first = losses[0](learns(x[chosen]), y[chosen])
+            (first + losses[1](other(x[chosen]), y[chosen])).backward()
+            optimizer.step()
+    findings = judge(open_run(tmp_path / "run"), [rule])
+    assert [one.severity for one in findings] == ["warning"] * found
+    assert all(one.cause.startswith("a constant predicts") for one in findings)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("share", "severities"), [(0.0, ["stop"]), (1.0, [])], ids=["not read", "read"]

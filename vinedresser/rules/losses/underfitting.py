@@ -64,6 +64,13 @@ _BEHIND = Advice(
     "activations between the layers and which weights the optimizer has; otherwise train longer, "
     "or with a larger learning rate",
 )
+_BEHIND_CONSTANT = Advice(
+    cause="a constant predicts these targets better: the predictions have another scale or range "
+    "(units, initial weights, an activation after the last layer), the wrong sign, or nothing "
+    "trains them: their term is not in the loss, or no gradient comes through it",
+    remedy="compare minimum, mean and maximum of predictions and targets, and check that each term "
+    "of the loss has a gradient",
+)
 _NEGATED = Advice(
     cause="the predictions are the opposite of the targets: they, the targets or a term of the "
     "loss have the wrong sign, such as a force that is the gradient of an energy, not its negative",
@@ -87,13 +94,13 @@ class Underfitting(OnceRule):
     baseline models reach nothing, losses and metrics decide; at the end, so do reported metrics
     that are no better than guessing. At the end of a run whose outcome is not poor, classes or
     numbers that are predicted no better than by guessing, or with less than four fifths of the gain
-    of the baseline models, are a warning. A bounded metric that is
-    far worse than guessing is reported at once: the loss or the labels are reversed. This rule is
-    the fallback for all rules that recognise a fault by its symptoms, so it waits long enough for
-    those to fire; at the end of the run it does not wait. If the simple models find nothing either,
-    although gradients arrive and weights move, the fault is `corrupt_labels`; of numbers, which may
-    be mere noise, it is a warning. If numbers are the opposite of what is predicted (a correlation
-    below -0.5), the fault is `loss_output_mismatch`.
+    of the baseline models, are a warning, and so are targets of which a constant is better. A
+    bounded metric that is far worse than guessing is reported at once: the loss or the labels are
+    reversed. This rule is the fallback for all rules that recognise a fault by its symptoms, so it
+    waits long enough for those to fire; at the end of the run it does not wait. If the simple
+    models find nothing either, although gradients arrive and weights move, the fault is
+    `corrupt_labels`; of numbers, which may be mere noise, it is a warning. If numbers are the
+    opposite of what is predicted (a correlation below -0.5), the fault is `loss_output_mismatch`.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -140,27 +147,32 @@ class Underfitting(OnceRule):
         if self._last is None:
             return None
         if verdict.kind != "poor":
-            words = self.outcome.at_chance()
-            if words:
-                return self._warning(self._last, words)
-            words = self.lagging.in_words() if verdict.kind == "open" else ""
-            return self._warning(self._last, words, behind=True) if words else None
+            return self._at_end(self._last, verdict)
         worse = None if self._patience.looks else self.outcome.progress.worse_return()
         if worse is not None:
             return self._reversed(self._last, worse, _WORSE, self.severity)
         return self._finding(self._last, verdict)
 
-    def _warning(self, step: Step, words: str, *, behind: bool = False) -> Finding:
-        """Return the finding of a training that ends at chance, as far as is known.
+    def _at_end(self, step: Step, verdict: Verdict) -> Finding | None:
+        """Return the finding of a training that ends at chance or behind, though it is not poor."""
+        if words := self.outcome.at_chance():
+            return self._warning(step, words)
+        if words := self.lagging.behind_constant():
+            return self._warning(step, words, _BEHIND_CONSTANT)
+        words = self.lagging.behind_simple_models() if verdict.kind == "open" else ""
+        return self._warning(step, words, _BEHIND) if words else None
+
+    def _warning(self, step: Step, words: str, advice: Advice | None = None) -> Finding:
+        """Return the finding of a training that ends at chance or behind, as far as is known.
 
         Args:
             step: the last train step.
             words: what was seen.
-            behind: the training does not end at chance, but behind simple models.
+            advice: cause and remedy if nothing else explains it; None: those of a loss that stands.
         """
         finding = self._finding(step, Verdict("open", words))
-        if behind and finding.fault == "underfitting":
-            finding = replace(finding, cause=_BEHIND.cause, remedy=_BEHIND.remedy)
+        if advice is not None and finding.fault == "underfitting":
+            finding = replace(finding, cause=advice.cause, remedy=advice.remedy)
         return replace(finding, confidence=_UNKNOWN_ROWS, severity=self.without_stop)
 
     def _right_in_training(self) -> bool:

@@ -136,7 +136,7 @@ class Outcome(Signal):
         All tasks with a baseline are far behind it; without any, no loss has fallen by a tenth and
         no metric improves.
         """
-        if any(self.simple(loss) is not None for loss in self._tasks()):
+        if any(self.simple(loss) is not None for loss in self.tasks()):
             return self.behind()
         progress = self.progress
         known = bool(progress.losses) and not progress.adversaries
@@ -163,14 +163,14 @@ class Outcome(Signal):
         """Return whether all tasks with a baseline are far behind it now, and there is one."""
         wanted = [
             (gain, baseline)
-            for loss, series in self._tasks().items()
+            for loss, series in self.tasks().items()
             if (gain := series.gain()) and (baseline := self.simple(loss) or 0.0) >= _LEAST_BASELINE
         ]
         return bool(wanted) and all(
             gain.value + _SURE * gain.error < _POOR_SHARE * baseline for gain, baseline in wanted
         )
 
-    def _tasks(self) -> dict[str, FitSeries]:
+    def tasks(self) -> dict[str, FitSeries]:
         """Return the series that tell the outcome, by name of the loss."""
         parts = self.fit.parts("train")
         if parts and self._of_losses(ended=False).kind == "good":
@@ -178,7 +178,7 @@ class Outcome(Signal):
         return {**self.fit.of("train"), **parts}
 
     def _judged(self, *, ended: bool) -> Verdict:
-        tasks = self._tasks()
+        tasks = self.tasks()
         verdicts = [self._of_fit(loss, series, ended=ended) for loss, series in tasks.items()]
         if len(tasks) == 1 and verdicts == [None]:
             ((loss, series),) = tasks.items()
