@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from vinedresser.rules.advice import listed
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
