@@ -20,6 +20,8 @@ _STEPS = 150
 _LEAST = 0.2
 # Share of their gain. Of 140 healthy trainings, none was below 0.94 of it at its end.
 _SHARE = 0.8
+# Fall of a loss in the last half of the run, as a share, of one that still learns.
+_STILL = 0.05
 # Gain that is certainly worse than that of a constant; of 300 healthy trainings, none ended with a
 # negative one. Minimum number of windows of looks, and largest growth of the targets, either way,
 # of data: a model that makes its own moves them.
@@ -114,6 +116,10 @@ class Lagging(Signal):
     def _lags(self, loss: str) -> bool:
         """Return whether simple models are certainly better than the predictions of a loss."""
         fit, simple = self.outcome.fit, self.outcome.simple(loss) or 0.0
+        progress = self.outcome.progress.losses.get(f"losses/{loss}")
+        # A loss that still falls only needs more steps.
+        if progress is None or progress.fallen(self._steps // 2) > _STILL:
+            return False
         if simple < _LEAST or fit.identities.weighted(loss):
             return False
         known = [fit.of(mode)[loss] for mode in ("train", "eval") if loss in fit.of(mode)]
