@@ -19,7 +19,7 @@ from tests.capture.lightning_.trainings import trainer
 from vinedresser.capture import Hook, SaveConfig, open_run
 from vinedresser.rules.base import Rule
 from vinedresser.rules.data.corrupt_labels import CorruptLabels
-from vinedresser.rules.data.target_leakage import TargetLeakage
+from vinedresser.rules.data.leakage.target_leakage import TargetLeakage
 from vinedresser.rules.judge import judge
 from vinedresser.store.reading.reader import Run
 

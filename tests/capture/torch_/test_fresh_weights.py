@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from vinedresser.capture.torch_.fresh_weights import fresh_weights
+from vinedresser.capture.torch_.weights.fresh_weights import fresh_weights
 
 LAYERS: list[Callable[[], nn.Module]] = [
     lambda: nn.Linear(20, 30),

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from vinedresser.capture import Hook, open_run
-from vinedresser.capture.torch_.loaded_weights import LoadedWeights
+from vinedresser.capture.torch_.weights.loaded_weights import LoadedWeights
 
 
 def network() -> nn.Sequential:

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor, nn
 
 from vinedresser.capture.hook.hook import Hook
-from vinedresser.capture.torch_.model_graph import (
+from vinedresser.capture.torch_.weights.model_graph import (
     ModelGraph,
     has_redundant_weights,
     model_graph,

@@ -14,7 +14,7 @@ from tests.rules.data.trainings import found_in, network
 from tests.rules.trainings import Data, batches, digits
 from vinedresser.capture import Hook, open_run
 from vinedresser.rules.base import capture_for
-from vinedresser.rules.data.data_leakage import DataLeakage
+from vinedresser.rules.data.leakage.data_leakage import DataLeakage
 from vinedresser.rules.judge import judge
 
 

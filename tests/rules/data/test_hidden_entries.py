@@ -11,7 +11,7 @@ from torch import nn
 from tests.rules.trainings import batches, digits
 from vinedresser.capture import Hook, open_run
 from vinedresser.rules.base import capture_for
-from vinedresser.rules.data.data_leakage import DataLeakage
+from vinedresser.rules.data.leakage.data_leakage import DataLeakage
 from vinedresser.rules.judge import judge
 
 

@@ -17,7 +17,7 @@ from vinedresser.capture import Hook, open_run
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
-from vinedresser.rules.data.data_leakage import DataLeakage
+from vinedresser.rules.data.leakage.data_leakage import DataLeakage
 from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets

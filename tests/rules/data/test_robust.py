@@ -17,7 +17,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
 from vinedresser.rules.data.corrupt_labels import CorruptLabels
-from vinedresser.rules.data.data_leakage import DataLeakage
+from vinedresser.rules.data.leakage.data_leakage import DataLeakage
 from vinedresser.rules.data.single_label import SingleLabel
 from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs

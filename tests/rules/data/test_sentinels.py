@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vinedresser.capture import Hook
 from vinedresser.rules.base import capture_for
-from vinedresser.rules.data.target_leakage import TargetLeakage
+from vinedresser.rules.data.leakage.target_leakage import TargetLeakage
 from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run

@@ -14,7 +14,7 @@ from tests.rules.data.trainings import found_in, network
 from tests.rules.trainings import diabetes, digits
 from vinedresser.capture import Hook, open_run
 from vinedresser.rules.base import capture_for
-from vinedresser.rules.data.target_leakage import TargetLeakage
+from vinedresser.rules.data.leakage.target_leakage import TargetLeakage
 from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
 

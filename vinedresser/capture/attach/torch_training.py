@@ -27,10 +27,10 @@ from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 from vinedresser.capture.torch_.bare_tensors import BareTensors
 from vinedresser.capture.torch_.forward.calls import before_calls
-from vinedresser.capture.torch_.loaded_weights import LOADED
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.capture.torch_.optimizers.schedulers import NOTED
+from vinedresser.capture.torch_.weights.loaded_weights import LOADED
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook

@@ -18,14 +18,14 @@ from vinedresser.capture.adapters.training_setup import (
 )
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.fresh_weights import fresh_weights
-from vinedresser.capture.torch_.loaded_weights import LOADED
 from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
-from vinedresser.capture.torch_.model_graph import has_redundant_weights, model_graph
 from vinedresser.capture.torch_.modules import dropout_rates
 from vinedresser.capture.torch_.names import NamedParameter, Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
+from vinedresser.capture.torch_.weights.fresh_weights import fresh_weights
+from vinedresser.capture.torch_.weights.loaded_weights import LOADED
+from vinedresser.capture.torch_.weights.model_graph import has_redundant_weights, model_graph
 
 __all__ = ["SetupNotes", "described_loss"]
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from vinedresser.rules.advice import listed
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.data.future_tokens import FutureTokens
-from vinedresser.rules.data.sentinels import Sentinels
-from vinedresser.rules.data.window_end import WindowEnd
+from vinedresser.rules.data.leakage.future_tokens import FutureTokens
+from vinedresser.rules.data.leakage.sentinels import Sentinels
+from vinedresser.rules.data.leakage.window_end import WindowEnd
 from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
 from vinedresser.rules.signals.rows import are_tokens, row_digests
 from vinedresser.store.finding import Finding

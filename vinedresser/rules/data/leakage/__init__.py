@@ -1,0 +1,1 @@
+"""Rules about rows and targets that the training must not know."""
