@@ -74,7 +74,6 @@ ATTACKED = (
         (STEP.format(f"F.cross_entropy(out, {SOFT})"), None),
         (STEP.format(f"-({SOFT} * out.log_softmax(1)).sum(1).mean()"), None),
         (STEP.format(f"F.kl_div(out.log_softmax(1), {SOFT}, reduction='batchmean')"), None),
-        (STEP.format(f"F.kl_div(out.softmax(1), {SOFT})"), "no_logarithms"),
         (STEP.format(f"divergence(out.softmax(1), {SOFT})"), "no_logarithms"),
         (STEP.format(f"divergence(out.log_softmax(1), {SOFT})"), None),
         (STEP.format(f"-F.cross_entropy(out, {SOFT})"), "negated"),
