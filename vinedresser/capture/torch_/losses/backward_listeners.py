@@ -38,8 +38,9 @@ class _Listeners:
             _AUTOGRAD._make_grads, self._replaced = self._original, False
 
     def _make_grads(self, tensors: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        # `torch.autograd.grad` calls it, too.
-        if sys._getframe(1).f_code.co_name == "backward":
+        # `torch.autograd.grad` calls it, too. torch.compile, which compiles what a compiled step
+        # calls, cannot compile the look at the caller.
+        if not torch.compiler.is_compiling() and sys._getframe(1).f_code.co_name == "backward":
             for listener in self._listeners:
                 listener(tensors)
         return self._original(tensors, *args, **kwargs)
