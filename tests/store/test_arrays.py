@@ -90,6 +90,7 @@ def test_an_unsupported_array_is_refused_by_name(
     assert "saved/spectrum: an array of complex128 cannot be stored" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_thousands_of_names(tmp_path: Path) -> None:
     names = [f"outputs/{'ü' * (number % 50)}/{number}'\"#|/" for number in range(5_000)]
     names[0] = "outputs/" + "long" * 5_000

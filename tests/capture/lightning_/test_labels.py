@@ -218,6 +218,7 @@ def leaking() -> Data:
     return Data(torch.cat([data.x, data.y[:, None].float()], 1), data.y)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("own_forward", [True, False], ids=["forward", "part"])
 @pytest.mark.parametrize(
     ("data", "rule"),

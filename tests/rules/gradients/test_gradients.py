@@ -42,6 +42,7 @@ def steps_of(norms: list[float], sizes: list[list[float]]) -> list[StepRecord]:
     return made
 
 
+@pytest.mark.thorough
 def test_a_temporary_plateau_is_no_vanishing_gradient(tmp_path: Path) -> None:
     """Nine sigmoid layers whose gradient ratio is 3e-5 for 400 steps, and which then learn."""
     rule = VanishingGradient()

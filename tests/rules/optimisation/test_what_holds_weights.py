@@ -104,6 +104,7 @@ def test_units_within_reach_train(tmp_path: Path) -> None:
     assert alarms(tmp_path / "run", rules, lambda: Raised(1.0), adam) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("clip", [1e-9, 1e-6])
 def test_gradients_clipped_to_nothing_leave_the_weights(clip: float, tmp_path: Path) -> None:
     # With the smaller norm, all weights keep their bits, and only some biases move.

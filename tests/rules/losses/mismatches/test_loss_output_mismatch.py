@@ -249,6 +249,7 @@ def test_reachable_targets_are_ignored(last: nn.Module, tmp_path: Path) -> None:
     assert found(case, tmp_path) is None
 
 
+@pytest.mark.thorough
 def test_a_name_contradicted_by_values_is_ignored(tmp_path: Path) -> None:
     # Named as a loss of Keras, but takes logits.
     class SparseCategoricalCrossentropy(nn.CrossEntropyLoss):
