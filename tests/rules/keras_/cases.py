@@ -224,8 +224,8 @@ FAULTY = {
     ),
     "steps below the precision": Case(
         Fitting(optimizer=_SGD, rate=1e-14),
-        rules("untrained_parameters", "unchanged_tensor", "loss_not_decreasing"),
-        "untrained_parameters",
+        rules("learning_rate_too_low", "unchanged_tensor", "loss_not_decreasing"),
+        "learning_rate_too_low",
     ),
     "labels of other rows": Case(
         Fitting(data=of_others, evaluate=True, hidden=[dense(128)], rate=1e-2),

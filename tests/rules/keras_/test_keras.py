@@ -19,6 +19,10 @@ pytestmark = [
 
 # Loops of one's own: of `fit`, the mode is right and all that is trainable is trained.
 ELSEWHERE = {
+    "untrained_parameters": (
+        "rules/optimisation/test_modes_keras.py::test_updated_layers",
+        "rules/optimisation/test_modes_keras.py::test_updated_layers",
+    ),
     "wrong_mode": (
         "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
         "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
