@@ -60,7 +60,7 @@ class Disturbed(nn.Module):
 
 @pytest.mark.thorough
 def test_other_load_does_not_make_a_latency_impossible() -> None:
-    """The search ends at the most that may go; measured again, it takes a quarter of the time."""
+    """With the fewest filters, it takes a quarter of the time once the disturbance is over."""
     Disturbed.passes.clear()
     pruned = prune(Disturbed(), torch.randn(1, 3, 8, 8), latency=0.5, limits=Limits(floor=2))
     assert pruned.latency is not None
