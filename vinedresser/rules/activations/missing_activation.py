@@ -38,12 +38,17 @@ class MissingActivation(SymptomRule):
         self._linear: list[str] = []
 
     def begin(self, info: RunRecord) -> None:
-        """Read the weights of a linear model."""
+        """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read the weights of a linear model, which the first backward pass tells."""
         self._linear = info.linear
-        self._over = not info.linear
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (known from the record)
         """See `SymptomRule.look`."""
+        if not self._linear:
+            return None
         return Symptom(
             tensor=self._linear[0],
             statistic="weights",

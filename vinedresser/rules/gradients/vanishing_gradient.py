@@ -67,7 +67,11 @@ class VanishingGradient(SymptomRule):
         self._order: Sequence[str] = ()
 
     def begin(self, info: RunRecord) -> None:
-        """Read the order of the layers."""
+        """See `Rule.begin`."""
+        self.know(info)
+
+    def know(self, info: RunRecord) -> None:
+        """Read the order of the layers, which the first backward pass tells."""
         self._order = info.order
 
     def ripe(self, step: Step) -> bool:
