@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_a_linear_model_of_rings_is_found(tmp_path: Path) -> None:
     findings = judged(tmp_path / "run", lambda: stacked(nn.Identity), rings())
     assert [one.fault for one in findings] == ["missing_activation"]
     assert findings[0].evidence["linear"] == ["weights/0.weight", "weights/3.weight"]
+
+
+def test_what_the_first_backward_pass_tells_is_learned_later(tmp_path: Path) -> None:
+    """A live judge begins with the record of a run that has hardly begun."""
+    rule, data = MissingActivation(), rings().subset(64)
+    adam = lambda net: torch.optim.Adam(net.parameters(), lr=1e-2)  # noqa: E731
+    run = captured(tmp_path / "run", [rule], lambda: stacked(nn.Identity), adam, data=data, steps=2)
+    step = next(iter(run.follow()))
+    rule.begin(replace(run.info, linear=[]))
+    assert rule.look(step) is None
+    rule.know(run.info)
+    assert rule.look(step) is not None
 
 
 class ByHand(nn.Module):
