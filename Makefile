@@ -2,14 +2,15 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo drift-demo prune-demo ui test test-quick test-all test-thorough test-slow test-random \
-        test-gpu test-libraries test-pythons chaos mutate lint format docs wheel bench clean
+.PHONY: help env demo drift-demo prune-demo ui test test-quick test-all test-quick-and-thorough \
+        test-thorough test-slow test-random test-gpu test-libraries test-pythons chaos mutate lint \
+        corpus-check format docs wheel bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
-# Neighbouring tests share fixtures, so each worker begins with half of the tests in a row.
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Tests of one file share fixtures, so one worker runs them all.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Interpreters to create .venv with, in order; `make env PYTHON=/opt/python/bin/python3` sets one.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3.11 python3)
@@ -74,7 +75,12 @@ test: env  ## lint and the quick tests, side by side (minutes)
 test-quick: env  ## the quick tests alone
 	$(PYTEST) -m "not thorough and not slow and not chaos"
 
-test-all: test test-thorough  ## everything that has to pass before a change lands
+test-all: env  ## lint, the quick and the thorough tests: what has to pass before a change lands
+	@$(MAKE) --no-print-directory -j 2 lint test-quick-and-thorough
+
+# One session: collecting the tests and loading the frameworks takes half a minute.
+test-quick-and-thorough: env
+	$(PYTEST) -m "not slow and not chaos"
 
 test-thorough: env  ## the tests that `make test` leaves out
 	$(PYTEST) -m "thorough and not slow and not chaos"
@@ -111,13 +117,19 @@ test-pythons:  ## the quick tests with Python 3.12 and 3.13, where they are foun
 	done
 
 chaos: env  ## kill and stop processes of sweeps, remove and copy runs, sixty times (KILLS=...)
-	CHAOS_KILLS=$(or $(KILLS),60) $(BIN)/pytest -n 0 -m chaos tests/flows/chaos/test_chaos.py
+	CHAOS_KILLS=$(or $(KILLS),60) $(BIN)/pytest -n 0 -m chaos tests/flows/chaos/test_chaos.py tests/flows/chaos/test_lost_servers.py
 
 lint: env  ## check style, types and import layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+corpus-check: env  ## check the trainings of corpus/: style, types, and its manifest
+	$(BIN)/ruff check corpus
+	$(BIN)/ruff format --check corpus
+	$(BIN)/mypy corpus
+	$(BIN)/python -m corpus.manifest --check
 
 format: env  ## format the code
 	$(BIN)/ruff check --fix
@@ -139,6 +151,7 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.store
 	$(BIN)/python -m benchmarks.long_run
 	$(BIN)/python -m benchmarks.s3
+	$(BIN)/python -m benchmarks.data
 	$(BIN)/python -m benchmarks.reductions
 	$(BIN)/python -m benchmarks.overhead --model mlp
 	$(BIN)/python -m benchmarks.overhead --model resnet

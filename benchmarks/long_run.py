@@ -24,9 +24,9 @@ import numpy as np
 
 from benchmarks.measure import table
 from benchmarks.store_content import timed
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, host_tensor, start_run
 

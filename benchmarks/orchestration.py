@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from benchmarks.measure import table
 from benchmarks.process_tree import Glance, Watch
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record
-from vinedresser.store.storage import LocalStorage
 
 _SCRIPT = Path(__file__).with_name("noop_trial.py")
 _SWEEP = """

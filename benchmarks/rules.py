@@ -27,13 +27,13 @@ from benchmarks.long_run import peak_memory
 from benchmarks.measure import table
 from benchmarks.overhead import RULES_ARM, measure
 from benchmarks.store_content import timed
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.engine import NO_DATA
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, host_tensor, start_run
 

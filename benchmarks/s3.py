@@ -34,13 +34,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import interleave, medians, table
-from vinedresser.infra.relay import Relay
+from vinedresser.infra.supervise.relay import Relay
+from vinedresser.objects import LocalStorage, open_storage
+from vinedresser.objects.s3_client import s3_client
 from vinedresser.processes import this_process
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import Heartbeat, heartbeat_key, write_record
-from vinedresser.store.storage import LocalStorage, open_storage
-from vinedresser.store.storage.s3_client import s3_client
-from vinedresser.store.storage.spool import Target
+from vinedresser.store.spool import Target
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 from vinedresser.testing.s3_server import BUCKET, seaweed

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from benchmarks.store_content import Tensors, fresh, timed
 from benchmarks.tfrecord_writer import write_step
-from vinedresser.store.storage import open_storage
+from vinedresser.objects import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
 

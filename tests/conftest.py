@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from tests.property_tests import register_profiles
-from vinedresser.infra.servers import PrivatePrefect, start_private_prefect
-from vinedresser.infra.tracking import prepare_tracking
-from vinedresser.infra.tracking.client import connected
+from vinedresser.infra.services.servers import PrivatePrefect, start_private_prefect
+from vinedresser.infra.services.tracking import prepare_tracking
+from vinedresser.infra.services.tracking.client import connected
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,19 @@ __all__ = [
     "plot_answers",
     "streams",
 ]
+
+# Read by libraries that this package imports, here or in programs that it starts, before they send
+# data about their use. Values that the user has set stay.
+_NO_TELEMETRY = {
+    "DO_NOT_TRACK": "true",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+# Here, since they may be imported next.
+for _name, _value in _NO_TELEMETRY.items():
+    os.environ[_name] = os.environ.get(_name) or _value
 
 # The module of each name, imported on first use: the supervisor and `vinedresser --help` must not
 # load numpy.

@@ -7,6 +7,7 @@
     │   ├── KeyMissing (FileNotFoundError)  no such object
     │   ├── KeyTaken (FileExistsError)      an exclusive put found an existing object
     │   ├── NotAFile (and CorruptData)      a link or FIFO in place of a file
+    │   ├── SourceChanged                   training data was replaced while it was read
     │   ├── RunRemoved                      the run directory was removed while it was in use
     │   ├── StoreFull                       no space left
     │   └── UploadFailed                    the upload process does not run
@@ -21,6 +22,7 @@
     │   ├── UnknownStream (KeyError)        the run has no stored stream of this name
     │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
+    ├── DamagedData (ValueError)            a record of training data cannot be read
     ├── PruningError (ValueError)           a model or plan does not allow a pruning
     ├── QueryError (ValueError)             a query cannot be answered, or costs too much
     ├── DriftError (ValueError)             a baseline, window or state does not allow monitoring
@@ -39,12 +41,14 @@ import difflib
 from collections.abc import Iterable
 
 from vinedresser.masking import masked_text
+from vinedresser.plain_text import visible
 
 __all__ = [
     "AgentAway",
     "AlreadyARun",
     "ConfigError",
     "CorruptData",
+    "DamagedData",
     "DriftError",
     "KeyMissing",
     "KeyTaken",
@@ -58,6 +62,7 @@ __all__ = [
     "RunRemoved",
     "SaliencyError",
     "SecondWriter",
+    "SourceChanged",
     "StillRunning",
     "StoreError",
     "StoreFull",
@@ -75,7 +80,15 @@ __all__ = [
 
 
 class VinedresserError(Exception):
-    """Base of all errors raised on purpose; the command line prints it as one line."""
+    """Base of all errors raised on purpose; the command line prints it as one line.
+
+    As text it shows control characters of what it names, such as a tensor, as escapes.
+    """
+
+    def __str__(self) -> str:
+        # KeyError would quote its message.
+        told = str(self.args[0]) if len(self.args) == 1 else super().__str__()
+        return visible(told, keep="\n\t")
 
 
 class ConfigError(VinedresserError, ValueError):
@@ -104,6 +117,10 @@ class StoreFull(StoreError):
 
 class RunRemoved(StoreError):
     """The run directory was removed, or moved, while something was about to write to it."""
+
+
+class SourceChanged(StoreError):
+    """An object with training data was replaced while it was in use."""
 
 
 class UploadFailed(StoreError):
@@ -148,25 +165,13 @@ class StillRunning(RunError, RuntimeError):
 class UnknownRun(RunError, KeyError):
     """The store has no run of this name."""
 
-    def __str__(self) -> str:
-        # KeyError would quote its message.
-        return str(self.args[0])
-
 
 class UnknownStream(RunError, KeyError):
     """The run has no stored stream of this name."""
 
-    def __str__(self) -> str:
-        # KeyError would quote its message.
-        return str(self.args[0])
-
 
 class UnknownTensor(RunError, KeyError):
     """The run has no tensor of this name."""
-
-    def __str__(self) -> str:
-        # KeyError would quote its message.
-        return str(self.args[0])
 
 
 class UnknownStep(RunError, LookupError):
@@ -175,6 +180,28 @@ class UnknownStep(RunError, LookupError):
 
 class LaunchError(VinedresserError, RuntimeError):
     """A training could not be started."""
+
+
+class DamagedData(VinedresserError, ValueError):
+    """A record of training data, or a whole object, cannot be read.
+
+    Args:
+        uri: path or URL of the object.
+        offset: byte offset of the record in it; in the decompressed data if it is compressed.
+        record: number of the record in it, from 0.
+        reason: what is wrong.
+    """
+
+    def __init__(self, uri: str, offset: int, record: int, reason: str) -> None:
+        super().__init__(f"{uri}: record {record} at byte {offset}: {reason}")
+        self.uri = uri
+        self.offset = offset
+        self.record = record
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[DamagedData], tuple[str, int, int, str]]:
+        # By default, it would be created again from its message alone.
+        return DamagedData, (self.uri, self.offset, self.record, self.reason)
 
 
 class PruningError(VinedresserError, ValueError):

@@ -7,7 +7,27 @@ import logging
 from vinedresser.masking import masked_text
 from vinedresser.plain_text import visible
 
-__all__ = ["PlainFormatter", "format_plainly"]
+__all__ = ["PlainFormatter", "format_plainly", "plain_logger"]
+
+
+class _Plain(logging.Filter):
+    """Makes a message plain for all handlers, which may be those of the user's program."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = _plain(record.getMessage()), ()
+        return True
+
+
+def plain_logger(name: str) -> logging.Logger:
+    """Return a logger of this package.
+
+    Args:
+        name: its name, that of the module.
+    """
+    logger = logging.getLogger(name)
+    if not logger.filters:
+        logger.addFilter(_Plain())
+    return logger
 
 
 class PlainFormatter(logging.Formatter):
@@ -23,7 +43,11 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line for a record."""
-        return visible(masked_text(self._inner.format(record)), keep="\n\t")
+        return _plain(self._inner.format(record))
+
+
+def _plain(text: str) -> str:
+    return visible(masked_text(text), keep="\n\t")
 
 
 def format_plainly(package: str) -> None:

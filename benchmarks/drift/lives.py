@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,17 +34,18 @@ class Scale:
         monitors: number of lives.
         peers: of these, how many each peer lives, too; ADWIN lives a quarter of them.
         windows: of a life.
-        change: window at which a drift begins; the number of windows if there is none.
+        change: window at which a drift begins, or a fraction of it later; the number of windows if
+            there is none.
     """
 
     monitors: int
     peers: int
     windows: int
-    change: int
+    change: float
 
 
 def first_alarms(
-    world: World, scale: Scale, budget: float, seed: int
+    world: World, scale: Scale, budget: float, seed: int | Sequence[int]
 ) -> dict[str, NDArray[np.int64]]:
     """Return the window of the first alarm in each life, `NEVER` if there is none.
 
@@ -67,8 +69,11 @@ def first_alarms(
     for window in range(scale.windows):
         shape = (world.rows(window), scale.monitors, world.columns)
         values = world.shaped(random, noise(random, shape))
-        if window >= scale.change and world.drifted is not None:
-            values = world.drifted(random, values, world.strength(window - scale.change))
+        if window + 1 > scale.change and world.drifted is not None:
+            first = int(scale.change)
+            drifted = world.drifted(random, values, world.strength(window - first))
+            begin = round((scale.change - first) * len(values)) if window == first else 0
+            values = np.concatenate([values[:begin], drifted[begin:]])
         alarms = {"vinedresser": fleet.update(values)}
         for name, lives in peers.items():
             # After its first alarm, a life is over.
@@ -81,6 +86,8 @@ def first_alarms(
             )
         for name, one in alarms.items():
             found[name][one & (found[name] == NEVER)] = window
+        if all((one < NEVER).all() for one in found.values()):
+            break
     return found
 
 

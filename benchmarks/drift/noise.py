@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Noise", "autoregressive", "independent", "sessions"]
+__all__ = ["Noise", "autoregressive", "independent", "sessions", "weekly"]
 
 Shape = tuple[int, int, int]
 Noise = Callable[[np.random.Generator, Shape], NDArray[np.float64]]
@@ -56,5 +56,23 @@ def sessions(length: float, share: float) -> Noise:
             found[row] += np.sqrt(share) * common
         last[:] = [common]
         return np.asarray(found)
+
+    return noise
+
+
+def weekly(days: Callable[[int], int]) -> Noise:
+    """Return normal values that are higher by 0.84 at weekends.
+
+    Args:
+        days: number of rows of a day, by its number in the week, from Monday on.
+    """
+    rows_of = [days(number) for number in range(7)]
+    higher = np.repeat([0.0] * 5 + [0.84] * 2, rows_of)[:, None, None]
+    seen = [0]
+
+    def noise(random: np.random.Generator, shape: Shape) -> NDArray[np.float64]:
+        at = (seen[0] + np.arange(shape[0])) % len(higher)
+        seen[0] += shape[0]
+        return np.asarray(random.normal(size=shape) + higher[at])
 
     return noise

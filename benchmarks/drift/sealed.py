@@ -78,9 +78,18 @@ def one_dimension(_random: np.random.Generator, values: Values, strength: float)
 
 SEALED_NULLS = [
     World("zero inflated, baseline of 500", shaped=inflated, baseline=500),
-    World("Student, autocorrelated 0.7", noise=lambda: autoregressive(0.7), shaped=student),
     World(
-        "categories in sessions of 8", noise=lambda: sessions(8, 0.3), shaped=codes, kind="category"
+        "Student, autocorrelated 0.7",
+        noise=lambda: autoregressive(0.7),
+        shaped=student,
+        ordered=False,
+    ),
+    World(
+        "categories in sessions of 8",
+        noise=lambda: sessions(8, 0.3),
+        shaped=codes,
+        kind="category",
+        ordered=False,
     ),
     World(
         "windows of 20 to 400 rows",
@@ -88,10 +97,15 @@ SEALED_NULLS = [
         rows=lambda window: 20 + (window * 137) % 381,
     ),
     World("baseline of 60 rows", baseline=60),
-    World("rare events, autocorrelated 0.8", noise=lambda: autoregressive(0.8), shaped=rare),
+    World(
+        "rare events, autocorrelated 0.8",
+        noise=lambda: autoregressive(0.8),
+        shaped=rare,
+        ordered=False,
+    ),
     World("daily cycle", noise=independent, shaped=cycle),
-    World("sessions of 30 rows", noise=lambda: sessions(30, 0.5)),
-    World("autocorrelated 0.97", noise=lambda: autoregressive(0.97)),
+    World("sessions of 30 rows", noise=lambda: sessions(30, 0.5), ordered=False),
+    World("autocorrelated 0.97", noise=lambda: autoregressive(0.97), ordered=False),
 ]
 
 SEALED_DRIFTS = [
@@ -106,7 +120,10 @@ SEALED_DRIFTS = [
     ),
     World("correlation 0.6 to -0.6 of 2", shaped=paired, drifted=unpaired),
     World(
-        "shift 0.5 sd, autocorrelated 0.5", noise=lambda: autoregressive(0.5), drifted=shift(0.5)
+        "shift 0.5 sd, autocorrelated 0.5",
+        noise=lambda: autoregressive(0.5),
+        drifted=shift(0.5),
+        ordered=False,
     ),
     World("embedding: 1 of 64 by 0.7 sd", drifted=one_dimension, kind="embedding"),
 ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from benchmarks.drift.noise import Noise, autoregressive, independent, sessions
+from benchmarks.drift.noise import Noise, autoregressive, independent, sessions, weekly
 
 __all__ = ["COLUMNS", "DRIFTS", "NULLS", "Values", "World"]
 
@@ -34,9 +35,13 @@ class World:
         drifted: changes values at full strength; `strength` is the share of it at a window.
         strength: of the drift, by the number of windows since it began.
         kind: "number", or "embedding" of 64 dimensions, or "category" with codes.
+        width: number of columns, unless it is an embedding.
         baseline: number of rows.
         rows: number of rows of a window, by its index.
-        ordered: whether the baseline is in time order, too; otherwise it is a shuffled sample.
+        ordered: whether the baseline is in time order, too; otherwise it is a shuffled sample, and
+            the monitor is told so.
+        timed: whether requests have times, a day for each window, and the monitor compares the days
+            of a week. The baseline is the windows before, then.
     """
 
     name: str
@@ -45,14 +50,16 @@ class World:
     drifted: Callable[[np.random.Generator, Values, float], Values] | None = None
     strength: Callable[[int], float] = field(default=lambda _since: 1.0)
     kind: str = "number"
+    width: int = COLUMNS
     baseline: int = 1000
     rows: Callable[[int], int] = field(default=lambda _window: 200)
-    ordered: bool = False
+    ordered: bool = True
+    timed: bool = False
 
     @property
     def columns(self) -> int:
         """Number of columns, or of dimensions."""
-        return 64 if self.kind == "embedding" else COLUMNS
+        return 64 if self.kind == "embedding" else self.width
 
 
 def heavy(_random: np.random.Generator, values: Values) -> Values:
@@ -130,6 +137,11 @@ def one_direction(_random: np.random.Generator, values: Values, strength: float)
     return np.asarray(values + strength / np.sqrt(values.shape[-1]))
 
 
+def days(number: int) -> int:
+    """Return the number of requests of a day: a third of them at weekends."""
+    return 66 if number % 7 >= 5 else 200
+
+
 NULLS = [
     World("normal"),
     World("heavy tails", shaped=heavy),
@@ -139,15 +151,37 @@ NULLS = [
     World("missing values", shaped=missing),
     World("baseline of 200 rows", baseline=200),
     World("embedding, 64 dimensions", kind="embedding"),
-    World("autocorrelated, 0.5", noise=lambda: autoregressive(0.5)),
-    World("autocorrelated, 0.9", noise=lambda: autoregressive(0.9)),
+    World("autocorrelated, 0.5", noise=lambda: autoregressive(0.5), ordered=False),
+    World("autocorrelated, 0.9", noise=lambda: autoregressive(0.9), ordered=False),
     World(
         "autocorrelated, 0.9, ordered baseline",
         noise=lambda: autoregressive(0.9),
         baseline=5000,
-        ordered=True,
     ),
-    World("sessions of 10 rows", noise=lambda: sessions(10, 0.5)),
+    World("sessions of 10 rows", noise=lambda: sessions(10, 0.5), ordered=False),
+    *(
+        World(
+            f"sessions of {rows} rows, 1 column, windows of 100",
+            noise=partial(sessions, rows, 0.5),
+            width=1,
+            rows=lambda _window: 100,
+            ordered=False,
+        )
+        for rows in (30, 100)
+    ),
+    World("sessions of a window", noise=lambda: sessions(200, 0.5), ordered=False),
+    *(
+        World(
+            f"weeks{', with times' if timed else ''}",
+            noise=lambda: weekly(days),
+            shaped=codes,
+            kind="category",
+            baseline=sum(map(days, range(56))),
+            rows=days,
+            timed=timed,
+        )
+        for timed in (False, True)
+    ),
 ]
 
 DRIFTS = [
@@ -165,5 +199,22 @@ DRIFTS = [
     World("new category, 5 %", shaped=codes, drifted=new_category, kind="category"),
     World("20 % missing in 1 column", drifted=gone),
     World("embedding moves by 1 sd", drifted=one_direction, kind="embedding"),
-    World("autocorrelated 0.9, shift 1 sd", noise=lambda: autoregressive(0.9), drifted=shift(1.0)),
+    *(
+        World(
+            f"weeks{', with times' if timed else ''}: shift 0.5 sd",
+            noise=lambda: weekly(days),
+            drifted=shift(0.5, COLUMNS),
+            baseline=sum(map(days, range(56))),
+            rows=days,
+            timed=timed,
+        )
+        for timed in (False, True)
+    ),
+    World("shuffled baseline, shift 0.5 sd", drifted=shift(0.5), ordered=False),
+    World(
+        "autocorrelated 0.9, shift 1 sd",
+        noise=lambda: autoregressive(0.9),
+        drifted=shift(1.0),
+        ordered=False,
+    ),
 ]

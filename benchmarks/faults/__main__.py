@@ -14,6 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmarks.ablation import append_verdicts
 from benchmarks.faults.cases import load_cases
 from benchmarks.faults.drawing import draw_cases
 from benchmarks.faults.judging import Job, judge_all, try_all
@@ -45,6 +46,8 @@ def main() -> None:
             failures.append(str(result))
         said = result.id if isinstance(result, Verdict) else result
         print(f"{number} of {len(jobs)}  {said}", file=sys.stderr, flush=True)
+    if options.verdicts:
+        append_verdicts(options.verdicts, verdicts)
     print(report(verdicts, verbose=options.verbose))
     if failures:
         sys.exit("could not be judged:\n" + "\n".join(failures))
@@ -97,6 +100,9 @@ def _options() -> argparse.Namespace:
         "rules (default) or alone: nothing is trained to its end, and no rule judges",
     )
     parser.add_argument("--keep", type=Path, help="keep the runs in this directory")
+    parser.add_argument(
+        "--verdicts", type=Path, metavar="FILE", help="append the verdicts (benchmarks.ablation)"
+    )
     parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
     return parser.parse_args()
 

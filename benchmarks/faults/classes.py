@@ -101,7 +101,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "class_imbalance": frozenset({"class_imbalance"}),
     "single_label": frozenset({"single_label"}),
     "saturation": frozenset({"saturated_activation"}),
-    # Those of `benchmarks.world`.
+    # Those of the corpus.
     "large_init": _INITIAL,
     "small_init": _INITIAL,
     "late_jump": _HIGH,

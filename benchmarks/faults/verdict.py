@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.faults.classes import classes_of, right_words
 from vinedresser.rules.causes.root_cause import root_causes
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from benchmarks.faults.peers import Alarm
 
 __all__ = ["Outcome", "Verdict"]
+
+_KEPT = ("id", "seed", "faulty", "fault_class", "steps")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,27 @@ class Verdict:
     seconds: float = 0.0
     epoch: int = 0
     experiment: Experiment | None = None
+
+    def without(self, rule: str, fault: str | None = None) -> Verdict:
+        """Return the verdict without the findings of a rule, or without those that name a fault."""
+        left = [one for one in self.findings if one.rule != rule or fault not in (None, one.fault)]
+        return replace(self, findings=tuple(left))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the case and its findings for `from_json`, without peers and experiments."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        return {
+            **kept,
+            "as_expected": self.outcome.as_expected,
+            "findings": [one.to_json() for one in self.findings],
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Verdict:
+        """Return the verdict of `to_json`; the outcome has no measures."""
+        findings = tuple(Finding.from_json(one) for one in document["findings"])
+        kept = {name: document[name] for name in _KEPT}
+        return cls(**kept, outcome=Outcome(document["as_expected"], {}), findings=findings)
 
     @property
     def alarms(self) -> list[Finding]:

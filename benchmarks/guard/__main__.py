@@ -26,8 +26,8 @@ from torch import nn
 from benchmarks.measure import interleave, table
 from benchmarks.models import MODELS, Task
 from vinedresser.capture import Hook, SaveConfig
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.reading import list_snapshots
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["main"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ from benchmarks.faults.training import Training
 from vinedresser.preflight.child import watch
 from vinedresser.preflight.launching import read_result
 from vinedresser.preflight.settings import RESULT, PreflightSettings
+from vinedresser.preflight.trial_run import TrialRun
 from vinedresser.preflight.verdict import SUSPICIOUS, Verdict
+from vinedresser.rules.presets import preset_table
+from vinedresser.store.records import RUN_VARIABLE, new_run
 
 __all__ = ["Checked", "check_case"]
 
@@ -43,10 +47,13 @@ def check_case(case: Case) -> Checked:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as directory:
+        trial = TrialRun(Path(directory, "run"), new_run("trial"), preset_table("advisory"), ())
+        os.environ[RUN_VARIABLE] = str(trial.directory)
         watcher = watch(PreflightSettings(directory, steps=50, seconds=15.0))
         # The check ends it.
         with contextlib.suppress(SystemExit):
             Training(case, 0, metrics=False).run()
         watcher.end()
-        _, verdicts = read_result(Path(directory, RESULT))
+        seen = read_result(Path(directory, RESULT))
+        verdicts = [] if seen is None else [*trial.verdicts(0, cut=seen.cut), *seen.verdicts]
     return Checked(verdicts, time.process_time())

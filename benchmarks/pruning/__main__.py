@@ -1,7 +1,7 @@
 """Filter pruning: ``python -m benchmarks.pruning``.
 
-The time of a round, criteria against random order, latency against operations, and targets by
-latency.
+The time of a round, criteria against random order, choices of filters for a target by operations,
+latency against operations, and targets by latency.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import argparse
 
 from benchmarks.pruning.criteria import print_criteria
 from benchmarks.pruning.latency import print_latencies
+from benchmarks.pruning.macs import print_macs
 from benchmarks.pruning.round_time import print_round_time
 from benchmarks.pruning.target import print_target
 
-_PARTS = ("round", "criteria", "latency", "target")
+_PARTS = ("round", "criteria", "macs", "latency", "target")
 
 
 def main() -> None:
@@ -28,6 +29,8 @@ def main() -> None:
         print_round_time(given.rounds)
     if "criteria" in parts:
         print_criteria(given.seeds)
+    if "macs" in parts:
+        print_macs(given.seeds)
     if "latency" in parts:
         print_latencies(given.rounds)
     if "target" in parts:

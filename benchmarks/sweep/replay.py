@@ -24,16 +24,18 @@ class Replayed:
         epochs: epochs of all trials, as a share of the maximum.
         best: best result of a finished trial; 0 if none finished.
         ended: number of trials by ending.
-        wrong: number of trials stopped by a rule among the best quarter of uninterrupted trials.
-        quarter: number of trials in the best quarter.
+        quarter: number of trials in the best quarter, had none been ended early.
+        finished: numbers of those of them that finished.
+        wrong: number of those of them that a rule stopped.
         seconds: time from the start of the first trial to the end of the last.
     """
 
     epochs: float
     best: float
     ended: dict[str, int]
-    wrong: int
     quarter: int
+    finished: set[int]
+    wrong: int
     seconds: float
 
 
@@ -118,7 +120,8 @@ def _summary(study: Study, curves: Sequence[Curve], used: float, seconds: float)
         epochs=used / (EPOCHS * len(curves)),
         best=best[0].result[0] if best else 0.0,
         ended=ended,
-        wrong=sum(trial.ending.state == "stopped" for trial in top),
         quarter=len(top),
+        finished={trial.number for trial in top if trial.ending.state == "finished"},
+        wrong=sum(trial.ending.state == "stopped" for trial in top),
         seconds=seconds,
     )

@@ -1,17 +1,17 @@
 """Judgement of trainings of many kinds: `python -m benchmarks.world`.
 
-Draws pairs of a healthy training and the same with one fault, from families of trainings as users
-write them. Each is trained to its end in a process of its own, as an unchanged script or with a
-hook, and judged by the default rules. Its family measures the outcome by itself: a healthy training
-is counted if it ends well with a margin, a faulty one if it ends clearly worse than its healthy
-twin. Found: a finding of severity stop or warning about the training. Right cause: the root cause
-among the findings up to the stop has the right class (`benchmarks/faults/classes.py`).
+Draws pairs of a healthy training and the same with one fault, from the families of `corpus/`, as
+users write them. Each is trained to its end in a process of its own, as an unchanged script or with
+a hook, and judged by the default rules. Its family measures the outcome by itself: a healthy
+training is counted if it ends well with a margin, a faulty one if it ends clearly worse than its
+healthy twin. Found: a finding of severity stop or warning about the training. Right cause: the root
+cause among the findings up to the stop has the right class (`benchmarks/faults/classes.py`).
 
 With `--keep DIR` the runs stay in DIR, and `--judge DIR` judges them again without training. That
 finds new figures after a change of rules, except of rules that need other data than was captured.
 With `--verify`, nothing is judged: only the outcomes of the trainings are measured and printed;
 without `--keep`, they are not captured either. With `--two`, each faulty training has two faults.
-With `--recipes`, nothing is drawn: the trainings are those of `benchmarks/world/recipes/`, which
+With `--recipes`, nothing is drawn: the trainings are those of `corpus/recipes/`, which
 follow public examples and papers in their settings, one pair for each of their faults.
 With `--reliability FILE`, the share of right root causes by fault is written to a file, such as
 `vinedresser/rules/causes/reliability.json`, by which findings state their confidence.
@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.ablation import append_verdicts
 from benchmarks.faults.processes import in_processes
 from benchmarks.world.calibration import reliability
 from benchmarks.world.cases import carried, draw_cases, every_case, matches, only
@@ -66,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.reliability:
         text = json.dumps(reliability(verdicts), indent=2)
         options.reliability.write_text(f"{text}\n", encoding="utf-8")
+    if options.verdicts:
+        append_verdicts(options.verdicts, verdicts)
     print(report(verdicts, verbose=options.verbose))
 
 
@@ -99,6 +102,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     runs.add_argument("--judge", type=Path, metavar="DIR", help="judge the runs in DIR again")
     parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
     parser.add_argument(
+        "--verdicts", type=Path, metavar="FILE", help="append the verdicts (benchmarks.ablation)"
+    )
+    parser.add_argument(
         "--verify", action="store_true", help="verify the outcomes, without judging the runs"
     )
     parser.add_argument(
@@ -118,14 +124,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _train(options: argparse.Namespace, keep: Path) -> None:
     """Train what was not trained before."""
     # Judging alone does not need the frameworks that families import.
-    from benchmarks.world.families import FAMILIES
-    from benchmarks.world.recipes import RECIPES
-    from benchmarks.world.sealed import FAMILIES as SEALED
     from benchmarks.world.training import train_case
+    from corpus.loader import load
 
     try:
-        families = SEALED if options.sealed else RECIPES if options.recipes else FAMILIES
-        choices = carried(families)
+        part = "sealed" if options.sealed else "recipes" if options.recipes else "families"
+        choices = carried(load(part))
         choices = only(paired(choices) if options.two else choices, options.only)
     except ConfigError as error:
         sys.exit(str(error))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from benchmarks.faults.classes import classes_of
-from benchmarks.world.family import Family
+from corpus.family import Family
 from vinedresser.errors import ConfigError
 
 __all__ = ["Case", "carried", "draw_cases", "every_case", "matches", "only"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.world.cases import Case
-from benchmarks.world.family import Ending
+from corpus.family import Ending
 from vinedresser.capture.attach.launching import additional_runs
 from vinedresser.store.records import RunRecord
 

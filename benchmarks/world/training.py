@@ -15,20 +15,18 @@ import numpy as np
 import torch
 
 from benchmarks.world.cases import Case
-from benchmarks.world.draw import Draw
-from benchmarks.world.families import FAMILIES
-from benchmarks.world.family import Ending, Family
-from benchmarks.world.recipes import RECIPES
-from benchmarks.world.sealed import FAMILIES as SEALED
 from benchmarks.world.stored import RUN, StoredCase, note_case
-from benchmarks.world.watching import AttachedWatch, HookWatch, Watch
+from corpus.draw import Draw
+from corpus.family import Ending, Family
+from corpus.loader import PARTS, load
+from corpus.watching import AttachedWatch, HookWatch, Watch
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
 
 __all__ = ["train_case", "trained"]
 
-_EVERY: dict[str, Family] = {**FAMILIES, **RECIPES, **SEALED}
+_EVERY: dict[str, Family] = {name: family for part in PARTS for name, family in load(part).items()}
 # Errors with which a faulty training can end.
 _CRASHES = (RuntimeError, ValueError, ArithmeticError, IndexError)
 

@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ _CONTROLLED = """
 import fcntl, os, signal, sys, termios
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "vinedresser", *sys.argv[1:]])
+os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
@@ -30,23 +30,31 @@ class Terminal:
     Args:
         arguments: arguments of the command line.
         cwd: its working directory.
-        environment: variables, added to the inherited ones.
+        environment: variables, added to the inherited ones; None removes one.
+        program: another program than the command line; the arguments are its own.
+        before: command with which the program is started, such as a tracer.
 
     Attributes:
         process: its process, the leader of the terminal's session.
     """
 
     def __init__(
-        self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        cwd: Path,
+        environment: Mapping[str, str | None] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "vinedresser"),
+        before: Sequence[str] = (),
     ) -> None:
         self._master, slave = pty.openpty()
+        variables = {**os.environ, "COLUMNS": "160", "TERM": "xterm", **(environment or {})}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _CONTROLLED, *arguments],
+            [*before, sys.executable, "-c", _CONTROLLED, *program, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             cwd=cwd,
-            env={**os.environ, "COLUMNS": "160", "TERM": "xterm", **(environment or {})},
+            env={name: value for name, value in variables.items() if value is not None},
             start_new_session=True,
         )
         os.close(slave)
@@ -65,6 +73,10 @@ class Terminal:
         self._reader.join()
         os.close(self._closed)
         os.close(self._master)
+
+    def printed(self) -> str:
+        """Return what has been printed so far."""
+        return self._output.decode(errors="replace")
 
     def output(self) -> str:
         """Wait for the end of the command, close it, and return all that was printed."""

@@ -69,6 +69,7 @@ def test_options_that_do_not_fit_are_refused(
     assert says in done.output + str(done.exception)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["--stored", "--json"])
 def test_a_full_disk_behind_the_output_is_one_line(runs: list[Path], form: str) -> None:
     command = [sys.executable, "-m", "vinedresser", "ask", str(runs[0]), "loss", form]

@@ -115,6 +115,7 @@ def test_show_and_status(project: Path) -> None:
     assert "finished" in status.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -152,6 +153,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_judging_uses_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "run", [step_record(0)])
     (tmp_path / "own.py").write_text(

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vinedresser.infra.tracking import prepare_tracking
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.services.tracking import prepare_tracking
+from vinedresser.objects import LocalStorage
 from vinedresser.processes import marked_processes
 from vinedresser.store.records import RunRecord, TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.known_tracking import remember_tracking
 
 
 @pytest.mark.thorough

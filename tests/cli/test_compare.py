@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from vinedresser.cli import main
-from vinedresser.infra.tracking.preparation import prepare_tracking
-from vinedresser.infra.tracking.runs import create_run
+from vinedresser.infra.services.tracking.preparation import prepare_tracking
+from vinedresser.infra.services.tracking.runs import create_run
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import make_run, step_record
 
 

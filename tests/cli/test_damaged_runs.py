@@ -15,13 +15,13 @@ import pytest
 
 from tests.cli.command_line import vinedresser
 from vinedresser.errors import ConfigError
+from vinedresser.infra.catalog.known_tracking import remember_tracking, tracking
+from vinedresser.infra.catalog.stores import owned_here, owner_is_gone
+from vinedresser.objects import LocalStorage
 from vinedresser.processes import this_process
 from vinedresser.store.records import LaunchRecord, TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.spec import SweepRecord
-from vinedresser.tasks.known_tracking import remember_tracking, tracking
 from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
-from vinedresser.tasks.stores import owned_here, owner_is_gone
 from vinedresser.testing.runs import make_run, step_record
 
 Change = Callable[[Path], object]
@@ -113,6 +113,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
+@pytest.mark.thorough
 def test_status_has_a_row_for_every_run(store: Path) -> None:
     done = vinedresser("status", str(store), cwd=store, columns=400)
     assert done.returncode == 0, done.stderr
@@ -126,6 +127,7 @@ def test_status_has_a_row_for_every_run(store: Path) -> None:
     assert rows["zz-healthy"].split() == ["zz-healthy", "finished", "0", "0.5"]
 
 
+@pytest.mark.thorough
 def test_reconcile_names_what_it_cannot_settle_and_goes_on(tmp_path: Path) -> None:
     copy = tmp_path / "store"
     for name in ("run-fifo", "tracking-text", "zz-healthy"):
@@ -148,6 +150,7 @@ def test_reconcile_names_what_it_cannot_settle_and_goes_on(tmp_path: Path) -> No
     assert "killed: the training vanished" in lines[2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["index", "record", "segment", "stray", "heartbeats", "finding"])
 def test_show_names_the_damage(store: Path, name: str) -> None:
     done = vinedresser("show", name, cwd=store)
@@ -179,15 +182,18 @@ def test_a_damaged_launch_record_does_not_hide_the_runs_of_this_process(tmp_path
     assert not owner_is_gone(tmp_path / "a")
 
 
+@pytest.mark.thorough
 def test_links_to_a_store_and_to_a_run_are_followed(tmp_path: Path) -> None:
     make_run(tmp_path / "real" / "a", name="a")
     (tmp_path / "store").symlink_to("real")
     (tmp_path / "one").symlink_to("real/a")
-    for place in ("store", "one"):
+    # A run has the name that the link gives it, which other commands take.
+    for place, name in (("store", "a"), ("one", "one")):
         done = vinedresser("status", place, cwd=tmp_path)
-        assert done.stdout.splitlines()[1].split() == ["a", "finished", "0"], done.stderr
+        assert done.stdout.splitlines()[1].split() == [name, "finished", "0"], done.stderr
 
 
+@pytest.mark.thorough
 def test_a_copied_heartbeat_is_not_another_rank(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", [step_record(0)])
     beat = tmp_path / "a" / "heartbeat" / "0.json"
@@ -199,6 +205,7 @@ def test_a_copied_heartbeat_is_not_another_rank(tmp_path: Path) -> None:
     assert run.status.state == "finished"
 
 
+@pytest.mark.thorough
 def test_status_lists_the_sweeps_of_a_store(tmp_path: Path) -> None:
     record = SweepRecord(
         name="s",
@@ -222,10 +229,11 @@ def test_status_lists_the_sweeps_of_a_store(tmp_path: Path) -> None:
         fcntl.flock(journal, fcntl.LOCK_EX)
         done = vinedresser("status", "runs", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    finished, damaged, dead, running = done.stdout.splitlines()
+    finished, damaged, blocked, running = done.stdout.splitlines()
     assert finished == "sweep a   finished   1 trial   vinedresser status runs/a"
     assert damaged.startswith("sweep b   unreadable: runs/b/sweep.json: not a valid SweepRecord")
-    assert dead == "sweep c d   dead   1 trial   vinedresser status 'runs/c d'"
+    assert blocked.startswith("sweep c d   unreadable: ")
+    assert "runs/c d/journal.log: a FIFO, not a file   1 trial" in blocked
     assert running == "sweep e   running   1 trial   vinedresser status runs/e"
     make_run(tmp_path / "runs" / "single", name="single")
     lines = vinedresser("status", "runs", cwd=tmp_path).stdout.splitlines()

@@ -29,6 +29,7 @@ main()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "module", ["vinedresser.cli.application", "typer", "vinedresser.queries.asking"]
 )

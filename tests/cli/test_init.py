@@ -39,7 +39,7 @@ def test_the_example_experiment_runs_unchanged(
     assert "report.html" in recorded["spirals-good"]["files"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_example_sweep_runs_unchanged(tmp_path: Path) -> None:
     done = vinedresser("init", "sweep", "a/b", cwd=tmp_path)
     written = "wrote a/b/sweep.toml\nwrote a/b/train.py\n"
@@ -64,6 +64,7 @@ def test_the_example_pruning_runs_unchanged(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "digits-pruning" / "pruning.html").exists()
 
 
+@pytest.mark.thorough
 def test_existing_files_are_kept(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("mine", encoding="utf-8")
     assert vinedresser("init", "sweep", cwd=tmp_path).returncode == 0
@@ -82,6 +83,7 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     assert done.stderr == "vinedresser: taken: cannot be written: File exists\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "load"), [("experiment", load_experiment), ("sweep", load_sweep)])
 def test_commented_settings_are_valid(
     tmp_path: Path, kind: str, load: Callable[[Path], object]

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.terminal import Terminal
 from tests.paths import SCRIPTS
 from tests.waiting import until
-from vinedresser.infra.servers import start_private_prefect
-from vinedresser.infra.state_folder import state_folder
+from vinedresser.infra.catalog.state_folder import state_folder
+from vinedresser.infra.services.servers import start_private_prefect
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 

@@ -23,6 +23,7 @@ SWEEP = ["sweep", str(ROOT / "examples/digits/sweep.toml"), "--store"]
 TRAIN = ["train", str(ROOT / "examples/digits/demo.toml"), "--store"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("package", "command", "extra"),
     [

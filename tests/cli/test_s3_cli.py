@@ -17,11 +17,11 @@ from tests.paths import SCRIPTS
 from vinedresser import open_run
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
-from vinedresser.infra.servers.standing import bring_up, take_down
+from vinedresser.infra.services.servers.standing import bring_up, take_down
+from vinedresser.objects import open_storage
 from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.collections.schedule import SaveConfig
-from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.spool import spools
+from vinedresser.store.spool import spools
 
 
 def vinedresser(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -33,7 +33,7 @@ def vinedresser(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_readers_accept_a_url_instead_of_a_path(s3: str, tmp_path: Path) -> None:
     with Hook(f"{s3}/first", collections={"inputs": SaveConfig(every=1)}) as hook:
         for step in range(3):
@@ -62,7 +62,7 @@ def test_readers_accept_a_url_instead_of_a_path(s3: str, tmp_path: Path) -> None
     assert "there is no bucket" in vinedresser("status", "s3://not-made/x", code=2).stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_reconcile_uploads_leftovers_of_a_crash(s3: str) -> None:
     code = (
         "import os, signal\nfrom pathlib import Path\nfrom vinedresser.capture import Hook\n"
@@ -91,7 +91,7 @@ print("said by the script")
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_script_runs_with_its_run_on_s3(s3: str, tmp_path: Path) -> None:
     (tmp_path / "fit.py").write_text(SCRIPT)
     done = vinedresser("run", "--store", s3, str(tmp_path / "fit.py"), "20")
@@ -122,7 +122,7 @@ def test_a_rule_stops_a_script_whose_run_is_on_s3(s3: str, tmp_path: Path) -> No
     assert spools() == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_additional_trainings_of_a_script_are_judged_on_s3(s3: str) -> None:
     script = str(SCRIPTS / "unhooked_training.py")
     words = ("--trainings", "3", "--nan", "2", "--pause", "0.01")

@@ -14,8 +14,8 @@ from torch import nn
 
 from vinedresser.capture import Hook, SaveConfig
 from vinedresser.cli import main
-from vinedresser.infra.tracking.preparation import prepare_tracking
-from vinedresser.infra.tracking.runs import create_run
+from vinedresser.infra.services.tracking.preparation import prepare_tracking
+from vinedresser.infra.services.tracking.runs import create_run
 from vinedresser.store.records import TrackingRecord, write_record
 from vinedresser.store.step_record import Mode
 from vinedresser.testing.runs import make_run, step_record

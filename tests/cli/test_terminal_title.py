@@ -21,6 +21,7 @@ def read_until(descriptor: int, end: bytes) -> bytes:
     return text
 
 
+@pytest.mark.thorough
 def test_a_terminal_shows_the_latest_values_in_its_title_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

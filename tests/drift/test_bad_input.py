@@ -42,6 +42,21 @@ def test_a_budget_that_is_no_probability_is_refused(budget: float) -> None:
         DriftMonitor(Baseline.of({"x": ROWS}), budget=budget)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"at_least": -0.1}, "expected standard deviations"),
+        ({"at_least": float("nan")}, "expected standard deviations"),
+        ({"at_least_share": 5.0}, "expected a share"),
+    ],
+)
+def test_a_smallest_change_that_is_no_size_is_refused(
+    given: dict[str, float], message: str
+) -> None:
+    with pytest.raises(DriftError, match=message):
+        DriftMonitor(Baseline.of({"x": ROWS}), **given)
+
+
 def test_codes_have_to_be_a_column() -> None:
     with pytest.raises(DriftError, match="there is no column 'y'"):
         Baseline.of({"x": ROWS}, categories=("y",))
@@ -61,7 +76,7 @@ def test_labels_need_a_baseline() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("version", 2),
+        ("version", 1),
         ("windows", "x"),
         ("streams", {}),
         ("streams", None),
@@ -85,7 +100,7 @@ def test_windows_of_one_row_broken_images_and_one_class_are_judged() -> None:
     rows["city"][:] = "Bonn"
     verdict = monitor.update(rows)
     assert [one.name for one in verdict.features if one.alarm] == ["embedding", "city"]
-    assert "missing in 100.0%" in verdict.features[0].text
+    assert verdict.features[0].text.startswith("embedding: missing in 99.7% of the rows")
 
 
 def test_too_few_requests_are_a_limit() -> None:

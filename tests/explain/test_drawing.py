@@ -222,6 +222,7 @@ def test_errors_name_the_problem(run: Run, tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.thorough
 def test_the_command_line_draws(run: Run, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "vinedresser", "show", run.path]
     target = str(tmp_path / "filters.png")

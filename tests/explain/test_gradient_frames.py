@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vinedresser.explain.charts.gradient_frames import gradient_frames
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run, open_run
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
 

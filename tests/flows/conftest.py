@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.standing import Standing, vinedresser
-from vinedresser.infra.servers import standing_prefect
+from vinedresser.infra.services.servers import standing_prefect
 from vinedresser.processes import ProcessIdentity, is_alive
 
 

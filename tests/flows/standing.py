@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import subprocess
 import sys
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.paths import SCRIPTS
 from tests.waiting import until
-from vinedresser.infra.servers import StandingPrefect, standing_prefect
+from vinedresser.infra.services.servers import StandingPrefect, standing_prefect
+from vinedresser.infra.services.servers.prefect_api import ask_prefect
 
 __all__ = ["Standing", "program", "vinedresser", "write_sweep"]
 
@@ -93,15 +91,7 @@ class Standing:
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Send a request to the API."""
         server = self.server
-        credentials = base64.b64encode(server.password.encode()).decode()
-        request = urllib.request.Request(
-            f"{server.url}/api/{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            method=method,
-            headers={"Authorization": f"Basic {credentials}", "Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request) as answer:
-            return json.loads(answer.read())
+        return ask_prefect(server.url, server.password, method, path, body, timeout=60.0)
 
     def deployment(self, name: str) -> dict[str, Any]:
         """Return a deployment, ``FLOW/NAME``."""

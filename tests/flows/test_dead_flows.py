@@ -6,21 +6,26 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from tests.flows.standing import Standing, vinedresser
 from tests.paths import SCRIPTS
 from tests.waiting import until
+from vinedresser.infra.catalog.flow_records import FlowRecord, dead_flows
+from vinedresser.infra.catalog.stores import private_state
+from vinedresser.objects import LocalStorage
 from vinedresser.processes import this_process
+from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import write_record
-from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.reconcile.flow_record import FlowRecord, dead_flows
 from vinedresser.tasks.reconcile.reconcile import reconcile
-from vinedresser.tasks.stores import private_state
 
+SUPERVISOR = "vinedresser.infra.supervise.supervisor.server"
 EXPERIMENT = f"""
 [run]
 name = "{{name}}"
@@ -40,6 +45,45 @@ def test_the_note_on_a_dead_flow_is_kept_for_the_server_that_it_names(tmp_path: 
         assert reconcile(tmp_path, prefect=prefect) == []
         # The private server of the other has ended with its flow.
         assert [flow.id for flow in dead_flows(tmp_path, [])] == [ids[1]]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_up_settles_what_a_killed_flow_and_its_supervisor_left(
+    prefect: Standing,
+    tmp_path: Path,
+    mlflow_store: Callable[[Path], Path],
+    mlflow_runs: Callable[[Path], dict[str, Any]],
+) -> None:
+    store = mlflow_store(tmp_path / "runs")
+    text = EXPERIMENT.format(name="left", epochs=9000)
+    (tmp_path / "left.toml").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "vinedresser", "train", "left.toml"]
+    with subprocess.Popen(command, cwd=tmp_path) as flow:
+        try:
+            until(lambda: list(store.glob("left/index/0/*.json")), "training")
+            [dead] = prefect.call(
+                "POST", "flow_runs/filter", {"flow_runs": {"name": {"any_": ["train left"]}}}
+            )
+            # None of them may settle what the end of the other leaves.
+            process = psutil.Process(flow.pid)
+            process.suspend()
+            children = process.children(recursive=True)
+            supervisors = [child for child in children if SUPERVISOR in child.cmdline()]
+            assert supervisors
+            for supervisor in supervisors:
+                supervisor.kill()
+        finally:
+            flow.kill()
+    assert mlflow_runs(store)["left"]["status"] == "RUNNING"
+    said = vinedresser(tmp_path, "up", "--limit", "2")
+    settled = f"settled after a crash in {store}: "
+    assert f"{settled}flow run train left   crashed: its process is gone" in said
+    assert f"{settled}left   " in said
+    assert prefect.state(dead["id"]) == "CRASHED"
+    assert open_run(store / "left").status.state == "killed"
+    assert mlflow_runs(store)["left"]["status"] == "KILLED"
+    assert str(store) not in vinedresser(tmp_path, "up", "--limit", "2")
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ RULES = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_faulty_trainings_are_stopped_early(
     tmp_path: Path, mlflow_store: Callable[[Path], Path]

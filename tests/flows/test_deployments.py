@@ -8,7 +8,6 @@ import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -55,10 +54,13 @@ def test_what_is_wrong_is_said_before_prefect_is_asked(
     said = vinedresser(tmp_path, "deploy", "sweep.toml", code=2)
     assert "no Prefect server configured: start one on this machine with `vinedresser up`" in said
     said = vinedresser(tmp_path, "deploy", "sweep.toml", "--paused", code=2)
-    assert "--timezone, --paused: require --cron" in said
+    assert "--timezone, --paused, --catch-up: require --cron" in said
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     said = vinedresser(tmp_path, "deploy", "sweep.toml", "--cron", "at two", code=2)
     assert "cron 'at two': " in said
+    words = ("--cron", "0 2 * * *", "--catch-up", "first")
+    said = vinedresser(tmp_path, "deploy", "sweep.toml", *words, code=2)
+    assert "catch_up 'first': must be last, all or none" in said
     file = tmp_path / "sweep.toml"
     file.write_text(file.read_text(encoding="utf-8").replace("metric", "metrik"), encoding="utf-8")
     said = vinedresser(tmp_path, "deploy", "sweep.toml", code=2)
@@ -67,25 +69,26 @@ def test_what_is_wrong_is_said_before_prefect_is_asked(
 
 def test_each_time_makes_a_sweep_of_its_own_in_one_experiment(tmp_path: Path) -> None:
     write_sweep(tmp_path)
-    swept = load_sweep(tmp_path / "sweep.toml", mark="20261121T020000Z")
+    swept = load_sweep(tmp_path / "sweep.toml").marked("20261121T020000Z")
     assert swept.name == "search-20261121T020000Z"
     assert swept.experiment.store == tmp_path / "runs" / swept.name
     assert swept.experiment.tracking_experiment == "search"
     assert not swept.has_begun
 
 
+@pytest.mark.thorough
 def test_flow_runs_of_the_same_second_make_sweeps_of_their_own(tmp_path: Path) -> None:
     write_sweep(tmp_path)
-    load = partial(load_sweep, tmp_path / "sweep.toml")
+    swept = load_sweep(tmp_path / "sweep.toml")
     due = datetime(2026, 11, 21, 2, tzinfo=UTC)
     flows = [str(number) for number in range(8)]
     with ThreadPoolExecutor(8) as several:
-        made = [one.name for one in several.map(lambda flow: dated(load, flow, due), flows)]
+        made = [one.name for one in several.map(lambda flow: dated(swept, flow, due), flows)]
     first = "search-20261121T020000Z"
     assert sorted(made) == [first, *(f"{first}-{number}" for number in range(2, 9))]
     # A retried flow run gets its sweep again.
-    assert [dated(load, flow, due).name for flow in flows] == made
-    later = dated(load, flows[0], due.replace(second=1))
+    assert [dated(swept, flow, due).name for flow in flows] == made
+    later = dated(swept, flows[0], due.replace(second=1))
     assert later.experiment.store == tmp_path / "runs" / "search-20261121T020001Z"
 
 
@@ -121,9 +124,19 @@ def test_schedules_are_planned_paused_and_replaced(prefect: Standing, tmp_path: 
     assert "on the work pool vinedresser, on request" in said
     assert prefect.deployment("sweep/nightly")["schedules"] == []
     assert prefect.runs("sweep/nightly") == []
+    other = tmp_path / "other"
+    other.mkdir()
+    write_sweep(other)
+    taken = ("deploy", "sweep.toml", "--name", "weekly")
+    said = vinedresser(other, *taken, code=2)
+    assert f"sweep/weekly is already the deployment of {tmp_path / 'sweep.toml'};" in said
+    assert len(prefect.deployment("sweep/weekly")["schedules"]) == 1
+    vinedresser(other, *taken, "--replace")
+    replaced = prefect.deployment("sweep/weekly")
+    assert replaced["parameters"]["path"] == str(other / "sweep.toml")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_flows_of_the_command_line_and_of_an_event_report_to_the_server(
     prefect: Standing, tmp_path: Path
 ) -> None:

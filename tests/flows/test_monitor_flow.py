@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 
+from tests.flows.changing_files import invalid_once_read
 from tests.flows.standing import vinedresser
 from tests.tasks.monitoring.lives import record, write_monitor
 from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("shared_prefect"),
+]
 
 Runs = Callable[[Path], dict[str, Any]]
 
@@ -39,13 +44,26 @@ def service(folder: Path, *words: str) -> Iterator[None]:
 def test_a_drift_is_explained_by_itself_and_once(tmp_path: Path, mlflow_runs: Runs) -> None:
     vinedresser(tmp_path, "init", "monitor")
     state = tmp_path / "monitors"
-    with service(tmp_path):
+    with service(tmp_path, "--requests", "60"):
+        said = vinedresser(tmp_path, "monitor", "monitor.toml", code=4)
+    assert "60 requests came, 60 recorded, 0 judged" in said
+    assert "cannot tell, because 60 of the 100 requests that a window needs" in said
+    page = state / "digits" / "life-1" / "monitor.html"
+    assert '<body class="doubtful">' in page.read_text()
+    [monitor] = mlflow_runs(state).values()
+    assert monitor["tags"]["monitor.answer"] == "cannot tell"
+    assert monitor["tags"]["requests.came"] == "60"
+    assert not any("alarm" in name for name in monitor["metrics"])
+    with service(tmp_path, "--requests", "440"):
         said = vinedresser(tmp_path, "monitor", "monitor.toml")
-    assert "no drift" in said
-    assert [*mlflow_runs(state)] == ["digits"]
+    assert "500 requests came, 500 recorded, 500 judged" in said
+    assert "no drift seen (would have seen ≥ " in said
+    [monitor] = mlflow_runs(state).values()
+    assert monitor["tags"]["monitor.answer"] == "no drift seen"
     # Enough for a window on a machine so busy that most requests are not recorded.
     with service(tmp_path, "--shift", "--requests", "4000"):
-        said = vinedresser(tmp_path, "monitor", "monitor.toml", code=1)
+        with invalid_once_read(tmp_path / "monitor.toml"):
+            said = vinedresser(tmp_path, "monitor", "monitor.toml", code=1)
         assert "drift since window" in said
         vinedresser(tmp_path, "monitor", "monitor.toml", code=1)
         runs = mlflow_runs(state)
@@ -58,6 +76,9 @@ def test_a_drift_is_explained_by_itself_and_once(tmp_path: Path, mlflow_runs: Ru
         assert monitor["tags"]["explanation.run_id"] == explanation["id"]
         assert monitor["tags"]["alert.id"] == explanation["tags"]["alert.id"]
         assert "monitor.html" in monitor["files"]
+        assert monitor["tags"]["monitor.answer"] == "drift"
+        assert monitor["tags"]["mlflow.note.content"] in said
+        assert '<body class="stopped">' in page.read_text()
         [figures] = [
             json.loads(path.read_text())
             for path in state.glob("digits/life-1/explan*/*/figures.json")
@@ -80,21 +101,33 @@ def test_another_life_has_another_run_and_settings_are_fixed_in_a_life(
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     write_monitor(tmp_path)
     record(tmp_path, 100)
-    assert "2 windows judged" in vinedresser(tmp_path, "monitor", "monitor.toml")
+    assert "2 new windows judged" in vinedresser(tmp_path, "monitor", "monitor.toml")
     path = write_monitor(tmp_path, "[alarm]\nbudget = 0.05\n")
     said = vinedresser(tmp_path, "monitor", "monitor.toml", code=2)
     assert f"{path.name}: differs from the monitor in " in said
     assert "alarm.budget: was 0.01, is 0.05" in said
     record(tmp_path, 60, seed=2)
-    # What the first life has judged is past.
-    said = vinedresser(tmp_path, "monitor", "monitor.toml", "--rearm")
-    assert "1 window judged" in said
+    # What the first life has judged is past, and one window is too little for an answer.
+    said = vinedresser(tmp_path, "monitor", "monitor.toml", "--rearm", code=4)
+    assert "1 new window judged" in said
+    assert "cannot tell, because x0, x1, x2: too few requests so far (50)" in said
     runs = mlflow_runs(tmp_path / "monitors")
     assert {name: run["status"] for name, run in runs.items()} == {
         "small": "FINISHED",
         "small (life 2)": "RUNNING",
     }
     assert runs["small"]["params"]["alarm.budget"] == "0.01"
+    text = path.read_text()
+    path.write_text(text.replace("[window]", "in_time_order = false\n\n[window]"))
+    record(tmp_path, 200, seed=3)
+    said = vinedresser(tmp_path, "monitor", "monitor.toml", "--rearm", code=4)
+    assert "cannot tell, because x0, x1, x2" in said
+    assert "the baseline is not in time order" in said
+    life = tmp_path / "monitors" / "small" / "life-3"
+    assert '<body class="doubtful">' in (life / "monitor.html").read_text()
+    tags = mlflow_runs(tmp_path / "monitors")["small (life 3)"]["tags"]
+    assert tags["monitor.answer"] == "cannot tell"
+    assert "the baseline is not in time order" in tags["monitor.reasons"]
 
 
 def test_a_killed_monitor_judges_the_rest_and_tells_all(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.changing_files import invalid_once_read
 from tests.waiting import until
 from vinedresser.store.reading.reader import open_run
 
@@ -41,7 +42,7 @@ parameters = {{{{ epochs = 4, {{parameters}} }}}}
 [rules.nonfinite]
 """
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
 
 
 def write(folder: Path, space: str, *, more: str = "", parameters: str = "pause = 0.0") -> None:
@@ -75,7 +76,8 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
 ) -> None:
     kinds = '["good", "crash", "killed-once", "nan"]'
     write(tmp_path, f"x = [0.5, 0.9]\nkind = {kinds}", more="seeds = [3]")
-    code, output = sweep(tmp_path)
+    with invalid_once_read(tmp_path / "sweep.toml"):
+        code, output = sweep(tmp_path)
     assert code == 0, output
     assert "best             trial-0004: accuracy 0.9 with x 0.9, kind good" in output
     assert "4 finished" in output
@@ -108,7 +110,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
 
 @pytest.mark.thorough
 def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(
-    tmp_path: Path, mlflow_store: MakeStore
+    tmp_path: Path, mlflow_store: MakeStore, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
     mlflow_store(tmp_path / "runs")
     write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]", parameters="pause = 0.5")
@@ -136,15 +138,93 @@ def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(
     flow.send_signal(signal.SIGINT)
     output, _ = flow.communicate()
     assert "ended            interrupted at the keyboard" in output
+    tags = mlflow_runs(tmp_path / "runs")["search"]["tags"]
+    assert tags["sweep.running"] == "0"
+    assert tags["sweep.interrupted"] == str(output.count("--resume continues it"))
+    assert int(tags["sweep.interrupted"]) > 0
     code, output = sweep(tmp_path, "--resume")
     assert code == 0, output
     assert "best             trial-0005: accuracy 0.6 with x 0.6" in output
     assert "trials           6 finished" in output
+    tags = mlflow_runs(tmp_path / "runs")["search"]["tags"]
+    ends = {name: tags[f"sweep.{name}"] for name in ("finished", "running", "interrupted")}
+    assert ends == {"finished": "6", "running": "0", "interrupted": "0"}
     for name in finished:
         assert not (store / f"{name}-2").exists(), "it was over"
     done = [open_run(path) for path in store.glob("trial-*") if path.is_dir()]
     xs = sorted(run.info.parameters["x"] for run in done if run.status.state == "finished")
     assert xs == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+
+
+def configurations(store: Path) -> list[dict[str, Any]]:
+    """Return the parameters of the trials in the order of their numbers."""
+    return [open_run(path).info.parameters for path in sorted(store.glob("trial-????"))]
+
+
+@pytest.mark.slow
+def test_a_sweep_killed_and_then_made_longer_tries_what_it_tries_in_one_go(
+    tmp_path: Path, mlflow_store: MakeStore
+) -> None:
+    def wanted(folder: Path, trials: int) -> Path:
+        folder.mkdir(exist_ok=True)
+        write(
+            folder, "x = { float = [0.0, 1.0] }\nkind = ['good', 'odd']", parameters="pause = 0.3"
+        )
+        path = folder / "sweep.toml"
+        text = path.read_text(encoding="utf-8").replace("max_concurrent = 2", "max_concurrent = 1")
+        sampler = f'{{ name = "tpe", startup = 2 }}\ntrials = {trials}'
+        path.write_text(text.replace('"grid"', sampler), encoding="utf-8")
+        return folder / "runs" / "search"
+
+    mlflow_store(tmp_path / "whole" / "runs")
+    whole = wanted(tmp_path / "whole", 5)
+    assert sweep(tmp_path / "whole")[0] == 0
+    mlflow_store(tmp_path / "parts" / "runs")
+    parts = wanted(tmp_path / "parts", 3)
+    flow = start(tmp_path / "parts")
+    until((parts / "trial-0002" / "run.json").exists)
+    flow.kill()
+    flow.communicate()
+    wanted(tmp_path / "parts", 5)
+    code, output = sweep(tmp_path / "parts", "--resume")
+    assert code == 0, output
+    assert "trials           5 finished" in output
+    expected = configurations(whole)
+    assert configurations(parts) == expected
+    assert len({one["x"] for one in expected}) == 5
+
+
+@pytest.mark.thorough
+def test_failed_trials_and_new_points_are_tried_when_the_script_is_mended(
+    tmp_path: Path, mlflow_store: MakeStore, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    mlflow_store(tmp_path / "runs")
+    script = SCRIPT.read_text(encoding="utf-8")
+    fault = '    if given.x > 0.4:\n        sys.exit("a typo")\n    draw ='
+    (tmp_path / "train.py").write_text(script.replace("    draw =", fault, 1), encoding="utf-8")
+    write(tmp_path, "x = [0.1, 0.2, 0.5, 0.6, 0.7]", more="retries = 0\ntrials = 3")
+    path = tmp_path / "sweep.toml"
+    text = path.read_text(encoding="utf-8").replace(str(SCRIPT), "train.py")
+    path.write_text(text, encoding="utf-8")
+    code, output = sweep(tmp_path)
+    assert code == 0, output
+    assert "trials           2 finished, 1 failed" in output
+    assert (
+        "1 failed; once the cause is mended: vinedresser sweep sweep.toml --retry-failed" in output
+    )
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    path.write_text(
+        text.replace("trials = 3", "trials = 3\npoints = [{ x = 0.7 }]"), encoding="utf-8"
+    )
+    code, output = sweep(tmp_path, "--retry-failed")
+    assert code == 0, output
+    assert "trials           4 finished, 1 failed" in output
+    assert "a typo; again as trial-0003" in output
+    assert "once the cause is mended" not in output
+    tried = [one["x"] for one in configurations(tmp_path / "runs" / "search")]
+    assert tried == [0.1, 0.2, 0.5, 0.5, 0.7]
+    tags = mlflow_runs(tmp_path / "runs")["search"]["tags"]
+    assert (tags["sweep.running"], tags["sweep.finished"]) == ("0", "4")
 
 
 @pytest.mark.slow
@@ -181,7 +261,7 @@ def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
 
 PYTHON = """
 from pathlib import Path
-from vinedresser.infra.prefect_environment import prepare_prefect
+from vinedresser.infra.services.prefect_environment import prepare_prefect
 
 wait = prepare_prefect(Path("runs"))
 from vinedresser.flows.sweep import sweep

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from vinedresser.objects import LocalStorage, Storage, StoreUrl, open_storage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (
     ExitCause,
@@ -19,7 +20,6 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage, Storage, StoreUrl, open_storage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, TrialEnd
@@ -202,6 +202,7 @@ def test_a_trial_that_finished_when_nobody_looked_is_over(tmp_path: Path) -> Non
     assert trial.history.values == [[0.009, 0.019, 0.029]]
 
 
+@pytest.mark.thorough
 def test_runs_on_an_object_store_are_gone_on_with_from_their_checkpoint(
     s3: str, tmp_path: Path
 ) -> None:
@@ -248,6 +249,7 @@ def test_mlflow_is_told_of_a_sweep_whose_process_is_gone(
     told = mlflow_runs(tmp_path / "runs")["search"]
     assert (told["id"], told["status"]) == (parent, "KILLED")
     assert told["tags"]["sweep.over"] == "the process that ran it is gone"
+    assert told["tags"]["sweep.running"] == "0"
 
     study = searched.study(searched.lock)
     assert begin_sweep(searched, resume=True).parent == parent
@@ -289,3 +291,14 @@ def test_what_a_follower_did_not_see_is_taken_in_at_the_end(tmp_path: Path) -> N
     # From its first step on, and nothing twice.
     trial.catch_up()
     assert trial.history.values == [[0.009, 0.019, 0.009, 0.019]]
+
+
+def test_a_trial_that_had_done_all_when_it_was_to_be_pruned_is_finished(tmp_path: Path) -> None:
+    searched = sweep(tmp_path)
+    ended(tmp_path / "runs" / "search" / TRIAL, 30, cause="finished")
+    trial = TrialRuns(searched, Proposal(0, {"x": 0.1}), earlier=True)
+    assert trial.restore()
+    trial.cut = TrialEnd("pruned", "not among the best 1 of 3 trials at epoch 3")
+    # Its value is complete.
+    assert trial.ending() == TrialEnd("finished")
+    assert trial.history.result() == (0.029,)

@@ -15,6 +15,7 @@ import pytest
 from tests.capture.attach.runs import alone, attached
 from tests.paths import SCRIPTS
 from vinedresser import open_run
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.records import (
@@ -23,7 +24,6 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
@@ -52,7 +52,7 @@ preset = "none"
 [rules.nonfinite]
 """
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
 
 
 def weights(said: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.flows.changing_files import invalid_once_read
 from tests.paths import ROOT
 from tests.waiting import until
 from vinedresser.rules.judge import judge
@@ -65,16 +66,17 @@ def test_runs_are_judged_stopped_and_recorded(
     damaged.mkdir()
     (damaged / "run.json").write_text("{")
     (damaged / "tracking.json").write_text("{")
-    flow = subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    lock_mlflow_until_healthy_has_ended(store)
-    output, _ = flow.communicate()
+    with invalid_once_read(tmp_path / "experiment.toml"):
+        flow = subprocess.Popen(
+            [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+        lock_mlflow_until_healthy_has_ended(store)
+        output, _ = flow.communicate()
     assert flow.returncode == 1, output  # one of them crashed
     assert "digits-healthy" in output
     # By Prefect's handler.

@@ -16,15 +16,15 @@ import pytest
 from tests.paths import SCRIPTS
 from tests.waiting import until
 from vinedresser import open_run
-from vinedresser.infra.state_folder import store_state_folder
-from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.spool import spools
+from vinedresser.infra.catalog.state_folder import store_state_folder
+from vinedresser.objects import open_storage
+from vinedresser.store.spool import spools
 
 SCRIPT = SCRIPTS / "unhooked_training.py"
 
 ReadMlflow = Callable[[Path], dict[str, Any]]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
 
 
 def write(tmp_path: Path, text: str) -> None:
@@ -108,7 +108,7 @@ def test_runs_on_s3_are_judged_stopped_and_recorded(
     assert "nothing to reconcile" in vinedresser(tmp_path, "reconcile", s3).stdout
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflow) -> None:
     write(
         tmp_path,
@@ -153,6 +153,7 @@ def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflo
         assert "report.html" in entry["files"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("store", "message"),
     [
@@ -171,6 +172,7 @@ def test_a_store_that_is_not_there_is_one_line(
     assert not store_state_folder(store).exists()
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_away_is_one_line(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

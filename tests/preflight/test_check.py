@@ -1,4 +1,4 @@
-"""Pre-flight checks of real scripts: each fault is found by its check, and no other is named."""
+"""Pre-flight checks of real scripts: what the rules find in a trial, and what only probes find."""
 
 from __future__ import annotations
 
@@ -13,18 +13,84 @@ import pytest
 from tests.cli.command_line import vinedresser
 from tests.preflight.trainings import LIGHTNING, USUAL, script
 from vinedresser.preflight.launching import Preflight, check_script
-from vinedresser.preflight.names import CHECKS
+from vinedresser.preflight.names import PROBES, RULE_CHECK
 from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED
+from vinedresser.store.reading.reader import open_run
 
-# Those that train copies take seconds.
 STEP = "loss = loss_fn({}, wanted); loss.backward()"
+ERRORS = (
+    "loss = nn.functional.mse_loss({}, nn.functional.one_hot(wanted, 10).float()); loss.backward()"
+)
 # A binary cross entropy for ten classes.
 BY_HAND = (
     "chance, wide = model(rows)[:, 0].sigmoid(), wanted.float(); "
     "loss = -(wide * chance.log() + (1 - wide) * (1 - chance).log()).mean(); loss.backward()"
 )
 FIXED = f"rows, wanted = fixed; {STEP.format('model(rows)')}"
+# Those that train copies take seconds.
 SLOW = ("overfit", "learning_rate", "scales")
+QUICK = dict.fromkeys([RULE_CHECK, *(name for name in PROBES if name not in SLOW)], FINE)
+# Changes of the script, and the rule that finds each within the steps of a check.
+FAULTS: dict[str, tuple[dict[str, str], str]] = {
+    "clearing": ({"clear": "pass"}, "gradients_not_cleared"),
+    "cut": (
+        {"forward": "hidden = torch.tensor(hidden.detach().numpy())"},
+        "untrained_parameters",
+    ),
+    "zero": ({"step": STEP.format("model(rows) * 0")}, "all_zero"),
+    "softmax": ({"step": STEP.format("model(rows).softmax(1)")}, "loss_output_mismatch"),
+    "sure": ({"step": STEP.format("50 * model(rows)")}, "initial_loss"),
+    "eval": ({"before": "model.eval()"}, "wrong_mode"),
+    "nan": ({"step": STEP.format("model(rows / 0)")}, "nonfinite"),
+    "equal": (
+        {"before": "[one.data.fill_(0.1) for one in model.parameters()]"},
+        "identical_units",
+    ),
+    "by hand": ({"step": BY_HAND}, "nonfinite"),
+    "broadcast": (
+        {
+            "step": "loss = nn.functional.mse_loss(model(rows)[:, :1], wanted.float()); "
+            "loss.backward()"
+        },
+        "loss_output_mismatch",
+    ),
+    "fast": ({"optimizer": "SGD(model.parameters(), lr=1000.0)"}, "learning_rate_too_high"),
+    "slow": ({"optimizer": "SGD(model.parameters(), lr=1e-9)"}, "learning_rate_too_low"),
+    "schedule": (
+        {
+            "before": "rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: n < 2)",
+            "clear": "optimizer.zero_grad(); rates.step()",
+        },
+        "scheduler_not_stepped",
+    ),
+}
+# Unusual, but healthy: a closure, a clipped gradient, a frozen layer, a warm-up, a loss by hand,
+# and one that starts at 6.2 (ln 10 is 2.3).
+HEALTHY: dict[str, dict[str, str]] = {
+    "usual": {},
+    "closure": {
+        "optimizer": "LBFGS(model.parameters(), max_iter=3)",
+        "before": "def closure():\n    optimizer.zero_grad()\n"
+        "    value = loss_fn(model(images), labels)\n    value.backward()\n    return value\n",
+        "step": "loss = optimizer.step(closure); break",
+    },
+    "clipped": {
+        "step": "loss = loss_fn(model(rows), wanted); loss.backward(); "
+        "nn.utils.clip_grad_norm_(model.parameters(), 0.1)"
+    },
+    "frozen": {"before": "model.first.requires_grad_(False)"},
+    "warm-up": {
+        "before": "schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: n / 1000)",
+        "clear": "optimizer.zero_grad(); schedule.step()",
+    },
+    "by hand": {
+        "step": "wide = nn.functional.one_hot(wanted, 10); loss = -(model(rows).log_softmax(1)"
+        " * wide).sum(1).mean() + 1e-4 * model.last.weight.square().sum(); loss.backward()"
+    },
+    "6.2": {
+        "before": "model.last.weight.data *= 9; optimizer.param_groups[0]['lr'] = 0.01",
+    },
+}
 
 
 def checked(
@@ -53,10 +119,21 @@ def test_a_healthy_training_is_fine_and_ended(
     found = checked(tmp_path, monkeypatch, script())
 
     states = {one.check: one.state for one in found.verdicts}
-    assert states == dict.fromkeys([name for name in CHECKS if name not in SLOW], FINE)
+    assert states == QUICK
     assert (found.steps, found.code) == (8, 0)
     # Its finally block has run, and there are no files but its own.
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
+
+
+@pytest.mark.thorough
+def test_nothing_is_fine_of_what_a_model_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = checked(tmp_path, monkeypatch, script(before="model.norm = nn.LayerNorm(32)"))
+
+    states = {one.check: one.state for one in found.verdicts}
+    assert states["momentum"] == UNCHECKED
+    assert states["updates"] == FINE
 
 
 @pytest.mark.thorough
@@ -71,11 +148,11 @@ def test_a_hook_of_the_script_captures_nothing(
     found = checked(tmp_path, monkeypatch, script(before=before, step=step))
 
     states = {one.check: one.state for one in found.verdicts}
-    assert states == dict.fromkeys([name for name in CHECKS if name not in SLOW], FINE)
+    assert states == QUICK
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_nor_does_its_callback_of_lightning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -85,32 +162,57 @@ def test_nor_does_its_callback_of_lightning(
         found = checked(tmp_path, monkeypatch, LIGHTNING.replace("{callbacks}", callbacks))
         states.append({one.check: one.state for one in found.verdicts})
     assert states[0] == states[1]
-    assert states[1]["loss_arguments"] == states[1]["own_input"] == FINE
+    assert states[1][RULE_CHECK] == states[1]["own_input"] == FINE
     assert os.listdir(tmp_path) == ["train.py"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_check_and_run_find_the_same_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    changes, rule = FAULTS[name]
+    text = script(**changes)
+    found = suspicions(checked(tmp_path, monkeypatch, text, skip=PROBES, steps=50))
+
+    assert rule in found
+    assert found <= warned(tmp_path, text.replace("range(100)", "range(4)"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HEALTHY)
+def test_neither_check_nor_run_blames_a_healthy_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    text = script(**HEALTHY[name])
+    found = checked(tmp_path, monkeypatch, text, skip=(), steps=50)
+
+    assert not suspicions(found), found.verdicts
+    assert not warned(tmp_path, text.replace("range(100)", "range(4)"))
+
+
+def warned(directory: Path, text: str) -> set[str]:
+    """Return the rules that warn when `vinedresser run` runs a script."""
+    (directory / "train.py").write_text(text, encoding="utf-8")
+    ended = vinedresser("run", "--store", "runs", "--name", "whole", "train.py", cwd=directory)
+    found = open_run(directory / "runs" / "whole").findings()
+    assert ended.returncode in (0, 3), ended.stderr
+    return {one.rule for one in found if one.severity != "info"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "changes"),
     [
-        ("clearing", {"clear": "pass"}),
-        ("gradients", {"forward": "hidden = torch.tensor(hidden.detach().numpy())"}),
-        ("gradients", {"step": STEP.format("model(rows) * 0")}),
-        ("loss_arguments", {"step": STEP.format("model(rows).softmax(1)")}),
-        ("first_loss", {"step": STEP.format("50 * model(rows)")}),
-        ("batches", {"before": "labels.zero_()"}),
+        ("updates", {"before": "optimizer.step = lambda: None; range = lambda _: [0]"}),
         ("batches", {"before": "fixed = next(iter(loader))", "step": FIXED}),
-        ("modes", {"before": "model.eval()"}),
+        ("momentum", {"before": "model.norm.momentum = 0.99"}),
         ("other_samples", {"forward": "hidden = hidden.softmax(0)"}),
         ("own_input", {"forward": "hidden = 0 * hidden"}),
-        ("finite", {"step": STEP.format("model(rows / 0)")}),
-        ("gradients", {"before": "optimizer.step = lambda: None; range = lambda _: [0]"}),
-        ("units", {"before": "[one.data.fill_(0.1) for one in model.parameters()]"}),
         ("own_input", {"forward": "for _ in range(5): hidden = (hidden / 2).sigmoid()"}),
-        ("loss_arguments", {"step": BY_HAND}),
     ],
 )  # fmt: skip
-def test_a_fault_is_found_by_its_check(
+def test_a_probe_finds_what_no_rule_sees_in_a_few_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str, changes: dict[str, str]
 ) -> None:
     found = checked(tmp_path, monkeypatch, script(**changes))
@@ -137,18 +239,27 @@ def test_outputs_that_are_not_finite_say_nothing_about_samples(
         ({"optimizer": "SGD(model.parameters(), lr=1e-9)"}, {"overfit"}),
         (
             {
-                "before": "rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: n < 2)",
-                "clear": "optimizer.zero_grad(); rates.step()",
-            },
-            {"learning_rate"},
-        ),
-        (
-            {
                 "optimizer": "Adam(model.parameters())",
                 "step": "target = 1e6 + 1e4 * nn.functional.one_hot(wanted, 10); "
                 "loss = (model(rows) - target).square().mean(); loss.backward()",
             },
             {"scales"},
+        ),
+        (
+            {
+                "optimizer": "SGD(model.parameters(), lr=50.0)",
+                "before": "model.norm = nn.Identity()",
+                "step": ERRORS.format("model(rows)"),
+            },
+            {"overfit", "learning_rate"},
+        ),
+        (
+            {
+                "optimizer": "SGD(model.parameters(), lr=0.01)",
+                "before": "model.norm = nn.Identity()",
+                "step": ERRORS.format("model(5000 * rows)"),
+            },
+            {"overfit", "scales"},
         ),
     ],
 )
@@ -164,41 +275,6 @@ def test_copies_show_whether_a_batch_is_learned(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        # A closure, a clipped gradient, a frozen layer, a warm-up, a loss by hand.
-        {
-            "optimizer": "LBFGS(model.parameters(), max_iter=3)",
-            "before": "def closure():\n    optimizer.zero_grad()\n"
-            "    value = loss_fn(model(images), labels)\n    value.backward()\n    return value\n",
-            "step": "loss = optimizer.step(closure); break",
-        },
-        {
-            "step": "loss = loss_fn(model(rows), wanted); loss.backward(); "
-            "nn.utils.clip_grad_norm_(model.parameters(), 0.1)"
-        },
-        {"before": "model.first.requires_grad_(False)"},
-        {
-            "before": "schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: n / 1000)",
-            "clear": "optimizer.zero_grad(); schedule.step()",
-        },
-        {
-            "step": "wide = nn.functional.one_hot(wanted, 10); loss = -(model(rows).log_softmax(1)"
-            " * wide).sum(1).mean() + 1e-4 * model.last.weight.square().sum(); loss.backward()"
-        },
-    ],
-    ids=["closure", "clipped", "frozen", "warm-up", "by hand"],
-)
-def test_unusual_healthy_trainings_are_not_blamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]
-) -> None:
-    found = checked(tmp_path, monkeypatch, script(**changes), skip=())
-
-    assert not suspicions(found), found.verdicts
-
-
-@pytest.mark.slow
 def test_watched_steps_compute_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = checked(tmp_path, monkeypatch, script())
     alone = subprocess.run(
@@ -206,8 +282,9 @@ def test_watched_steps_compute_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
     assert found.code == 0, found
-    # The step that ends it does not print.
-    assert found.output.splitlines() == alone.stdout.splitlines()[:7]
+    assert found.steps > 1
+    # The step that ends it does not print; on a busy machine the check ends by its time.
+    assert found.output.splitlines() == alone.stdout.splitlines()[: found.steps - 1]
 
 
 @pytest.mark.slow
@@ -224,10 +301,14 @@ def test_a_script_that_fails_or_trains_nothing_says_so(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in fails.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--skip", "overfitt", "train.py"), "--skip: no check 'overfitt'; did you mean overfit?"),
+        (
+            ("--skip", "own_inputs", "train.py"),
+            "--skip: no check 'own_inputs'; did you mean own_input, ",
+        ),
         (("nowhere.py",), "nowhere.py"),
         (("--at", "train.py"), "--at: `vinedresser check` has no such option"),
     ],
@@ -244,7 +325,9 @@ def test_bad_arguments_are_one_clear_error(
 
 def test_verdicts_are_plain_records(tmp_path: Path) -> None:
     place = tmp_path / "verdicts.json"
-    place.write_text(json.dumps({"steps": 3, "verdicts": [{"check": "x", "state": "odd"}]}))
+    place.write_text(
+        json.dumps({"steps": 3, "cut": True, "verdicts": [{"check": "x", "state": "odd"}]})
+    )
 
     from vinedresser.errors import LaunchError
     from vinedresser.preflight.launching import read_result

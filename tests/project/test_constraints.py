@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distribution
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -34,6 +35,7 @@ def installed_closure(requirement: Requirement, seen: set[str]) -> Iterator[str]
             yield from installed_closure(brought, seen)
 
 
+@pytest.mark.thorough
 def test_every_installed_package_is_pinned() -> None:
     expected = pins()
     names = set(installed_closure(Requirement("vinedresser[dev]"), set())) - {"vinedresser"}

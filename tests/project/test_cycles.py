@@ -23,7 +23,8 @@ def imported_modules(module: Module, known: dict[str, Module]) -> Iterator[str]:
                     yield submodule if submodule in known else source
 
 
-@pytest.mark.parametrize("package", ["vinedresser", "benchmarks", "tests"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("package", ["vinedresser", "benchmarks", "corpus", "tests"])
 def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
     known = modules(package)
     graph = {

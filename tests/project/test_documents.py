@@ -30,8 +30,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.paths import ROOT
+from tests.project.warm_python import WarmPython, warm_python
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "corpus/README.md"])
 BLOCK = re.compile(
     r"^(?:<!-- (?:not run: (?P<reason>[^\n]+)|exit code (?P<code>\d+)) -->\n)?"
     r"```(?P<language>\w*)\n(?P<body>.*?)^```$",
@@ -39,7 +40,7 @@ BLOCK = re.compile(
 )
 # Two run flows, which take a minute; the others load frameworks many times.
 THOROUGH = (
-    *("README.md", "asking.md", "attention.md", "comparing.md", "getting_started.md"),
+    *("README.md", "asking.md", "attention.md", "comparing.md", "data.md", "getting_started.md"),
     *("learned.md", "monitoring.md", "preflight.md", "pruning.md", "saliency.md"),
     *("serving.md", "snapshots.md", "steering.md", "trees.md"),
 )
@@ -89,7 +90,14 @@ def commands(block: Block) -> Iterator[Command]:
         yield Command(shlex.split(line, comments=True), block.code, output)
 
 
-def run(words: list[str], directory: Path, code: int = 0) -> str:
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+    """Return the process that runs the Python programs of the documents."""
+    with warm_python(tmp_path_factory.mktemp("python") / "output") as process:
+        yield process
+
+
+def run(words: list[str], directory: Path, python: WarmPython, code: int = 0) -> str:
     """Run a program in the session's directory and return what it printed.
 
     Raises:
@@ -98,21 +106,26 @@ def run(words: list[str], directory: Path, code: int = 0) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # As for a new user, Prefect is not set up.
     outside = {name: value for name, value in os.environ.items() if name != "PREFECT_HOME"}
-    result = subprocess.run(
-        words,
-        check=False,
-        cwd=directory,
-        env={**outside, "PATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=150,
-    )
-    assert result.returncode == code, f"$ {shlex.join(words)}\n{result.stdout}"
-    return result.stdout
+    environment = {**outside, "PATH": path}
+    if words[0] == "python":
+        returned, printed = python.run(words[1:], directory, environment)
+    else:
+        result = subprocess.run(
+            words,
+            check=False,
+            cwd=directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=150,
+        )
+        returned, printed = result.returncode, result.stdout
+    assert returned == code, f"$ {shlex.join(words)}\n{printed}"
+    return printed
 
 
-def follow_command(command: Command, directory: Path) -> None:
+def follow_command(command: Command, directory: Path, python: WarmPython) -> None:
     """Run a command; only check a make target."""
     program = command.words[0]
     if program == "make":
@@ -120,7 +133,7 @@ def follow_command(command: Command, directory: Path) -> None:
         assert command.words[1] in targets, f"make {command.words[1]}: no such target"
         return
     assert program in ("vinedresser", "python"), f"{program}: may not be run; say why it is not"
-    printed = run(command.words, directory, command.code)
+    printed = run(command.words, directory, python, command.code)
     if command.output:
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         same = doctest.OutputChecker().check_output(command.output, printed, flags)
@@ -129,14 +142,14 @@ def follow_command(command: Command, directory: Path) -> None:
         )
 
 
-def follow_file(block: Block, directory: Path) -> None:
+def follow_file(block: Block, directory: Path, python: WarmPython) -> None:
     """Write a block that is a file; run or parse any other."""
     if block.language == "toml":
         tomllib.loads(block.body)
     if named := FILE.match(block.body):
         (directory / named["name"]).write_text(block.body, encoding="utf-8")
     elif block.language == "python":
-        run([sys.executable, "-c", block.body], directory)
+        run(["python", "-c", block.body], directory, python)
 
 
 @pytest.mark.timeout(300)
@@ -148,16 +161,16 @@ def follow_file(block: Block, directory: Path) -> None:
     ],
     ids=lambda path: path.name,
 )
-def test_blocks_work(document: Path, tmp_path: Path) -> None:
+def test_blocks_work(document: Path, tmp_path: Path, python: WarmPython) -> None:
     for block in blocks(document):
         if block.reason:
             continue
         match block.language:
             case "console":
                 for command in commands(block):
-                    follow_command(command, tmp_path)
+                    follow_command(command, tmp_path, python)
             case "python" | "toml":
-                follow_file(block, tmp_path)
+                follow_file(block, tmp_path, python)
             case "json":
                 json.loads(block.body)
             case language:

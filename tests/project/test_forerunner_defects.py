@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 from vinedresser.errors import CorruptData
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import StopRecord, index_key, segment_key, write_record
-from vinedresser.store.storage import LocalStorage
 
 ALWAYS = SaveConfig(every=1)
 KINDS = ("inputs", "outputs", "weights", "biases", "gradients", "losses")
@@ -314,6 +314,7 @@ def test_a_pattern_without_a_match_is_reported_once_with_the_nearest_names(
 PROGRAM = "import sys; from vinedresser.capture import Hook; Hook(sys.argv[1]).metric('a', 1.0)"
 
 
+@pytest.mark.thorough
 def test_processes_of_one_script_never_write_into_the_same_run(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]

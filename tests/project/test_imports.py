@@ -52,7 +52,9 @@ def test_a_layer_inside_trainings_loads_only_numpy_and_crc(layer: str) -> None:
     assert foreign_packages_after(f"import vinedresser.{layer}") <= {"numpy", "fastcrc"}
 
 
-@pytest.mark.parametrize("module", ["vinedresser", "vinedresser.infra.supervisor.__main__"])
+@pytest.mark.parametrize(
+    "module", ["vinedresser", "vinedresser.infra.supervise.supervisor.__main__"]
+)
 def test_processes_beside_trainings_load_only_the_standard_library(module: str) -> None:
     assert foreign_packages_after(f"import {module}") == set()
 
@@ -61,6 +63,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert packages_after(command("--help")) & HEAVY == set()
 
 
+@pytest.mark.thorough
 def test_status_loads_nothing_heavy() -> None:
     # typer converts arguments with pydantic.
     assert packages_after(command("status", ".")) & HEAVY <= {"pydantic"}

@@ -13,17 +13,18 @@ import pytest
 from tests.paths import ROOT
 from tests.project.source_modules import modules
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "corpus/README.md"])
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]*)(?:#(?P<anchor>[^)]*))?\)")
-FOLDERS = "vinedresser|tests|benchmarks|examples|docs"
+FOLDERS = "vinedresser|tests|benchmarks|corpus|examples|docs"
 # A path in this repository.
 PATH = re.compile(rf"(?<![\w/.])(?:{FOLDERS})/[\w./-]*\w(?:\.(?:py|md|toml|yaml|txt)|/|(?=`))")
 SHORT_PATH = re.compile(r"`(?P<path>\w+(?:/\w+)+\.py)`")
-NAME = re.compile(r"(?<![\w/.-])(?:vinedresser|tests|benchmarks)(?:\.\w+)+")
-# A format and a tag, which read like modules.
-NOT_MODULES = {"vinedresser.segment.1", "vinedresser.tag"}
+NAME = re.compile(r"(?<![\w/.-])(?:vinedresser|tests|benchmarks|corpus)(?:\.\w+)+")
+# A format, a tag and the beginnings of events, which read like modules.
+EVENTS = {f"vinedresser.monitor.{word}" for word in ("drift", "no", "cannot")}
+NOT_MODULES = {"vinedresser.segment.1", "vinedresser.tag", *EVENTS}
 BROAD = {"Exception", "BaseException"}
 
 
@@ -71,7 +72,7 @@ def test_paths_and_modules_in_documents_exist(document: Path) -> None:
 def test_paths_in_source_files_exist() -> None:
     missing = [
         f"{module.path}: {path[0]}"
-        for package in ("vinedresser", "tests", "benchmarks")
+        for package in ("vinedresser", "tests", "benchmarks", "corpus")
         for module in modules(package).values()
         for path in PATH.finditer((ROOT / module.path).read_text(encoding="utf-8"))
         if path[0].endswith((".py", ".md")) and not (ROOT / path[0]).exists()
@@ -133,10 +134,12 @@ def catches_all(node: ast.AST) -> bool:
     return False
 
 
+@pytest.mark.thorough
 def test_the_files_that_import_mlflow_are_those_listed() -> None:
     assert set(importers("mlflow")) == listed_files("Files that import mlflow")
 
 
+@pytest.mark.thorough
 def test_the_files_that_catch_all_exceptions_are_those_listed() -> None:
     found = {
         str(module.path)

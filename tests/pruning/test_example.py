@@ -53,7 +53,7 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_network_is_trained_pruned_and_fine_tuned(tmp_path: Path) -> None:
     script = ROOT / "examples" / "pruning" / "train.py"
     printed = run(tmp_path, str(script), "--epochs", "6")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections import Counter
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from tests.pruning.networks import EXAMPLE, build
 from vinedresser.pruning import PruningError
-from vinedresser.pruning.latency import measured_latency
+from vinedresser.pruning.latency import Share, compared_latency, measured_latency
 
 
 class Noted(nn.Module):
@@ -104,3 +105,48 @@ def test_a_model_that_does_not_run_is_an_error() -> None:
         measured_latency([nn.Conv2d(5, 4, 3)], EXAMPLE)
     with pytest.raises(PruningError, match=r"must be a torch\.nn\.Module or a keras\.Model"):
         measured_latency([print], EXAMPLE)
+
+
+class Waiting(nn.Module):
+    """Takes as long as it says, and longer in three of four stretches of 20 passes."""
+
+    def __init__(self, seconds: float, load: float = 0.0) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.seconds, self.load, self.passes = seconds, load, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        time.sleep(self.seconds + self.load * (self.passes // 20 % 4 > 0))
+        return x
+
+
+@pytest.mark.thorough
+def test_a_share_has_an_interval() -> None:
+    found = compared_latency(Waiting(0.004), Waiting(0.008), EXAMPLE)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.share <= found.high
+    assert 0.4 < found.low <= found.high < 0.8
+    if found.shown.is_clear:
+        assert str(found.shown).startswith(f"{100 * found.share:.3g} % ({100 * found.low:.3g} to ")
+
+
+@pytest.mark.thorough
+def test_a_share_with_a_wide_interval_cannot_be_told() -> None:
+    """Other load changes one model's times and not the other's: nothing can be said of them."""
+    found = compared_latency(Waiting(0.001, load=0.01), Waiting(0.001), EXAMPLE)
+    assert not found.shown.is_clear
+    assert str(found.shown).startswith("cannot tell (")
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [
+        (Share(0.42, 0.41, 0.44), "42 % (41 to 44 %)"),
+        (Share(1.81, 0.012, 1.9), "cannot tell (1.2 to 190 %)"),
+        (Share(0.5), "50 %"),
+    ],
+)
+def test_what_is_shown_of_a_share(share: Share, told: str) -> None:
+    assert str(share) == told

@@ -31,6 +31,7 @@ def captured(model: nn.Module, path: Path, *collections: str) -> Run:
     return open_run(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("criterion", ["taylor_activation", "taylor_signed", "taylor_weight"])
 def test_a_run_ranks_like_its_batches(criterion: str, tmp_path: Path) -> None:
     model = build()

@@ -31,6 +31,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("criterion", sorted(set(CRITERIA) - {"batch_norm_scale"}))
 def test_every_criterion_removes_exactly_the_number_asked_for(criterion: str) -> None:
     model = build().train()
@@ -159,9 +160,9 @@ def not_scalar(model: nn.Module) -> Iterator[Tensor]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"amount": 0}, r"^amount: 0: must be a number of filters, or a share"),
-        ({"amount": "100%"}, r"^amount: '100%': must be"),
-        ({"amount": "ten"}, r"^amount: 'ten': must be"),
+        ({"amount": 0}, r"^amount: must be a number above 0 or a share .*, not 0$"),
+        ({"amount": "100%"}, r"^amount: must be .*, not '100%'$"),
+        ({"amount": "ten"}, r"^amount: must be .*, not 'ten'$"),
         ({"amount": 100}, r"^100 filters were to be removed, but the limits allow \d+"),
         ({}, r"^pass amount, or parameters, macs"),
         ({"amount": 3, "latency": 0.5}, r"^amount: with a target by latency"),

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from tests.property_tests import examples
 from tests.pruning.networks import EXAMPLE, build
 from vinedresser.pruning import PruningError, load, prune, save
+from vinedresser.pruning.plan import plan_from_json
 
 _SERVE = """
 import sys, torch
@@ -92,6 +96,7 @@ def test_a_plan_for_another_architecture_is_refused(tmp_path: Path) -> None:
         load(tmp_path, lambda: torch.nn.Conv2d(3, 4, 3))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("content", [b"", b"not safetensors", None])
 def test_damaged_weights_are_refused(tmp_path: Path, content: bytes | None) -> None:
     saved(tmp_path)
@@ -157,6 +162,7 @@ def test_weights_of_another_shape_are_refused_by_name(tmp_path: Path) -> None:
         load(tmp_path, build)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "change",
     [
@@ -177,3 +183,63 @@ def test_a_plan_that_was_tampered_with_is_refused(
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(PruningError):
         load(tmp_path, build)
+
+
+def flipped(path: Path, bit: int) -> bytes:
+    """Flip a bit of a file, and return its contents before that."""
+    before = path.read_bytes()
+    place = bit // 8 % len(before)
+    changed = bytes([before[place] ^ (1 << bit % 8)])
+    path.write_bytes(before[:place] + changed + before[place + 1 :])
+    return before
+
+
+@pytest.mark.thorough
+@settings(examples(40))
+@given(bit=st.integers(0, 1 << 20), early=st.booleans())
+@example(bit=8 * 3, early=True)
+@pytest.mark.parametrize("name", ["plan-1.json", "plan-2.json", "weights.safetensors"])
+def test_a_flipped_bit_is_refused_or_changes_nothing(
+    model_on_disk: Path, name: str, bit: int, early: bool
+) -> None:
+    path = model_on_disk / name
+    whole = load(model_on_disk, build).state_dict()
+    # The header of a file of weights is short beside its data.
+    before = flipped(path, bit % (8 * 600) if early else bit)
+    refused, plan = "", before
+    try:
+        found = load(model_on_disk, build).state_dict()
+        plan = path.read_bytes()
+    except PruningError as error:
+        refused = str(error)
+    finally:
+        path.write_bytes(before)
+    if refused:
+        assert name in refused
+        return
+    assert all(torch.equal(one, whole[key]) for key, one in found.items())
+    if name != "weights.safetensors":
+        assert plan_from_json(plan, source="") == plan_from_json(before, source="")
+
+
+def test_every_bit_of_data_is_checked(model_on_disk: Path) -> None:
+    path = model_on_disk / "weights.safetensors"
+    for bit in (-1, -8 * 100 - 3, -8 * 1000):
+        before = flipped(path, 8 * path.stat().st_size + bit)
+        with pytest.raises(PruningError, match=r"weights\.safetensors: damaged: its checksum"):
+            load(model_on_disk, build)
+        path.write_bytes(before)
+
+
+def test_files_without_checksums_are_read(tmp_path: Path) -> None:
+    """As an earlier version wrote them."""
+    model = saved(tmp_path)
+    (tmp_path / "weights.safetensors").unlink()
+    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    for number in (1, 2):
+        path = tmp_path / f"plan-{number}.json"
+        document = json.loads(path.read_text())
+        del document["checksum"]
+        path.write_text(json.dumps(document))
+    found = load(tmp_path, build).state_dict()
+    assert all(torch.equal(one, found[name]) for name, one in model.state_dict().items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,8 +12,9 @@ from numpy.typing import NDArray
 
 from tests.pruning.small_groups import conv_group
 from vinedresser.errors import PruningError
+from vinedresser.pruning.cost import SavedMacs
 from vinedresser.pruning.group import Group
-from vinedresser.pruning.selection import Limits, removable, select
+from vinedresser.pruning.selection import Limits, by_macs, removable, select
 
 
 def scores_of(groups: list[Group], seed: int = 0) -> dict[str, NDArray[np.float64]]:
@@ -118,3 +121,62 @@ def test_a_selection_without_blocks_is_the_sorted_list() -> None:
         expected.setdefault(groups[place].name, []).append(channel)
     found = select(groups, scores, 31)
     assert found == {name: tuple(sorted(gone)) for name, gone in expected.items()}
+
+
+@given(
+    sizes=st.lists(st.integers(2, 5), min_size=2, max_size=3),
+    round_to=st.integers(1, 2),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_other_removal_saves_as_much_for_less_loss(
+    *, sizes: list[int], round_to: int, seed: int
+) -> None:
+    """Brute force over all removals, of groups of which none reads another."""
+    groups = [conv_group(f"g{place}", size) for place, size in enumerate(sizes)]
+    random = np.random.default_rng(seed)
+    per_channel = random.integers(1, 50, size=len(groups)).tolist()
+    shapes = {f"{one.name}.weight": (one.size, 3) for one in groups}
+    uses = {f"{one.name}.weight": each for one, each in zip(groups, per_channel, strict=True)}
+    limits = Limits(round_to=round_to)
+    most = [removable([one], limits) for one in groups]
+    # Rises that grow: the losses are convex.
+    losses = {
+        one.name: dict(enumerate(np.cumsum([2.0, *np.sort(random.random(spare))]).tolist()))
+        for one, spare in zip(groups, most, strict=True)
+    }
+    whole = [
+        [count for count in range(spare + 1) if not count or (one.size - count) % round_to == 0]
+        for one, spare in zip(groups, most, strict=True)
+    ]
+
+    def outcome(gone: tuple[int, ...]) -> tuple[int, float]:
+        """Return the operations that are saved, and the rise of the loss."""
+        loss = sum(losses[one.name][count] for one, count in zip(groups, gone, strict=True))
+        return 3 * sum(map(int.__mul__, gone, per_channel)), float(loss)
+
+    possible = [outcome(gone) for gone in product(*whole)]
+    gone = [0] * len(groups)
+    order = by_macs(groups, losses, SavedMacs(groups, shapes, uses), limits)
+    for place, size in order:
+        gone[place] += size
+        saved, loss = outcome(tuple(gone))
+        best = min(other for other_saved, other in possible if other_saved >= saved)
+        assert loss <= best + 1e-9
+    assert gone == most
+
+
+def test_what_was_not_measured_lies_on_the_convex_hull() -> None:
+    """Of a loss that jumps, the channels before the jump are worth a part of it; "b" comes between.
+
+    A loss that falls counts as one that stays, and one that is not finite as the highest.
+    """
+    groups = [conv_group("a", 7), conv_group("b", 5)]
+    shapes = {"a.weight": (7, 1), "b.weight": (5, 1)}
+    losses = {
+        # Rises by 0, 0, 2, 2, 2, and then without end.
+        "a": {0: 5.0, 2: 4.0, 3: 10.0, 5: 11.0, 6: np.nan},
+        # By 1, 1, 3, 3.
+        "b": {0: 5.0, 2: 7.0, 4: 13.0},
+    }
+    order = by_macs(groups, losses, SavedMacs(groups, shapes, {"a.weight": 1, "b.weight": 1}))
+    assert "".join("ab"[place] for place, _ in order) == "aabbaaabba"

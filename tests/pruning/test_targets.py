@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -22,7 +23,17 @@ def large() -> nn.Sequential:
     )
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Leave other cores to other tests, so that latencies can be told."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.mark.thorough
+@pytest.mark.usefixtures("one_thread")
 def test_a_share_of_the_latency_is_reached() -> None:
     model, example = large(), torch.randn(8, 3, 32, 32)
     pruned = prune(model, example, latency=0.3)
@@ -35,6 +46,7 @@ def test_a_share_of_the_latency_is_reached() -> None:
     assert after < 0.8 * before
 
 
+@pytest.mark.thorough
 def test_a_latency_that_the_limits_do_not_allow_is_an_error() -> None:
     with pytest.raises(PruningError, match=r"latency: 0\.2 of the model's cannot be reached"):
         prune(large(), torch.randn(4, 3, 16, 16), latency=0.2, limits=Limits(floor=92))
@@ -67,6 +79,7 @@ def test_other_load_does_not_make_a_latency_impossible() -> None:
     assert pruned.latency.share <= 0.5 * 1.05
 
 
+@pytest.mark.thorough
 def test_with_a_latency_the_other_targets_hold_too() -> None:
     model = large()
     target = sum(one.numel() for one in model.parameters()) // 20
@@ -99,6 +112,13 @@ def test_an_amount_is_the_most_that_goes_for_a_target() -> None:
     assert few.proof.count == 2
     with pytest.raises(PruningError, match="no filters are to be removed: reached"):
         prune(build(), EXAMPLE, 2, parameters=whole)
+
+
+@pytest.mark.parametrize("target", ["parameters", "macs", "size_bytes"])
+@pytest.mark.parametrize("value", ["50%", True])
+def test_a_target_that_is_no_number_is_named(target: str, value: Any) -> None:
+    with pytest.raises(PruningError, match=rf"^{target}: '?{value}'? is not a number$"):
+        prune(build(), EXAMPLE, **{target: value})
 
 
 def test_an_amount_below_a_block_is_refused() -> None:

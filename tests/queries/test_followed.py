@@ -10,12 +10,12 @@ import pytest
 from tests.capture.live.live_training import LiveTraining
 from tests.waiting import until
 from vinedresser.errors import UnknownTensor
+from vinedresser.objects import open_storage
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.asking import ask
 from vinedresser.queries.followed import FollowedQuery
 from vinedresser.queries.query import Query
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ class Training:
         return 1.0
 
 
+@pytest.mark.thorough
 @given(QUERIES, HAPPENINGS)
 @example([("sum(metrics/b)", "step", 2.0)], ["step"] * 600)
 @examples(60)

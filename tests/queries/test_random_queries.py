@@ -160,6 +160,7 @@ def tensors(lists: dict[str, Any]) -> dict[str, _Arrays]:
     }
 
 
+@pytest.mark.thorough
 @given(RESULTS, OFFERED)
 @examples(100)
 def test_random_expressions_equal_numpy(expression: Result, lists: dict[str, Any]) -> None:
@@ -220,6 +221,7 @@ def observed(text: str) -> None:
     query.flush()
 
 
+@pytest.mark.thorough
 @given(st.lists(WORDS, min_size=1, max_size=14))
 @examples(200)
 def test_random_words_cause_only_documented_errors(words: list[str]) -> None:

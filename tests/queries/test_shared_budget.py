@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
+
 from tests.queries.offering import event
 from vinedresser.cli.views.answers import answer_view
 from vinedresser.queries.answer import Answer
@@ -48,6 +50,7 @@ def asked(
     return found
 
 
+@pytest.mark.thorough
 def test_queries_that_take_too_long_together_look_less_often_and_say_so() -> None:
     found = asked(NAMES, 200)
     looks = [answer.step for answer in found[NAMES[0]]]
@@ -92,12 +95,14 @@ def test_cheap_queries_look_at_everything() -> None:
     assert not any(one.thinned or one.dropped for one in answers)
 
 
+@pytest.mark.thorough
 def test_a_query_without_a_rate_looks_at_every_step_whatever_it_costs() -> None:
     found = asked(NAMES, 60, rate=None)
     for answers in found.values():
         assert [one.step for one in answers] == list(range(60))
 
 
+@pytest.mark.thorough
 def test_long_windows_are_thinned_within_but_sums_and_counts_are_of_all_steps() -> None:
     folds = {"mean": "", "sum": " reduce sum", "count": " reduce count"}
     texts = {

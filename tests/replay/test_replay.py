@@ -23,10 +23,10 @@ from tests.replay.stories import (
     train_half,
 )
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage
 from vinedresser.replay.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import open_snapshot
 from vinedresser.store.records import TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage
 
 
 def again(run: Path, step: int, factory: str, *options: str, code: int = 0) -> str:
@@ -75,7 +75,7 @@ def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     assert "300" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_result_is_saved_on_request(tmp_path: Path) -> None:
     run = tmp_path / "run"
     train_half(run)
@@ -105,6 +105,7 @@ def test_the_result_is_saved_on_request(tmp_path: Path) -> None:
     assert "aten.exp in the forward" in listed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("factory", ["accumulated", "accumulated_losses"])
 def test_each_batch_of_an_accumulation_counts(tmp_path: Path, factory: str) -> None:
     train_accumulated(tmp_path / "run")
@@ -116,6 +117,7 @@ def test_each_batch_of_an_accumulation_counts(tmp_path: Path, factory: str) -> N
     assert replayed.replay.run().gradients == replayed.outcome.gradients
 
 
+@pytest.mark.thorough
 def test_masks_are_not_blamed(tmp_path: Path) -> None:
     train_attention(tmp_path / "run")
     replayed = replay(
@@ -132,6 +134,7 @@ def test_masks_are_not_blamed(tmp_path: Path) -> None:
     assert len(samples.found.samples) == 1
 
 
+@pytest.mark.thorough
 def test_weights_that_are_spoilt_already_are_blamed(tmp_path: Path) -> None:
     train_attention(tmp_path / "run")
     replayed = replay(
@@ -145,6 +148,7 @@ def test_weights_that_are_spoilt_already_are_blamed(tmp_path: Path) -> None:
     assert samples.words == f"no sample is to blame: {path} is not finite before the step"
 
 
+@pytest.mark.thorough
 def test_random_numbers_are_those_of_the_training(tmp_path: Path) -> None:
     train(tmp_path / "run")
     snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{ZERO_STEP}")
@@ -155,6 +159,7 @@ def test_random_numbers_are_those_of_the_training(tmp_path: Path) -> None:
     assert not torch.equal(replayed.replay.run().losses[0], replayed.outcome.losses[0])
 
 
+@pytest.mark.thorough
 def test_a_difference_is_told(tmp_path: Path) -> None:
     train_half(tmp_path / "run")
     snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")
@@ -165,6 +170,7 @@ def test_a_difference_is_told(tmp_path: Path) -> None:
     assert found.environment["torch"] == ("1.0", torch.__version__)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("factory", "message"),
     [

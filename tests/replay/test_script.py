@@ -202,7 +202,7 @@ def files(folder: Path) -> dict[Path, int]:
     return {one: one.stat().st_mtime_ns for one in folder.rglob("*")}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_plain_loop_whose_targets_go_to_a_loss_module(tmp_path: Path) -> None:
     folder = trained(tmp_path, PLAIN)
     before = files(folder)
@@ -212,7 +212,7 @@ def test_a_plain_loop_whose_targets_go_to_a_loss_module(tmp_path: Path) -> None:
     assert files(folder) == before
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_operation_and_the_sample_are_found(tmp_path: Path) -> None:
     # Batch normalization refuses a single sample.
     script = PLAIN.replace("nn.BatchNorm1d(8), ", "")
@@ -233,7 +233,7 @@ def test_the_command_of_the_finding_works_as_it_stands(tmp_path: Path) -> None:
     assert "operation: aten.mul in the backward (PowBackward0)" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_unchanged_script_with_a_functional_loss(tmp_path: Path) -> None:
     tmp_path.joinpath("train.py").write_text(UNCHANGED, encoding="utf-8")
     options = ("--name", "run", "--guard", "nonfinite", "--snapshot-every", "3")

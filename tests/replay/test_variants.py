@@ -44,6 +44,7 @@ def test_a_batch_in_another_precision_keeps_its_types() -> None:
     assert (found.rows.dtype, found.others[0].dtype) == (torch.float64, torch.int64)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_overflow_in_half_precision_is_its_fault(tmp_path: Path, dtype: str) -> None:
     train_half(tmp_path / "run")
@@ -57,6 +58,7 @@ def test_an_overflow_in_half_precision_is_its_fault(tmp_path: Path, dtype: str) 
     assert step.replay.run().gradients == step.outcome.gradients
 
 
+@pytest.mark.thorough
 def test_the_derivative_of_a_norm_at_zero_is_not_a_fault_of_precision(tmp_path: Path) -> None:
     train(tmp_path / "run")
     step = replay(snapshot(tmp_path / "run", ZERO_STEP), "tests.replay.stories:distances")
@@ -65,6 +67,7 @@ def test_the_derivative_of_a_norm_at_zero_is_not_a_fault_of_precision(tmp_path: 
     assert found.outcome.nonfinite.keys() == step.outcome.nonfinite.keys()
 
 
+@pytest.mark.thorough
 def test_the_loss_in_float64_is_that_of_a_model_in_float64(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train_rows(tmp_path / "run", healthy(0), 1)
@@ -80,6 +83,7 @@ def test_the_loss_in_float64_is_that_of_a_model_in_float64(tmp_path: Path) -> No
     assert found.words == "all gradients are finite, as before"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [2, 3, 100])
 def test_parts_have_the_loss_of_the_whole(tmp_path: Path, number: int) -> None:
     train_half(tmp_path / "run")
@@ -96,6 +100,7 @@ def test_parts_have_the_loss_of_the_whole(tmp_path: Path, number: int) -> None:
     assert bad.first <= BAD_ROW <= bad.last
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("reduction", "factor", "same"), [("mean", 1, True), ("sum", 1, True), ("mean", 7, False)]
 )
@@ -117,6 +122,7 @@ def healthy_linear() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer]:
     return model, nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), lr=0.1)
 
 
+@pytest.mark.thorough
 def test_batch_normalization_makes_parts_inexact(tmp_path: Path) -> None:
     train(tmp_path / "run")
     step = prepared(snapshot(tmp_path / "run", ZERO_STEP), "tests.replay.stories:distances")
@@ -138,7 +144,7 @@ def test_compiled_code_has_a_line_if_it_runs_eagerly(tmp_path: Path) -> None:
     assert Doubled.__name__ in found.place.module or found.place.file.endswith("stories.py")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_command_says_what_follows(tmp_path: Path) -> None:
     train_half(tmp_path / "run")
     told = again(tmp_path / "run", BAD_STEP, "half", "--dtype", "float64")
@@ -151,6 +157,7 @@ def test_the_command_says_what_follows(tmp_path: Path) -> None:
     assert "--locate: not with --split" in told
 
 
+@pytest.mark.thorough
 def test_samples_that_cannot_be_told_apart_have_no_parts(tmp_path: Path) -> None:
     train_half(tmp_path / "run")
     step = prepared(snapshot(tmp_path / "run", BAD_STEP), "tests.replay.stories:half")

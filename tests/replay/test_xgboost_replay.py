@@ -39,6 +39,7 @@ def again(run: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_the_row_is_found_and_saved(tmp_path: Path) -> None:
     train(tmp_path / "run", gamma)
     options = ("--factory", f"{OBJECTIVES}:gamma", "--bisect", "--save")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.paths import TESTS
+from vinedresser.rules.applicability import FRAMEWORKS
 from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.engine import NO_DATA
 from vinedresser.rules.judge import judge
@@ -15,10 +16,7 @@ from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["ANYWHERE", "DOES_NOT_APPLY", "FRAMEWORKS", "Case", "alarms", "found", "uncovered"]
-
-# In the order of the table in docs/rules.md.
-FRAMEWORKS = ("torch", "Keras", "XGBoost", "scikit-learn")
+__all__ = ["ANYWHERE", "DOES_NOT_APPLY", "Case", "alarms", "found", "uncovered"]
 
 
 class Training(Protocol):
@@ -59,90 +57,12 @@ ANYWHERE: dict[str, tuple[str, str]] = {
     ),
 }
 
-_OF_TREES = dict.fromkeys(
-    (
-        *("tree_depth", "empty_trees", "shrinkage_too_low", "memorised_labels"),
-        *("feature_dominance", "unused_features"),
-    ),
-    "there are no trees",
-)
-_NO_NETWORK = "there are no layers, activations or gradients to look at"
-_MADE_TO_FIT = "the library makes outputs that fit the loss, and refuses labels that do not"
-_NO_TERMS = "the library's losses have a minimum"
-_NO_GRAPH = "only the graph of PyTorch tells what is between two layers"
-_ONE_PROCESS = "weights of several ranks are not captured"
-_AFTER = "the first loss and weights that can be seen are those after the first step"
-_NO_UPDATES = "how far a step moves the weights is not captured"
-
 # By framework and rule the reason why it does not apply.
 DOES_NOT_APPLY: dict[str, dict[str, str]] = {
-    "torch": _OF_TREES,
-    "Keras": {
-        **_OF_TREES,
-        "missing_activation": _NO_GRAPH,
-        "gradients_not_cleared": "Keras and its tapes hand over the gradient of one step",
-        "replica_divergence": _ONE_PROCESS,
-    },
-    "XGBoost": {
-        "unnormalised_inputs": "trees split between values of any scale",
-        "unnormalised_targets": "trees begin with the mean of the targets, of any scale",
-        "target_leakage": "feature_dominance finds a column that tells the target",
-        "unbounded_loss": _NO_TERMS,
-        "token_ratio": "a matrix holds features, not tokens",
-        "drift": "all rows are there before the first round",
-        "perfect_at_once": "a single round has seen all rows",
-        "loss_output_mismatch": _MADE_TO_FIT,
-        "missing_activation": _NO_GRAPH,
-        "initial_loss": _AFTER,
-        "bad_initialisation": _NO_NETWORK,
-        "identical_units": _NO_NETWORK,
-        "gradients_not_cleared": _NO_NETWORK,
-        "untrained_parameters": _NO_NETWORK,
-        "wrong_mode": _NO_NETWORK,
-        "over_regularisation": "what regularises too much leaves trees empty: empty_trees says so",
-        "mixed_precision": "all is computed in float32 and float64",
-        "scheduler_not_stepped": "the learning rate of a round is not captured",
-        "learning_rate_too_low": f"{_NO_UPDATES}; loss_not_decreasing and underfitting say so",
-        "oscillating_loss": "rounds that are too long make it rise: learning_rate_too_high says so",
-        "update_ratio": _NO_UPDATES,
-        "stale_batch_norm": _NO_NETWORK,
-        "exploding_gradient": _NO_NETWORK,
-        "vanishing_gradient": _NO_NETWORK,
-        "dying_relu": _NO_NETWORK,
-        "saturated_activation": _NO_NETWORK,
-        "attention_collapse": _NO_NETWORK,
-        "all_zero": _NO_NETWORK,
-        "low_variance": _NO_NETWORK,
-        "unchanged_tensor": _NO_NETWORK,
-        "replica_divergence": _ONE_PROCESS,
-        "slow_input": "all rows are there before the first round",
-    },
-    "scikit-learn": {
-        "nonfinite": "scikit-learn raises an error when a number is not finite",
-        "unbounded_loss": _NO_TERMS,
-        "token_ratio": "estimators take features, not tokens",
-        "loss_output_mismatch": _MADE_TO_FIT,
-        "missing_activation": _NO_GRAPH,
-        "initial_loss": _AFTER,
-        "bad_initialisation": _AFTER,
-        "gradients_not_cleared": _NO_NETWORK,
-        "untrained_parameters": "an estimator trains all that it has",
-        "wrong_mode": "predicting is another call than training",
-        "mixed_precision": "all is computed in float64",
-        "scheduler_not_stepped": "the learning rate of a step is not captured",
-        "learning_rate_too_low": f"{_NO_UPDATES}; underfitting says so",
-        "update_ratio": _NO_UPDATES,
-        "stale_batch_norm": _NO_NETWORK,
-        "exploding_gradient": _NO_NETWORK,
-        "vanishing_gradient": _NO_NETWORK,
-        "dying_relu": _NO_NETWORK,
-        "saturated_activation": _NO_NETWORK,
-        "attention_collapse": _NO_NETWORK,
-        "all_zero": _NO_NETWORK,
-        "low_variance": _NO_NETWORK,
-        "replica_divergence": _ONE_PROCESS,
-        "slow_input": "the loop that calls partial_fit is not watched",
-    },
+    framework: {
+        name: rule.inapplicable[place] for name, rule in RULES.items() if rule.inapplicable[place]
+    }
+    for place, framework in enumerate(FRAMEWORKS)
 }
 
 

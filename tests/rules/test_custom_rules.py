@@ -127,6 +127,7 @@ def test_a_check_tells_sound_rules_from_others(mine: Path, run: Path) -> None:
     assert try_rules({str(mine): {}}, str(run)).rules == ("above", "forgetful", "broken")
 
 
+@pytest.mark.thorough
 def test_the_command_tries_rules(mine: Path, run: Path) -> None:
     said = vinedresser("rules", "test", f"{mine}:Above:limit=2.5", "--run", str(run))
     assert said.returncode == 0
@@ -137,12 +138,14 @@ def test_the_command_tries_rules(mine: Path, run: Path) -> None:
     assert "does not define None" in missing.stderr
 
 
+@pytest.mark.thorough
 def test_judge_accepts_a_custom_rule(mine: Path, run: Path) -> None:
     said = vinedresser("judge", str(run), "--rule", f"{mine}:Above:limit=3.5")
     assert "above since step 4: it is 4" in said.stdout
     end_run(run)
 
 
+@pytest.mark.thorough
 def test_list_and_describe() -> None:
     assert "vanishing_gradient" in vinedresser("rules", "list").stdout
     said = vinedresser("rules", "describe", "overfitting").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ TEXT = (DOCS / "rules.md").read_text(encoding="utf-8")
 # Kinds of rules have separate files.
 TEXTS = [TEXT, *(path.read_text(encoding="utf-8") for path in (DOCS / "rules").glob("*.md"))]
 ALL = "\n".join(TEXTS)
+
+
+def test_the_tables_are_those_of_the_rules() -> None:
+    """`python docs/rule_tables.py` writes them."""
+    with_tables = runpy.run_path(str(DOCS / "rule_tables.py"))["with_tables"]
+    assert [with_tables(text) for text in TEXTS] == TEXTS
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -10,20 +11,25 @@ import pytest
 
 from vinedresser.capture.config.capture_config import Ask, CaptureConfig
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.overfitting import Overfitting
 from vinedresser.rules.need import Need
 from vinedresser.rules.registry import RULES
+from vinedresser.rules.signals.base import Signal
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import (
     ClaimRecord,
+    ExitCause,
     ExitRecord,
     RunRecord,
+    StopBy,
+    StopRecord,
     read_record,
     write_first,
     write_record,
@@ -101,6 +107,12 @@ class Finisher(Rule):
         seen = f"{self.steps} steps"
         return Finding(self.name, "info", 0, 0, "train", 0, "", "", 0.0, 0.0, 1.0, seen, "", "", {})
 
+    def finish_early(self) -> Finding | None:
+        found = self.finish()
+        assert found is not None
+        assert self.last is not None
+        return replace(found, seen=f"cut at {self.last.step}")
+
 
 def losses(*values: float) -> list[StepRecord]:
     return [step_record(step, scalars={LOSS: value}) for step, value in enumerate(values)]
@@ -119,6 +131,27 @@ def test_rules_get_every_step_and_the_run_record(tmp_path: Path) -> None:
         f"{LOSS} is 4 in digits",
         "4 steps",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cause", "by", "told"),
+    [
+        ("finished", None, ["4 steps"]),
+        ("stopped", "rule", ["4 steps"]),
+        ("stopped", "person", ["cut at 3"]),
+        ("stopped", "sweep", ["cut at 3"]),
+        ("stopped", "owner", ["cut at 3"]),
+        ("crashed", None, ["cut at 3"]),
+        ("killed", None, ["cut at 3"]),
+    ],
+)
+def test_the_end_of_a_run_that_others_ended_is_not_judged(
+    cause: ExitCause, by: StopBy | None, told: list[str], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path, losses(1, 1, 1, 1))
+    stop = StopRecord(by, "", 0.0) if by else None
+    write_record(LocalStorage(tmp_path), ExitRecord(cause, "", time.time(), stop=stop))
+    assert [one.seen for one in judge(run, [Finisher()])] == told
 
 
 def test_the_given_rules_are_not_changed(tmp_path: Path) -> None:
@@ -299,6 +332,63 @@ def test_the_engine_is_a_fold(tmp_path: Path) -> None:
     steps = [engine.update(step) for step in run.follow()]
     assert [len(found) for found in steps] == [0, 1, 1]
     assert engine.finish() == []
+
+
+class Layers(Signal):
+    """The order of the layers, which the hook completes."""
+
+    def __init__(self) -> None:
+        self.orders: list[list[str]] = []
+
+    def begin(self, info: RunRecord) -> None:
+        self.orders = [["begun", info.name]]
+
+    def on_record(self, info: RunRecord) -> None:
+        self.orders.append(info.order)
+
+    def update(self, step: Step) -> None:
+        """Do nothing."""
+
+
+class ReadsRecord(Rule):
+    """Reports how often it and its signal have read the record, and what it was."""
+
+    severity = "info"
+
+    def __init__(self) -> None:
+        self.layers = Layers()
+        self.orders: list[list[str]] = []
+
+    def on_record(self, info: RunRecord) -> None:
+        self.orders.append(info.order)
+
+    def update(self, step: Step) -> Finding | None:
+        return self.found(
+            step,
+            since=step.step,
+            tensor="",
+            statistic="",
+            value=0.0,
+            threshold=0.0,
+            confidence=1.0,
+            seen="",
+            cause="",
+            remedy="",
+            evidence={"rule": self.orders, "signal": self.layers.orders},
+        )
+
+
+def test_the_record_is_read_after_the_start_and_whenever_it_is_completed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 1))
+    first, second = run.follow()
+    engine = Engine([ReadsRecord()])
+    engine.begin(run.info)
+    (before,) = engine.update(first)
+    assert before.evidence == {"rule": [[]], "signal": [["begun", run.info.name], []]}
+    engine.on_record(replace(run.info, order=["weights/a"]))
+    (after,) = engine.update(second)
+    assert after.evidence["rule"] == [[], ["weights/a"]]
+    assert after.evidence["signal"][1:] == [[], ["weights/a"]]
 
 
 def test_capture_that_a_user_asked_for_is_kept_beside_the_rules_needs() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.failing_calls.campaign import EVERY_ERROR, Failure, failing_calls, run_campaign
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.worker import judge_run
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 
@@ -40,8 +40,9 @@ def judge(folder: Path) -> int:
     return judge_run(str(folder), GROUP, folder.with_suffix(".rules"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "failures", [QUICK, pytest.param(EVERY_ERROR, marks=pytest.mark.thorough)], ids=["quick", "all"]
+    "failures", [QUICK, pytest.param(EVERY_ERROR, marks=pytest.mark.slow)], ids=["quick", "all"]
 )
 def test_no_finding_is_lost_whatever_call_fails(tmp_path: Path, failures: list[Failure]) -> None:
     whole = 0

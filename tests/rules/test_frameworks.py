@@ -1,32 +1,15 @@
-"""The documentation and the tests agree on which rules apply in which framework."""
+"""Rules and tests agree on which rules apply in which framework."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.paths import TESTS
-from tests.rules.frameworks import ANYWHERE, DOES_NOT_APPLY, FRAMEWORKS, Case, uncovered
+from tests.rules.frameworks import ANYWHERE, DOES_NOT_APPLY, Case, uncovered
 from vinedresser.rules.registry import RULES
 from vinedresser.store.reading.reader import Run
-
-TEXT = (TESTS.parent / "docs" / "rules.md").read_text(encoding="utf-8")
-
-
-def test_the_table_names_each_rule_and_where_it_applies() -> None:
-    (section,) = re.findall(
-        r"^## Which rules apply where\n(.*?)^## ", TEXT, re.MULTILINE | re.DOTALL
-    )
-    rows = re.findall(r"^\| `?(\w+)`? \|(.*)\|$", section, re.MULTILINE)
-    titles = [cell.strip() for cell in rows[0][1].split("|")]
-    assert titles == list(FRAMEWORKS)
-    table = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows[1:]}
-    assert list(table) == list(RULES)
-    assert table == {
-        name: ["" if name in DOES_NOT_APPLY[one] else "yes" for one in FRAMEWORKS] for name in RULES
-    }
 
 
 @pytest.mark.parametrize("name", [name for name in RULES if name not in DOES_NOT_APPLY["torch"]])

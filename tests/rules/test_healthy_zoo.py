@@ -18,33 +18,8 @@ from vinedresser.store.finding import Finding
 
 _SEEDS = (0, 1)
 # These with the first seed; the rest by `make test-slow`.
-_QUICK = (
-    "mlp",
-    "resnet",
-    "deep_tanh",
-    "deep_sigmoid",
-    "tiny_batches",
-    "late_warm_up",
-    "cyclic",
-    "bfloat16",
-    "large_targets",
-    "rare_class",
-    "lstm",
-    "transformer",
-    "embedding_bag",
-    "autoencoder",
-    "gan",
-    "policy_gradient",
-    "survival",
-    "frozen",
-    "xgboost_classes",
-    "keras_cnn",
-)
-_THOROUGH = (
-    *("autoencoder", "bfloat16", "cyclic", "deep_sigmoid", "deep_tanh", "gan", "keras_cnn"),
-    *("large_targets", "late_warm_up", "lstm", "policy_gradient", "rare_class", "resnet"),
-    *("survival", "tiny_batches", "transformer"),
-)
+_QUICK = ("mlp", "embedding_bag", "frozen", "xgboost_classes")
+_THOROUGH = ("cyclic", "gan", "keras_cnn", "lstm", "policy_gradient", "rare_class", "transformer")
 # Of these, seeds were found that used to raise a false alarm.
 _REPAIRED = (("curriculum", 4), ("parity", 1), ("parity", 3), ("gan", 2), ("gan", 3))
 
@@ -53,7 +28,7 @@ def _trainings() -> Iterator[object]:
     both = [(name, seed) for name in ZOO for seed in _SEEDS]
     for name, seed in dict.fromkeys((*both, *_REPAIRED)):
         marks: list[pytest.MarkDecorator] = []
-        if seed or name not in _QUICK:
+        if seed or name not in (*_QUICK, *_THOROUGH):
             marks.append(pytest.mark.slow)
         elif name in _THOROUGH:
             marks.append(pytest.mark.thorough)

@@ -13,13 +13,13 @@ import pytest
 from tests.rules.runs import RunStore
 from tests.rules.trainings import trained
 from vinedresser.errors import NotARun
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.base import Rule
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import StopRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 
@@ -123,6 +123,7 @@ def test_no_stop_is_requested_of_a_run_that_is_over(tmp_path: Path) -> None:
     assert read_record(run.storage, StopRecord) is None
 
 
+@pytest.mark.thorough
 def test_a_real_run_is_judged_the_same_again(runs: RunStore) -> None:
     run = open_run(trained("lr_regression", runs))
     assert judge(run, all_rules()) == judge(run, all_rules()) != []

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.judge import judge
 from vinedresser.rules.newcomers import Newcomers
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
+from vinedresser.rules.trees.memorised_labels import MemorisedLabels
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.step import Step
 from vinedresser.store.records import write_record
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 
@@ -71,6 +77,40 @@ def test_a_frozen_encoder_in_a_second_model_is_not_reported_live(tmp_path: Path)
     assert found == judge(open_run(tmp_path), [UntrainedParameters(EVERY)]) == []
 
 
+def test_what_the_record_lacks_before_the_first_train_step_is_known_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluation of the first round of boosting is committed before the record is complete."""
+    record = start_run(tmp_path, framework="xgboost")
+    storage = LocalStorage(tmp_path)
+    writer = RunWriter(storage, 0)
+    found: list[Finding] = []
+    run, taken = open_run(tmp_path), threading.Event()
+    follow = run.follow
+
+    def followed(*args: Any, **kwargs: Any) -> Iterator[Step]:
+        for step in follow(*args, **kwargs):
+            yield step
+            taken.set()
+
+    monkeypatch.setattr(run, "follow", followed)
+    rules, options = [MemorisedLabels()], {"live": True, "on_finding": found.append, "poll": 0.01}
+    thread = threading.Thread(target=judge, args=(run, rules), kwargs=options)
+    thread.start()
+    for at in range(12):
+        writer.add(step_record(at, mode="eval", scalars={"losses/test-logloss": 0.71 + 0.01 * at}))
+        if at == 0:
+            assert taken.wait(30)
+            booster = {"type": "gbtree", "settings": {"lr": 0.3}}
+            write_record(storage, replace(record, optimizers=[booster]))
+        writer.add(step_record(at, scalars={"losses/train-logloss": 0.69 * 0.9**at}))
+    writer.close()
+    end_run(tmp_path)
+    thread.join(30)
+    assert [one.rule for one in found] == ["memorised_labels"]
+    assert found == judge(open_run(tmp_path), [MemorisedLabels()])
+
+
 def test_only_new_weights_of_train_steps_are_newcomers(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,
@@ -84,5 +124,5 @@ def test_only_new_weights_of_train_steps_are_newcomers(tmp_path: Path) -> None:
         ],
     )
     newcomers = Newcomers()
-    come = [newcomers.come(step) for step in run.follow()]
+    come = [newcomers.have_joined(step) for step in run.follow()]
     assert come == [True, False, False, False, True, False]

@@ -19,8 +19,8 @@ from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.testing.runs import make_run, step_record
 
 TREES = {
-    *("tree_depth", "empty_trees", "shrinkage_too_low", "memorised_labels"),
-    *("feature_dominance", "unused_features"),
+    *("tree_depth", "empty_trees", "shrinkage_too_low", "shrinkage_too_high"),
+    *("memorised_labels", "feature_dominance"),
 }
 
 
@@ -33,6 +33,12 @@ def test_each_preset_makes_rules(name: str) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_each_preset_is_documented(name: str) -> None:
     assert f"\n| `{name}` |" in (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+
+
+def test_rules_leave_themselves_out_of_presets_that_exist() -> None:
+    for name, rule in RULES.items():
+        assert set(rule.left_out_of) <= set(PRESETS)
+        assert not any(name in PRESETS[preset] for preset in rule.left_out_of)
 
 
 def test_severity_presets() -> None:
@@ -118,6 +124,7 @@ def vinedresser(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_judge_accepts_a_preset(tmp_path: Path) -> None:
     losses = [1.0, float("nan")]
     records = [step_record(step, scalars={"losses/l": loss}) for step, loss in enumerate(losses)]
@@ -133,6 +140,7 @@ def test_judge_accepts_a_preset(tmp_path: Path) -> None:
     assert "--preset quite: no such preset 'quite'; did you mean quiet?" in wrong.stderr
 
 
+@pytest.mark.thorough
 def test_run_accepts_a_preset(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('trained')\n", encoding="utf-8")
     options = ("--preset", "quiet", "--rule", "nonfinite:every=7", "--name", "r", "--no-attach")

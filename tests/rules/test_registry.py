@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.registry import RULES, describe, rules_from_table
+from vinedresser.rules.registry import RULES, describe, find_rules, rules_from_table
 
 SHOWN = '("vinedresser rules list" shows all; a custom rule is path/to/file.py:Name)'
 TABLES: list[tuple[dict[str, Any], str]] = [
@@ -88,6 +89,42 @@ def test_rules_get_their_parameters_and_severity() -> None:
     )
     assert (overfitting.params, overfitting.severity) == ({"ratio": 1, "patience": 5}, "stop")
     assert RULES["overfitting"].severity == "warning"
+
+
+def test_rules_are_in_a_strict_order() -> None:
+    positions = [rule.position for rule in RULES.values()]
+    assert positions[0] > 0
+    assert all(first < second for first, second in itertools.pairwise(positions))
+
+
+def test_a_former_name_sets_the_rule_that_has_replaced_it() -> None:
+    table = {"feature_dominance": {"patience": 4, "share": 0.7}, "unused_features": {"share": 0.9}}
+    (rule,) = rules_from_table(table)
+    assert (rule.name, rule.params["patience"], rule.params["share"]) == (
+        *("feature_dominance", 4),
+        0.9,
+    )
+    (rule,) = rules_from_table({**table, "unused_features": {"severity": "stop"}})
+    assert rule.severity == "info"
+    (rule,) = rules_from_table({"unused_features": {"severity": "stop"}})
+    assert rule.severity == "stop"
+    assert find_rules("unused_features") == [RULES["feature_dominance"]]
+    assert not RULES.keys() & {name for one in RULES.values() for name in one.former_names}
+
+
+def test_names_of_the_predecessor_set_the_rules_that_follow_it() -> None:
+    table: dict[str, dict[str, Any]] = {
+        "dead_relu": {"layer": 0.7},
+        "weight_update_ratio": {"patience": 9},
+        "all_zero": {},
+    }
+    rules = {rule.name: rule.params for rule in rules_from_table(table)}
+    rates = ["learning_rate_too_high", "learning_rate_too_low"]
+    assert list(rules) == [*rates, "dying_relu", "all_zero"]
+    assert rules["dying_relu"]["layer"] == 0.7
+    assert [rules[name]["patience"] for name in rates] == [9, 9]
+    for rule in RULES.values():
+        assert not rule.predecessor or rule in find_rules(rule.predecessor)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -111,6 +111,7 @@ def train(
     return {finding.rule for finding in judge(open_run(path), rules) if finding.rule in RULES}
 
 
+@pytest.mark.thorough
 def test_a_healthy_loop_is_left_alone(tmp_path: Path) -> None:
     assert train(tmp_path / "run") == set()
 

@@ -44,7 +44,6 @@ TABLE: dict[str, dict[str, int]] = {
     "scheduler_not_stepped": {"patience": 1},
     "learning_rate_too_high": {"patience": 1},
     "learning_rate_too_low": {"patience": 1},
-    "update_ratio": {"every": 1, "patience": 1},
     "stale_batch_norm": {"every": 1, "patience": 1},
     "exploding_gradient": {"every": 1, "patience": 1},
     "vanishing_gradient": {"every": 1, "patience": 1},
@@ -70,9 +69,9 @@ TABLE: dict[str, dict[str, int]] = {
     "tree_depth": {"every": 1, "patience": 1},
     "empty_trees": {"every": 1, "patience": 1},
     "shrinkage_too_low": {"rounds": 3},
+    "shrinkage_too_high": {"rounds": 2},
     "memorised_labels": {"rounds": 2},
     "feature_dominance": {"patience": 1},
-    "unused_features": {},
 }
 ANY = st.floats(width=64) | st.sampled_from([0.0, 1.0, -1.0, 1e308, -1e308, 5e-324])
 FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1.0, 1e308])

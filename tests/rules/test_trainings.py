@@ -91,6 +91,7 @@ def test_overfitting_names_the_evaluation_to_go_back_to(runs: RunStore) -> None:
     assert finding.evidence["best_loss"] == losses.values[best]
 
 
+@pytest.mark.thorough
 def test_a_finding_of_vanishing_gradients_reads_well(runs: RunStore) -> None:
     finding = findings_of("vanishing", runs)[0]
     assert finding.tensor == "gradients/2.weight"

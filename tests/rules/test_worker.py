@@ -19,6 +19,7 @@ import pytest
 
 from tests.rules.runs import RunStore
 from tests.rules.trainings import trained
+from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify
 from vinedresser.rules.findings_file import FindingsFile, finding_line
 from vinedresser.rules.judge import judge
@@ -26,7 +27,6 @@ from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import findings_key
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 
@@ -65,6 +65,7 @@ def ended(worker: subprocess.Popen[str]) -> tuple[int, str]:
     return worker.returncode, said
 
 
+@pytest.mark.thorough
 def test_writes_what_a_judge_finds(tmp_path: Path, spec: Path, runs: RunStore) -> None:
     finished = shutil.copytree(trained("vanishing", runs), tmp_path / "run")
     assert ended(start(finished, spec)) == (0, "")
@@ -73,6 +74,7 @@ def test_writes_what_a_judge_finds(tmp_path: Path, spec: Path, runs: RunStore) -
     assert run.findings() == sorted(found, key=lambda one: (one.step, one.rule, one.tensor)) != []
 
 
+@pytest.mark.thorough
 def test_killed_and_started_again_it_writes_the_same(tmp_path: Path, spec: Path) -> None:
     directory = tmp_path / "run"
     start_run(directory)
@@ -149,6 +151,7 @@ def test_a_run_without_findings_leaves_an_empty_file(tmp_path: Path, spec: Path)
     assert (tmp_path / "run" / findings_key("all")).read_bytes() == b""
 
 
+@pytest.mark.thorough
 def test_waits_until_the_run_begins(tmp_path: Path, spec: Path) -> None:
     directory = tmp_path / "later"
     worker = start(directory, spec)
@@ -160,6 +163,7 @@ def test_waits_until_the_run_begins(tmp_path: Path, spec: Path) -> None:
     assert ended(worker) == (0, "")
 
 
+@pytest.mark.thorough
 def test_ends_when_its_parent_is_killed(tmp_path: Path, spec: Path) -> None:
     start_run(tmp_path / "run")
     code = (
@@ -180,6 +184,7 @@ def test_ends_when_its_parent_is_killed(tmp_path: Path, spec: Path) -> None:
     wait_for(lambda: identify(worker) is None, "the worker ends")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("content", "message"),
     [

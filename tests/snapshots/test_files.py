@@ -11,12 +11,12 @@ import pytest
 from safetensors.numpy import load_file
 
 from vinedresser.errors import ConfigError, CorruptData, StoreFull
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.record import SnapshotRecord, record_key, tensors_key
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.snapshots.trees import HostArray
 from vinedresser.snapshots.writing import SnapshotFolder
-from vinedresser.store.storage import LocalStorage
 
 RECORD = SnapshotRecord(
     step=3,

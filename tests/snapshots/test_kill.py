@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.reading import Snapshot, list_snapshots
-from vinedresser.store.storage import LocalStorage
 
 _WRITER = """
 import sys

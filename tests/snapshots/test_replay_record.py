@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.replay_record import (
     ReplayRecord,
     TriedChange,
@@ -14,7 +15,6 @@ from vinedresser.snapshots.replay_record import (
     replay_key,
     save_replay,
 )
-from vinedresser.store.storage import LocalStorage
 
 _LOCATED = ReplayRecord(1.0, "the same", "aten.div: nan", "a.py:3: x / y", "samples 3 of 8")
 _TRIED = ReplayRecord(

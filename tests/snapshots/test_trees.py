@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from vinedresser.capture.torch_.guard.codec import TorchCodec
 from vinedresser.errors import CorruptData
+from vinedresser.frameworks.torch_.codec import TorchCodec
 from vinedresser.snapshots.tensor_file import file_parts, read_tensors
 from vinedresser.snapshots.trees import HostArray, LeftOut, Packer, unpack
 

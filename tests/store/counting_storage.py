@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from vinedresser.store.storage import LocalStorage
+from vinedresser.objects import LocalStorage
 
 __all__ = ["CountingStorage"]
 

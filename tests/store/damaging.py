@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 from fastcrc import crc32
 
-__all__ = ["CAPTURED", "RECORDS", "Damaging", "other_bytes", "other_json"]
+__all__ = ["CAPTURED", "RECORDS", "Damaging", "other_bytes", "other_json", "resealed"]
 
 CAPTURED = ("segments/0/*", "index/0/*", "manifests/0/*", "index/0/*0.json", "index/0/*3.json")
 RECORDS = ("run.json", "exit.json", "heartbeat/0.json", "findings/g.jsonl")
+_NESTED: Any = []
+for _ in range(300):
+    _NESTED = [_NESTED]
 # What is in place of a value whose checksum is right all the same.
 _ODD: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 7, 2**31, 2**62, 2**63, 2**70, 1.5, -0.0, 1e308, float("nan")),
+    *(10**400, -(10**400), float("inf"), False, "\ud800", "\x1b[2J\u202e", [0, 2**62, 2**62]),
     *("", "x", "F32", "00000000", [], [0], [-1], [2**40], ["x"], [[]], [[2**40]], [None], {}),
     {"layout": 0},
+    *(_NESTED, {"a": _NESTED}, [{}], {"x": 10**400}, "random"),
 )
 _FOLDERS = ("segments/0", "index/0", "manifests/0", "heartbeat", ".")
 
@@ -61,13 +67,15 @@ def other_json(content: bytes, chance: random.Random) -> tuple[bytes, str]:
     else:
         node[key] = chance.choice(_ODD)
         what = repr(node[key])
-    said = f"{what} for {key!r}"
-    for kind in ("record", "manifest"):
-        if kind in document:
-            inner = json.dumps(document[kind], separators=(",", ":")).encode()
-            sealed = b'{"crc32c":"%08x","%s":%s}' % (crc32.iscsi(inner), kind.encode(), inner)
-            return sealed, said
-    return json.dumps(document).encode(), said
+    return resealed(json.dumps(document).encode()), f"{what[:60]} for {key!r}"
+
+
+def resealed(content: bytes) -> bytes:
+    """Return a sealed object with a right checksum; other JSON as it is."""
+    sealed = re.fullmatch(rb'\{"crc32c": ?"\w*", ?"(\w+)": ?(.*)\}', content, re.DOTALL)
+    if sealed is None:
+        return content
+    return b'{"crc32c":"%08x","%s":%s}' % (crc32.iscsi(sealed[2]), sealed[1], sealed[2])
 
 
 class Damaging:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from vinedresser.errors import VinedresserError
+from vinedresser.objects import LocalStorage
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, host_tensor, start_run, step_record
 

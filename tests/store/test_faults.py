@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from vinedresser.errors import CorruptData, KeyMissing, UnknownStep
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run, open_run
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 

@@ -150,6 +150,7 @@ def hurt_json(folder: Path, seed: int, rounds: int) -> None:
         damaging.heal()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_corrupt_bytes_are_detected_and_nothing_else_is_lost(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 15)

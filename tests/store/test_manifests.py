@@ -17,11 +17,11 @@ import pytest
 
 from tests.store.counting_storage import CountingStorage
 from vinedresser.errors import StoreFull
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.base import Buffer
 from vinedresser.store.index.manifest import SPAN
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import index_key, manifest_key
-from vinedresser.store.storage import LocalStorage
-from vinedresser.store.storage.base import Buffer
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 
@@ -186,10 +186,11 @@ def test_a_failed_manifest_loses_no_step(tmp_path: Path) -> None:
     assert_whole(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_writer_killed_around_a_manifest(tmp_path: Path) -> None:
     """Whenever it is killed, all that is committed is read, with a manifest or without."""
     script = (
-        "import sys; from vinedresser.store.storage import LocalStorage\n"
+        "import sys; from vinedresser.objects import LocalStorage\n"
         "from vinedresser.store.writing.writer import RunWriter\n"
         "from vinedresser.testing.runs import step_record\n"
         "writer = RunWriter(LocalStorage(sys.argv[1]))\n"

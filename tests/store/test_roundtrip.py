@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.property_tests import examples
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reductions import base_name
 from vinedresser.store.step_record import MODES, StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 

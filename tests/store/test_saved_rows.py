@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from vinedresser.capture import CaptureConfig, Collection, Hook, SaveConfig, open_run
-from vinedresser.capture.torch_.copies.views import some_rows
 from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.views import some_rows
 from vinedresser.store.reductions.sampling import affordable_rows
 
 KINDS = ("inputs", "outputs", "labels", "predictions", "weights")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from vinedresser.errors import CorruptData, NotARun, StillRunning
-from vinedresser.infra.launcher import settle
+from vinedresser.infra.supervise.launcher import settle
+from vinedresser.objects import LocalStorage
 from vinedresser.processes import ProcessIdentity, identify, this_process
 from vinedresser.store.records import (
     ClaimRecord,
@@ -26,7 +27,6 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.status import RunState, Status, rank_is_over, run_status
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import start_run
 
 

@@ -15,8 +15,9 @@ SCENARIO = "tests.sweeps.failing_sweep:sweep"
 QUICK = [Failure(errno.ENOSPC, onwards=True), Failure(errno.EIO, onwards=False, stride=2)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "failures", [QUICK, pytest.param(EVERY_ERROR, marks=pytest.mark.thorough)], ids=["quick", "all"]
+    "failures", [QUICK, pytest.param(EVERY_ERROR, marks=pytest.mark.slow)], ids=["quick", "all"]
 )
 def test_a_sweep_resumes_whatever_call_failed(tmp_path: Path, failures: list[Failure]) -> None:
     whole = 0

@@ -36,6 +36,7 @@ def decisions(pruner: BasePruner, direction: Direction, seed: int, trials: int =
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 @pytest.mark.parametrize(("grace", "eta"), [(1, 2), (1, 3), (2, 3), (5, 4)])
 def test_the_decisions_are_those_of_optuna(direction: Direction, grace: int, eta: int) -> None:

@@ -60,12 +60,13 @@ def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
     study(tmp_path / "journal.log").close()
 
 
-def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["nonsense", "[]", "0", "{}", '{"op_code": [], "worker_id": ""}'])
+def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path, line: str) -> None:
     journal = tmp_path / "journal.log"
     study(journal).close()
     lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join([lines[0], b"nonsense\n", *lines[1:]]))
-    with pytest.raises(CorruptData, match=r"journal.log: line 2 is not valid JSON"):
+    journal.write_bytes(b"".join([lines[0], f"{line}\n".encode(), *lines[1:]]))
+    with pytest.raises(CorruptData, match=r"journal.log: line 2 is not an entry of a journal: "):
         study(journal)
 
 

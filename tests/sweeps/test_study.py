@@ -78,11 +78,12 @@ def test_a_suspected_trial_goes_on_while_it_holds_its_own() -> None:
     sound(sweep, [0.5, 0.6, 0.7, 0.8])
     assert sweep.report(begin(sweep).number, 1, 0.9, SUSPECTED) is None
     # The better half came to 0.75, the worse half began at 0.6: four fifths of the way are 0.72.
-    # What is above is compared by ASHA as any other.
-    ending = sweep.report(begin(sweep).number, 1, 0.73, SUSPECTED)
-    assert ending is not None
-    assert ending.state == "pruned"
-    ending = sweep.report(begin(sweep).number, 1, 0.71, SUSPECTED)
+    # What is above, or better than most of the others, is compared by ASHA as any other.
+    for value in (0.73, 0.71):
+        ending = sweep.report(begin(sweep).number, 1, value, SUSPECTED)
+        assert ending is not None
+        assert ending.state == "pruned"
+    ending = sweep.report(begin(sweep).number, 1, 0.69, SUSPECTED)
     assert ending is not None
     assert ending.state == "stopped"
 
@@ -213,6 +214,7 @@ def test_no_number_is_an_end_whatever_compares(pruner: str) -> None:
     assert sweep.tell(number, ending).values == {1: 0.5}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "cmaes", "random"])
 def test_no_number_poisons_no_sampler(sampler: str) -> None:
     space = Space.parse({"lr": {"log": [1e-3, 1.0]}, "width": {"float": [0.0, 1.0]}}, "space")
@@ -306,9 +308,9 @@ def test_epochs_are_counted_with_several_objectives_too(tmp_path: Path) -> None:
     [
         ({"metric": ""}, "sweep: metric: must be the name of the objective"),
         ({"trials": None}, "sweep: trials: is missing"),
-        ({"trials": 0}, "sweep: trials: must be at least 1, not 0"),
-        ({"wall_time": "soon"}, 'wall_time: must be seconds or a string such as "90 min"'),
-        ({"wall_time": -1}, "wall_time: must be seconds"),
+        ({"trials": 0}, r"sweep\.trials: must be at least 1, not 0"),
+        ({"wall_time": "soon"}, 'wall_time: must be a time such as "90 s", "30 min"'),
+        ({"wall_time": -1}, "wall_time: must be above 0 seconds"),
         ({"retries": -1}, "retries: must be at least 0"),
         ({"direction": "up"}, "sweep.direction: "),
         ({"sampler": "tpee"}, "sampler: must be one of random, grid, tpe, gp, cmaes"),
@@ -318,7 +320,7 @@ def test_epochs_are_counted_with_several_objectives_too(tmp_path: Path) -> None:
         ),
         ({"sampler": {"name": "random", "startup": 3}}, "sampler.startup: no such key"),
         ({"pruner": "ahsa"}, "pruner: must be one of none, median, asha"),
-        ({"pruner": {"name": "asha", "eta": 1}}, r"^sweep\.pruner: eta: must be at least 2"),
+        ({"pruner": {"name": "asha", "eta": 1}}, r"^sweep\.pruner\.eta: must be at least 2"),
         ({"pruner": "hyperband"}, "epochs: is missing; Hyperband needs"),
         (
             {"points": [{"rl": 1.0}]},

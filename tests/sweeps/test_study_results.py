@@ -298,9 +298,9 @@ def test_a_resumed_grid_ends_with_its_last_combination(tmp_path: Path) -> None:
     while (proposal := second.ask()) is not None:
         found.append(proposal.parameters)
     second.close()
-    # The point comes first.
+    # The point comes first, and no combination is tried twice.
     assert found[0]["lr"] == 0.1
-    assert found[1:] == space.grid()
+    assert found[1:] == [one for one in space.grid() if one != found[0]]
 
 
 def test_a_resumed_trial_keeps_its_parameters(tmp_path: Path) -> None:
@@ -312,3 +312,30 @@ def test_a_resumed_trial_keeps_its_parameters(tmp_path: Path) -> None:
     second = study(tmp_path / "journal.log", other, sampler="random", pruner="none")
     assert second.again() == [proposal]
     second.close()
+
+
+def test_a_stopped_trial_is_evidence_for_the_median() -> None:
+    """Up to its last epoch it is what a finished one is; a pruned or failed one is not."""
+
+    def decisions(state: str) -> list[TrialEnd | None]:
+        sweep = study(pruner={"name": "median", "startup": 3, "grace": 0}, sampler="random")
+        ends: list[Any] = [
+            (TrialEnd(state, "?", "all_zero"), [0.1, 0.2]),  # type: ignore[arg-type]
+            (TrialEnd(state, "?", "all_zero"), [0.3]),  # type: ignore[arg-type]
+            (FINISHED, [0.5, 0.6, 0.7]),
+        ]
+        for ending, values in ends:
+            number = begin(sweep).number
+            for epoch, value in enumerate(values, start=1):
+                sweep.report(number, epoch, value)
+            sweep.tell(number, ending, values[-1:])
+        # The medians are those of 0.1, 0.3 and 0.5; of 0.2 and 0.6; and 0.7.
+        found: list[TrialEnd | None] = []
+        for epoch, values in ((1, [0.31, 0.29]), (2, [0.41, 0.39]), (3, [0.71, 0.69])):
+            found += [sweep.report(begin(sweep).number, epoch, value) for value in values]
+        return found
+
+    ended = [one is not None for one in decisions("stopped")]
+    assert ended == [False, True] * 3
+    # One trial that has finished is too few.
+    assert decisions("pruned") == decisions("failed") == [None] * 6

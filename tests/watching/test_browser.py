@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import until
 from tests.watching.browser import CHROMIUM, opened
 from tests.watching.test_watch import watching
-from vinedresser.store.storage import open_storage
+from vinedresser.objects import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
 

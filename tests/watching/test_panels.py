@@ -56,6 +56,7 @@ def panel(client: httpx.Client, query: str, until_holds: str = "answer") -> str:
     return found
 
 
+@pytest.mark.thorough
 def test_a_panel_has_the_answers_of_the_store(page: httpx.Client, run: Path) -> None:
     query = "norm(gradients) by layer every 5 steps"
     html = panel(page, query, "complete")
@@ -66,6 +67,7 @@ def test_a_panel_has_the_answers_of_the_store(page: httpx.Client, run: Path) -> 
     assert {name: float(text) for name, text in shown.items()} == newest.value
 
 
+@pytest.mark.thorough
 def test_a_panel_is_sent_once(page: httpx.Client) -> None:
     panel(page, "loss", "complete")
     version = page.get("/run/run/panel", params={"query": "loss"}).json()["version"]
@@ -79,7 +81,7 @@ def test_a_panel_is_sent_once(page: httpx.Client) -> None:
         ("nrm(loss)", "nrm: no such function; did you mean norm?"),
         ("", "there is no expression"),
         ("loss by lyer", "did you mean layer?"),
-        ("__import__(loss)", "no such function"),
+        ("__import__(loss)", "'__import__' is not part of the language"),
         ("x" * 2_001, "2,000"),
     ],
 )
@@ -101,6 +103,7 @@ def test_text_of_the_run_stays_text(page: httpx.Client) -> None:
     assert "<script" not in html
 
 
+@pytest.mark.thorough
 def test_a_rank_is_asked_by_its_number(tmp_path: Path) -> None:
     ranks = [
         [step_record(step, scalars={"losses/loss": float(10 * rank + step)}) for step in range(3)]
@@ -116,6 +119,7 @@ def test_a_rank_is_asked_by_its_number(tmp_path: Path) -> None:
         assert client.get("/run/run/panel", params={"query": "rank 1:"}).status_code == 400
 
 
+@pytest.mark.thorough
 def test_a_rank_without_records_is_said(tmp_path: Path) -> None:
     records = [step_record(0, scalars={"losses/loss": 1.0})]
     make_run(tmp_path / "run", records, [], name="run")

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from tests.waiting import until
+from vinedresser.objects import open_storage
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
 
@@ -95,6 +95,7 @@ def view(client: httpx.Client, path: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 def test_nothing_is_served_without_the_key(served: tuple[str, httpx.Client]) -> None:
     with httpx.Client(base_url=served[1].base_url) as stranger:
         for path in ("/", "/view", "/run/good", "/run/good/view", "/?key=wrong", "/nowhere"):
@@ -104,6 +105,7 @@ def test_nothing_is_served_without_the_key(served: tuple[str, httpx.Client]) -> 
         assert not stranger.cookies
 
 
+@pytest.mark.thorough
 def test_the_key_becomes_a_strict_cookie_named_after_the_port(
     served: tuple[str, httpx.Client],
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_key_becomes_a_strict_cookie_named_after_the_port(
     assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "headers",
     [
@@ -196,6 +199,7 @@ def test_a_step_has_the_values_of_the_store(page: httpx.Client, store: Path) -> 
     assert [float(opacity) for opacity, _ in frames] == sorted(float(one) for one, _ in frames)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", ["", "x", "-1", "1e3", "9" * 40, "²"])
 def test_a_step_that_is_none_is_refused(page: httpx.Client, step: str) -> None:
     answer = page.get("/run/good/moment", params={"step": step})
@@ -203,6 +207,7 @@ def test_a_step_that_is_none_is_refused(page: httpx.Client, step: str) -> None:
     assert answer.text == "step: give the number of a step"
 
 
+@pytest.mark.thorough
 def test_a_page_follows_its_run(tmp_path: Path) -> None:
     place = tmp_path / "alive"
     start_run(place, name="alive")
@@ -222,17 +227,20 @@ def test_a_page_follows_its_run(tmp_path: Path) -> None:
         assert view(client, "/run/alive")["version"] != before
 
 
+@pytest.mark.thorough
 def test_the_current_directory_may_be_the_run(store: Path) -> None:
     with watching(Path("."), store / "good") as (address, client, _):
         client.get(address)
         assert 'data-path="/run/good"' in client.get("/").text
 
 
+@pytest.mark.thorough
 def test_a_view_is_sent_once(page: httpx.Client) -> None:
     version = view(page, "/run/good")["version"]
     assert page.get(f"/run/good/view?seen={version}").status_code == 204
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_it(store: Path) -> None:
     with watching(store) as (address, client, process):
         client.get(address)
@@ -240,6 +248,7 @@ def test_ctrl_c_ends_it(store: Path) -> None:
         assert process.wait(30) == 0
 
 
+@pytest.mark.thorough
 def test_a_place_that_does_not_exist_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "vinedresser", "watch", str(tmp_path / "none"), "--no-browser"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

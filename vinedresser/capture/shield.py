@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import sys
 from collections import Counter
@@ -13,8 +12,10 @@ from typing import ParamSpec, TypeVar
 
 from vinedresser.capture.meter import Meter
 from vinedresser.errors import RunRemoved
+from vinedresser.plain_logs import plain_logger
+from vinedresser.plain_text import visible
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,7 +109,7 @@ class Shield:
             _LOG.info("%s", problem)
             # stderr may be closed.
             with suppress(OSError, ValueError, AttributeError):
-                sys.stderr.write(f"vinedresser: {problem}\n")
+                sys.stderr.write(f"vinedresser: {visible(problem)}\n")
                 sys.stderr.flush()
 
     def _caught(

@@ -33,6 +33,7 @@ from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep
 from vinedresser.cli.training import train
 from vinedresser.errors import ConfigError, VinedresserError
+from vinedresser.foreign_signals import handle_foreign
 from vinedresser.plain_logs import PlainFormatter
 from vinedresser.plain_text import visible
 from vinedresser.version import __version__
@@ -61,6 +62,8 @@ def main() -> None:
     # Until something else configures logging: messages may have data of runs.
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PlainFormatter())
+    # Commands that train pass them on; they must not end another one either.
+    handle_foreign()
     try:
         _refuse_renamed(sys.argv[1:])
         app()

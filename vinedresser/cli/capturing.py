@@ -39,9 +39,9 @@ def capture(
     """
     from vinedresser.capture.requests.requesting import await_change, request_capture
     from vinedresser.cli.views.console import console
+    from vinedresser.objects import open_storage
     from vinedresser.store.collections.collection import Collection
     from vinedresser.store.collections.schedule import SaveConfig
-    from vinedresser.store.storage import open_storage
 
     if off == bool(every or steps):
         raise ConfigError("capture: choose when to save with --every or --steps, or use --off")

@@ -24,7 +24,8 @@ def check(
     ],
     *,
     skip: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Leave out this check; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Leave out this check or rule; repeatable."),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Maximum number of steps to watch.")] = 50,
     seconds: Annotated[
@@ -44,18 +45,21 @@ def check(
 ) -> None:
     """Check a training in its first seconds, before hours are spent on it.
 
-    Runs the first steps of an unchanged PyTorch script, tries out on copies of its model whether it
-    can learn, and ends it. The exit code is 1 if a check is suspicious or the script fails.
+    Runs the first steps of an unchanged PyTorch script, judges them by all rules, tries out on
+    copies of its model whether it can learn, and ends it. The exit code is 1 if a check is
+    suspicious or the script fails.
     """
     from vinedresser.cli.views.preflight import print_preflight
     from vinedresser.preflight.launching import check_script
     from vinedresser.preflight.names import CHECKS
     from vinedresser.preflight.verdict import SUSPICIOUS
+    from vinedresser.rules.registry import RULES
 
     check_script_argument(command, "check")
+    known = (*CHECKS, *RULES)
     for name in skip or ():
-        if name not in CHECKS:
-            near = did_you_mean(name, CHECKS) or f"; must be one of {', '.join(CHECKS)}"
+        if name not in known:
+            near = did_you_mean(name, known) or f"; must be {', '.join(CHECKS)} or a rule"
             raise ConfigError(f"--skip: no check {name!r}{near}")
     found = check_script(command, steps=steps, seconds=seconds, timeout=timeout, skip=skip or ())
     print_preflight(found)

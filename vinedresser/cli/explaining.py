@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import ending_flow
+from vinedresser.cli.interrupts import leave, run_flow
 from vinedresser.errors import ConfigError
 
 __all__ = ["explain"]
@@ -65,24 +66,24 @@ def explain(
 def _explain_window(file: Path, window: int | None) -> None:
     """Explain the requests of a window."""
     from vinedresser.cli.views.console import console, relative, say
-    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.infra.catalog.stores import ensure_store
+    from vinedresser.infra.services.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.monitor_file import load_monitor
-    from vinedresser.tasks.stores import ensure_store
 
     checked = load_monitor(file)
     ensure_store(checked.state)
     say("starting Prefect and MLflow ...")
     prefect_serves = prepare_prefect(checked.state)
     from vinedresser.flows.explain import explain as explain_flow
+    from vinedresser.flows.explain import explain_alert
 
     prefect_serves()
-    with ending_flow(checked.state):
-        state = explain_flow(checked.path, window=window, return_state=True)
-    found = state.result(raise_on_failure=False)
-    if isinstance(found, BaseException):
-        raise found
+    work = partial(explain_alert, checked, window=window)
+    ended = run_flow(explain_flow, work, {"path": checked.path, "window": window}, checked.state)
+    found = ended.result
     assert found is not None, "only alerts of an automation wait for others"
     console.print(
         f"{checked.name}, window {found.record.window}: {found.record.text}", soft_wrap=True
     )
     console.print(f"report {relative(found.page)}   mlflow {found.record.run_id}", soft_wrap=True)
+    leave(0, ended)

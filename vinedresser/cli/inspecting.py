@@ -25,7 +25,7 @@ def judge(
 
     Without --preset and --rule, the built-in rules judge it.
     """
-    from vinedresser.infra.judge_environment import use_one_thread
+    from vinedresser.infra.supervise.judge_environment import use_one_thread
 
     use_one_thread()
     from vinedresser.cli.views.console import console

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from vinedresser.store.storage import Location
+from vinedresser.errors import LaunchError
+from vinedresser.foreign_signals import handle_foreign
+from vinedresser.masking import masked_text
+from vinedresser.objects import Location
 
-__all__ = ["ending_flow", "exit_code", "interrupts_stop"]
+if TYPE_CHECKING:
+    from prefect import Flow
+
+__all__ = ["FlowEnd", "exit_code", "interrupts_stop", "leave", "run_flow"]
 
 _ASKED = b"vinedresser: asking the runs to stop; press Ctrl-C again to exit at once\n"
+# Seconds to wait for events that Prefect has not yet sent, to a private server and to another one.
+_PRIVATE_EVENTS, _EVENTS = 5.0, 120.0
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
@@ -22,11 +31,13 @@ _SHOW_CURSOR = b"\x1b[?25h"
 def interrupts_stop(where: Location | list[Path]) -> Iterator[None]:
     """Stop the runs with a checkpoint on the first signal, and exit at once on the second.
 
-    After the first one, the handlers stay: what remains is the end of the command.
+    After the first one, the handlers stay: what remains is the end of the command. Signals that do
+    not ask for an end, such as SIGUSR1, are passed on to the trainings, also after the body.
 
     Args:
         where: the store, or the directories of the runs.
     """
+    from vinedresser.infra.supervise.launcher import pass_on
     from vinedresser.tasks.interruption import INTERRUPTED, REASONS, interrupt
 
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
@@ -37,9 +48,12 @@ def interrupts_stop(where: Location | list[Path]) -> Iterator[None]:
         _forsake_closed(terminals)
         with suppress(OSError):
             os.write(2, _ASKED)
+        # Before the request: the supervisor, which may have got the signal itself, waits for it.
+        pass_on(number)
         interrupt(where, signal.Signals(number))
 
     INTERRUPTED.clear()
+    handle_foreign(pass_on)
     before = {}
     for number in REASONS:
         # What nohup has the process ignore stays ignored.
@@ -55,20 +69,102 @@ def interrupts_stop(where: Location | list[Path]) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-@contextmanager
-def ending_flow(store: Location) -> Iterator[None]:
-    """Run a flow under `interrupts_stop`; exit if a signal ends it before it has begun to work.
+class FlowEnd(NamedTuple):
+    """The end of a flow.
+
+    Attributes:
+        result: what it returned.
+        problem: what Prefect's server did not take; "" for nothing.
+        unsent: whether Prefect still has something to send.
+    """
+
+    result: Any
+    problem: str = ""
+    unsent: bool = False
+
+
+def run_flow(
+    flow: Flow[..., Any], work: Callable[[], Any], parameters: Mapping[str, Any], store: Location
+) -> FlowEnd:
+    """Run a flow on settings that have been read, under `interrupts_stop`.
+
+    If a signal ends it before it has begun to work, exit.
+
+    Runs do not need Prefect once their flow has begun to work: if its server is gone at the end,
+    the result is returned all the same.
 
     Args:
+        flow: the flow.
+        work: its work, with the settings.
+        parameters: its parameters, which Prefect shows.
         store: store of its runs.
-    """
-    from prefect.exceptions import TerminationSignal
 
+    Raises:
+        LaunchError: Prefect's server was gone before the flow had begun to work.
+        Exception: any error of the flow.
+    """
+    from httpx import HTTPError
+    from prefect.events.worker import EventsWorker
+    from prefect.exceptions import PrefectException, TerminationSignal
+    from prefect.settings import get_current_settings
+
+    from vinedresser.flows.handover import with_settings
+    from vinedresser.infra.services.servers import is_private
+    from vinedresser.tasks.reconcile.flow_record import keep_flow
+    from vinedresser.tasks.termination import WORK
+
+    url = get_current_settings().api.url or ""
+    private = is_private(url)
+    server = "Prefect's private server" if private else f"Prefect's server at {masked_text(url)}"
+    WORK.clear()
     with interrupts_stop(store):
         try:
-            yield
+            handed: Callable[..., Any] = with_settings(flow, work)
+            result = handed(**parameters, return_state=True).result(raise_on_failure=False)
         except TerminationSignal as signalled:
             sys.exit(128 + signalled.signal)
+        except (HTTPError, PrefectException, RuntimeError) as error:
+            gone = f"{server} has ended or does not answer"
+            if WORK.future is None:
+                raise LaunchError(f"{gone}; nothing was started: {error}") from error
+            # Its own errors count more.
+            result = WORK.future.result()
+            if private:
+                return FlowEnd(result, f"{gone}; the work was completed without it", unsent=True)
+            keep_flow(store)
+            settle = f"`vinedresser reconcile {store}` ends the flow run there"
+            return FlowEnd(result, f"{gone}; the work was completed without it; {settle}", True)
+    # At exit, the interpreter would wait for each event separately, and without end.
+    patience = _PRIVATE_EVENTS if private else _EVENTS
+    sent = EventsWorker.drain_all(timeout=patience)
+    if isinstance(result, BaseException):
+        raise result
+    if not isinstance(sent, tuple) or not sent[1]:
+        return FlowEnd(result)
+    if private:
+        return FlowEnd(result, unsent=True)
+    missing = f"{server} did not take the last events of the flow within {patience:g} s"
+    return FlowEnd(result, missing, unsent=True)
+
+
+def leave(code: int, ended: FlowEnd) -> NoReturn:
+    """Exit after a flow, and name what Prefect's server did not take.
+
+    Args:
+        code: the code of a command that was not interrupted.
+        ended: the end of its flow.
+    """
+    if ended.problem:
+        from vinedresser.cli.views.console import say
+
+        say(f"vinedresser: {ended.problem}", style="red")
+    code = exit_code(code or (1 if ended.problem else 0))
+    if ended.unsent:
+        # Everything else has ended, or ends with this process.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def exit_code(code: int) -> int:

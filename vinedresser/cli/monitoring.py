@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import ending_flow, exit_code
+from vinedresser.cli.interrupts import leave, run_flow
 
 __all__ = ["monitor"]
+
+# 3 is that of a run that a rule has stopped.
+_CODES = {"drift": 1, "no drift seen": 0, "cannot tell": 4}
+_FAILED = 2
+_STYLES = {"bad": "red", "doubtful": "yellow", "good": "green"}
 
 
 def monitor(
@@ -23,34 +28,39 @@ def monitor(
     """Judge the requests of a served model that have arrived since the last time.
 
     Compares each window of requests with a baseline. On an alarm, saliency maps of its requests are
-    computed and shown in MLflow. Exits with 1 while there is an alarm.
+    computed and shown in MLflow. The exit code is 0 if no drift was seen in what could be judged, 1
+    while there is an alarm, 4 if nothing could be judged, and 2 if something failed.
     """
     from vinedresser.cli.views.console import console, relative, say
     from vinedresser.explain.formatting import count
-    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.infra.catalog.stores import ensure_store
+    from vinedresser.infra.services.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.monitor_file import load_monitor
-    from vinedresser.tasks.stores import ensure_store
 
     checked = load_monitor(file)
     ensure_store(checked.state)
     say("starting Prefect and MLflow ...")
     prefect_serves = prepare_prefect(checked.state)
+    from vinedresser.flows.monitor import Monitored, judge_requests
     from vinedresser.flows.monitor import monitor as monitor_flow
-    from vinedresser.infra.tracking import start_preparing
+    from vinedresser.infra.services.tracking import start_preparing
 
-    start_preparing(checked.tracking_uri, checked.tracking_experiment)
+    start_preparing(checked.tracking_uri, checked.tracking_experiment, say)
     prefect_serves()
-    with ending_flow(checked.state):
-        state = monitor_flow(checked.path, rearm, return_state=True)
-    found = state.result(raise_on_failure=False)
-    if isinstance(found, BaseException):
-        raise found
-    judged = count(len(found.windows), "window")
-    verdict = found.text or "no drift"
-    console.print(f"{checked.name}: {judged} judged; {verdict}", soft_wrap=True)
+    work = partial(judge_requests, checked, rearm=rearm)
+    ended = run_flow(monitor_flow, work, {"path": checked.path, "rearm": rearm}, checked.state)
+    found: Monitored = ended.result
+    judged = count(len(found.windows), "new window")
+    style = _STYLES[found.answer.tone]
+    console.print(
+        f"{checked.name}: {judged} judged; {found.answer.text}", style=style, soft_wrap=True
+    )
     for problem in found.problems:
         console.print(f"vinedresser: {problem}", style="red", soft_wrap=True)
-    page = found.folder / "monitor.html"
-    if page.exists():
-        console.print(f"report {relative(page)}", soft_wrap=True)
-    sys.exit(exit_code(1 if found.alert or found.problems else 0))
+    console.print(f"report {relative(found.folder / 'monitor.html')}", soft_wrap=True)
+    code = _CODES[found.answer.answer]
+    if found.answer.alert:
+        code = _CODES["drift"]
+    elif found.problems or ended.problem:
+        code = _FAILED
+    leave(code, ended)

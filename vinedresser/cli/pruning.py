@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import ending_flow, exit_code
+from vinedresser.cli.interrupts import leave, run_flow
 
 if TYPE_CHECKING:
     from vinedresser.tasks.config.prune_file import Pruning
+
+# 3 is that of a run that a rule has stopped, and 4 of a monitor that cannot tell.
+_MISSED = 5
 
 
 def prune(
@@ -37,13 +40,14 @@ def prune(
     """Remove filters from a trained model, round by round.
 
     Each round removes filters, proves that nothing else has changed, and fine-tunes the model
-    under the rules. The smallest model within the limits is the result.
+    under the rules. The smallest model within the limits is the result. The exit code is 5 if it
+    does not reach the targets of the file.
     """
     from vinedresser.cli.views.console import console, relative, say
     from vinedresser.explain.formatting import count
-    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.infra.catalog.stores import ensure_store
+    from vinedresser.infra.services.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.prune_file import load_pruning
-    from vinedresser.tasks.stores import ensure_store
 
     pruning = load_pruning(file, store=store, branch=branch)
     place = pruning.experiment.store
@@ -60,15 +64,17 @@ def prune(
     prefect_serves = prepare_prefect(pruning.state)
     from vinedresser.cli.views.pruning_views import pruning_summary, round_progress, rounds_table
     from vinedresser.flows.prune import prune as prune_flow
-    from vinedresser.infra.tracking import start_preparing
+    from vinedresser.flows.prune import run_pruning
+    from vinedresser.infra.services.tracking import start_preparing
 
-    start_preparing(pruning.experiment.tracking_uri, pruning.experiment.tracking_experiment)
+    prepared = pruning.experiment
+    start_preparing(prepared.tracking_uri, prepared.tracking_experiment, say)
     prefect_serves()
-    with round_progress(), ending_flow(place):
-        state = prune_flow(pruning.experiment.path, store, resume, branch, return_state=True)
-    pruned = state.result(raise_on_failure=False)
-    if isinstance(pruned, BaseException):
-        raise pruned
+    parameters = {"path": prepared.path, "store": store, "resume": resume, "branch": branch}
+    with round_progress():
+        work = partial(run_pruning, pruning, resume=resume)
+        ended = run_flow(prune_flow, work, parameters, place)
+    pruned = ended.result
     if pruned.rounds:
         console.print(rounds_table(pruned))
     for line in pruning_summary(pruned):
@@ -81,7 +87,7 @@ def prune(
     if pruning.page.exists():
         told = f"report {relative(pruning.page)}; compare the rounds: vinedresser ui {shown}"
         console.print(told, soft_wrap=True)
-    sys.exit(exit_code(1 if pruned.problem or pruned.problems else 0))
+    leave(1 if pruned.problem or pruned.problems else _MISSED if pruned.missed else 0, ended)
 
 
 def _show_sensitivity(pruning: Pruning) -> None:

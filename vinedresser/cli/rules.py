@@ -35,9 +35,9 @@ def list_rules() -> None:
 @rules.command("describe")
 def describe_rule(rule: _RuleArgument) -> None:
     """Describe a rule, its parameters and needs."""
-    from vinedresser.rules.registry import describe, find_rule
+    from vinedresser.rules.registry import describe, find_rules
 
-    typer.echo(describe(find_rule(rule)), nl=False)
+    typer.echo("\n".join(map(describe, find_rules(rule))), nl=False)
 
 
 @rules.command("test")
@@ -58,7 +58,7 @@ def test_rule(
     Each run is judged twice. Prints the findings, the time per step and missing tensors. The exit
     code is 1 if the rule failed or if its findings differ between the two passes.
     """
-    from vinedresser.infra.judge_environment import use_one_thread
+    from vinedresser.infra.supervise.judge_environment import use_one_thread
 
     use_one_thread()
     from vinedresser.cli.views.rule_views import print_check

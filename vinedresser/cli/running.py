@@ -24,11 +24,12 @@ from vinedresser.errors import ConfigError
 from vinedresser.masking import masked_arguments
 
 if TYPE_CHECKING:
-    from vinedresser.store.records import ExitRecord
-    from vinedresser.tasks.lifecycle.run_script import Script
+    from vinedresser.tasks.lifecycle.run_script import Script, ScriptEnd
     from vinedresser.tasks.places.run_place import RunPlace
 
 _STOPPED_BY_RULE = 3
+# Exit codes of a script that a hook has ended.
+_BY_HOOK = (0, 128 + signal.SIGTERM)
 # Rules of a run for which none are chosen: a stranger's training is told about, not stopped.
 _UNASKED = "advisory"
 
@@ -123,10 +124,11 @@ def run(
         )
     place = _place(store, name, script)
     with interrupts_stop([place.directory]), live_title(place.directory, steps):
-        end, seen = run_script(place)
+        ended = run_script(place)
+    end = ended.record
     for one in place.arrived:
         print_result(run_result(one.location), to=error_console)
-    if attach and end.cause == "finished" and not seen:
+    if attach and end.cause == "finished" and not ended.seen:
         print_no_training(error_console)
     if end.cause == "crashed" and (active := _other_environment(command[0])):
         say(
@@ -134,7 +136,7 @@ def run(
             f"environment {active}, write `vinedresser run python ...`",
             to=error_console,
         )
-    sys.exit(_exit_code(end))
+    sys.exit(_exit_code(ended))
 
 
 def _other_environment(program: str) -> str | None:
@@ -149,8 +151,8 @@ def _other_environment(program: str) -> str | None:
 def _place(store: str, name: str | None, script: Script) -> RunPlace:
     """Prepare a run in STORE/NAME, or without a name in the first free of STORE/STEM-1, -2, ...."""
     from vinedresser.cli.views.console import error_console
+    from vinedresser.objects import parse_location
     from vinedresser.store.records import name_fault
-    from vinedresser.store.storage import parse_location
     from vinedresser.tasks.lifecycle.run_script import (
         prepare_remote_script,
         prepare_script,
@@ -173,10 +175,16 @@ def _place(store: str, name: str | None, script: Script) -> RunPlace:
     return prepare_script(location / (name or f"{stem}-{number}"), script)
 
 
-def _exit_code(end: ExitRecord) -> int:
-    """Return the exit code of a training as a shell reports it: 128 + N after signal N."""
-    if end.stop is not None:
-        return _STOPPED_BY_RULE if end.stop.by == "rule" else exit_code(128 + signal.SIGINT)
+def _exit_code(ended: ScriptEnd) -> int:
+    """Return the exit code of a training as a shell reports it: 128 + N after signal N.
+
+    That of a script which chose it itself when it was stopped is the script's.
+    """
+    end = ended.record
+    if end.stop is not None and end.stop.by == "rule":
+        return _STOPPED_BY_RULE
+    if end.stop is not None and (end.code is None or (ended.by_hook and end.code in _BY_HOOK)):
+        return exit_code(128 + signal.SIGINT)
     if end.code is not None:
         return end.code
     return 128 + (signal.Signals[end.signal] if end.signal else signal.SIGKILL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +11,7 @@ import typer
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import TrackingError
-from vinedresser.store.storage import parse_location
+from vinedresser.objects import parse_location
 
 __all__ = ["down", "ui", "up"]
 
@@ -20,10 +22,10 @@ def ui(
 ) -> None:
     """Serve the MLflow UI for the runs of a store."""
     from vinedresser.cli.views.console import console, error_console
+    from vinedresser.infra.catalog.known_tracking import tracking
     from vinedresser.infra.guard import guard_descendants
-    from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
-    from vinedresser.infra.tracking import save_verdict_view
-    from vinedresser.tasks.known_tracking import tracking
+    from vinedresser.infra.services.servers import mlflow_page, start_mlflow_ui, stop_server
+    from vinedresser.infra.services.tracking import save_verdict_view
 
     record = tracking(parse_location(store))
     guard_descendants()
@@ -70,21 +72,30 @@ def up(
     They listen on loopback and run until `vinedresser down`. Prints the environment variables that
     clients need: eval "$(vinedresser up)".
     """
-    from vinedresser.cli.views.console import error_console
+    from vinedresser.cli.views.console import error_console, say
 
+    say_beside = partial(say, to=error_console)
     found: dict[str, str] = {}
     if s3:
-        from vinedresser.infra.servers import bring_up
+        from vinedresser.infra.services.servers import bring_up
 
-        server = bring_up(data, port=port, bucket=bucket)
+        server = bring_up(data, port=port, bucket=bucket, say=say_beside)
         found |= server.environment()
         message = f"S3 at {server.url}, for stores like s3://{bucket}/runs, in {server.data}"
         error_console.print(f"{message}   (vinedresser down stops it)", soft_wrap=True)
     if prefect or not s3:
-        from vinedresser.infra.servers import bring_up_prefect
+        from vinedresser.infra.services.missed_runs import catch_up
+        from vinedresser.infra.services.servers import bring_up_prefect
 
         home, number = (None, None) if s3 else (data, port)
-        standing = bring_up_prefect(home, port=number, limit=limit, environment=found)
+        standing = bring_up_prefect(
+            home,
+            port=number,
+            limit=limit,
+            environment=found,
+            say=say_beside,
+            before_work=partial(catch_up, say=say_beside),
+        )
         found |= standing.environment()
         message = f"Prefect at {standing.url}, with a worker, in {standing.home}"
         error_console.print(f"{message}   (vinedresser down stops it)", soft_wrap=True)
@@ -92,9 +103,38 @@ def up(
     for name, value in found.items():
         typer.echo(f"export {name}={value}")
     if prefect or not s3:
-        from vinedresser.infra.scheduling import check_scheduler
+        from vinedresser.infra.services.scheduling import check_scheduler
 
         check_scheduler(standing)
+    _settle_left(say_beside)
+
+
+def _settle_left(say: Callable[[str], object]) -> None:
+    """Settle what a crash has left in the stores of this machine that the user's flows have used.
+
+    Args:
+        say: prints a sentence.
+    """
+    from vinedresser.infra.catalog.flow_records import dead_flows
+    from vinedresser.infra.catalog.left_stores import left_stores
+    from vinedresser.infra.services.prefect_environment import find_prefect
+    from vinedresser.infra.services.servers import standing_prefect
+    from vinedresser.tasks.reconcile.reconcile import reconcile
+
+    faults: list[str] = []
+    for store in left_stores(faults):
+        if not isinstance(store, Path):
+            say(f"a crash has left runs in {store}: vinedresser reconcile {store}")
+            continue
+        prefect = standing_prefect() is not None and any(
+            flow.server for flow in dead_flows(store, faults)
+        )
+        if prefect:
+            find_prefect()
+        for result in reconcile(store, prefect=prefect):
+            say(f"settled after a crash in {store}: {result.what}   {result.done}")
+    for fault in faults:
+        say(fault)
 
 
 def down() -> None:
@@ -103,7 +143,7 @@ def down() -> None:
     Flow runs of the Prefect worker are cancelled: their trainings save a checkpoint and exit.
     """
     from vinedresser.cli.views.console import console
-    from vinedresser.infra.servers import take_down, take_down_prefect
+    from vinedresser.infra.services.servers import take_down, take_down_prefect
 
     # The worker first: its flow runs may still save to the S3 server.
     prefect, server = take_down_prefect(), take_down()

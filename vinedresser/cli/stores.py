@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import ConfigError
-from vinedresser.store.storage import Location, parse_location
+from vinedresser.objects import Location, parse_location
 
 __all__ = ["reconcile", "status"]
 
@@ -37,14 +37,14 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     uploads of a store and its sweeps and prunings. Running it again changes nothing.
     """
     from vinedresser.cli.views.console import say
-    from vinedresser.infra.prefect_environment import prepare_prefect, use_standing
-    from vinedresser.tasks.lifecycle.run_notes import RunNote, removed_runs
+    from vinedresser.infra.catalog.flow_records import dead_flows
+    from vinedresser.infra.catalog.run_notes import RunNote, removed_runs
+    from vinedresser.infra.catalog.stores import local_state
+    from vinedresser.infra.services.prefect_environment import prepare_prefect, use_standing
     from vinedresser.tasks.parents.kinds import parents_in
     from vinedresser.tasks.parents.parent_notes import is_removed_parent, removed_parents
-    from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
-    from vinedresser.tasks.stores import local_state
 
     place = parse_location(store)
     results = reconcile_spools()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import ending_flow, exit_code
+from vinedresser.cli.interrupts import leave, run_flow
 
 
 def sweep(
@@ -20,6 +20,9 @@ def sweep(
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the sweep in the store.")
     ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Resume it, and try its failed trials again.")
+    ] = False,
 ) -> None:
     """Search for the best configuration.
 
@@ -27,19 +30,21 @@ def sweep(
     """
     from vinedresser.cli.views.console import console, relative, say
     from vinedresser.cli.views.starting_display import starting
-    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.infra.catalog.stores import ensure_store
+    from vinedresser.infra.services.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.sweep_file import load_sweep
     from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
-    from vinedresser.tasks.stores import ensure_store
 
     searched = load_sweep(file, store=store, max_concurrent=max_concurrent)
     place = searched.experiment.store
     ensure_store(place)
+    resume = resume or retry_failed
     if resume:
         # Before Prefect loads: a run without a flow keeps training for a minute only.
         adopt_living(place)
     shown = relative(place)
-    trials = "trials" if searched.settings.trials is None else f"{searched.settings.trials} trials"
+    planned = searched.planned
+    trials = "trials" if planned is None else "1 trial" if planned == 1 else f"{planned} trials"
     console.print(
         f"{trials}, {searched.experiment.max_concurrent} at a time, in {shown}", soft_wrap=True
     )
@@ -50,25 +55,30 @@ def sweep(
         prefect_serves = prepare_prefect(searched.state)
         from vinedresser.cli.views.sweep_progress import sweep_progress
         from vinedresser.cli.views.sweep_results import summary, trials_table
+        from vinedresser.flows.sweep import run_search
         from vinedresser.flows.sweep import sweep as sweep_flow
-        from vinedresser.infra.tracking import start_preparing
+        from vinedresser.infra.services.tracking import start_preparing
 
         tracked = searched.experiment
-        start_preparing(tracked.tracking_uri, tracked.tracking_experiment)
+        start_preparing(tracked.tracking_uri, tracked.tracking_experiment, say)
         prefect_serves()
         display.begin("starting the first trials")
-        with sweep_progress(display.end), ending_flow(place):
-            state = sweep_flow(tracked.path, store, max_concurrent, resume, return_state=True)
-    swept = state.result(raise_on_failure=False)
-    if isinstance(swept, BaseException):
-        raise swept
+        how = {"resume": resume, "retry_failed": retry_failed}
+        given = {"path": tracked.path, "store": store, "max_concurrent": max_concurrent}
+        with sweep_progress(display.end):
+            work = partial(run_search, searched, **how)
+            ended = run_flow(sweep_flow, work, given | how, place)
+    swept = ended.result
     room = console.width if console.is_terminal else None
     console.print(trials_table(swept, searched.settings, room))
     for line in summary(swept, searched.settings):
         console.print(line, soft_wrap=True)
+    if failed := swept.failed:
+        retry = f"vinedresser sweep {file} --retry-failed"
+        console.print(f"{failed} failed; once the cause is mended: {retry}", soft_wrap=True)
     for problem in filter(None, (swept.problem, *swept.problems)):
         console.print(f"vinedresser: {problem}", style="red")
     if searched.page.exists():
         told = f"report {relative(searched.page)}; compare the trials: vinedresser ui {shown}"
         console.print(told, soft_wrap=True)
-    sys.exit(exit_code(1 if swept.problem or swept.problems else 0))
+    leave(1 if swept.problem or swept.problems else 0, ended)

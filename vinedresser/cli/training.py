@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import ending_flow, exit_code
+from vinedresser.cli.interrupts import leave, run_flow
 from vinedresser.errors import ConfigError
 from vinedresser.masking import masked_text
 
@@ -35,12 +36,18 @@ def train(
     Trainings run in parallel. Rules judge them while they train and stop the broken ones.
     """
     from vinedresser.cli.views.console import console, relative, say
-    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.infra.catalog.stores import ensure_store, local_state
+    from vinedresser.infra.services.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.experiment import load_experiment
-    from vinedresser.tasks.stores import ensure_store, local_state
+    from vinedresser.tasks.config.remedy_settings import RemedySettings
 
-    experiment = load_experiment(file, store=store, max_concurrent=max_concurrent)
-    times = _retries(experiment.remedy.times, remedy, attempts)
+    if remedy is False and attempts is not None:
+        raise ConfigError("--attempts: cannot be combined with --no-remedy")
+    times = 0 if remedy is False else attempts
+    experiment = load_experiment(file, store=store, max_concurrent=max_concurrent, remedy=times)
+    if remedy and not experiment.remedy.times:
+        enabled = replace(experiment.remedy, times=RemedySettings().times)
+        experiment = replace(experiment, remedy=enabled)
     ensure_store(experiment.store)
     state = local_state(experiment.store)
     count = len(experiment.specs)
@@ -56,14 +63,22 @@ def train(
     prefect_serves = prepare_prefect(state)
     from vinedresser.cli.views.progress import progress
     from vinedresser.cli.views.results import print_no_training, print_remedied, results_table
+    from vinedresser.flows.train import run_trainings
     from vinedresser.flows.train import train as train_flow
-    from vinedresser.infra.tracking import start_preparing
+    from vinedresser.infra.services.tracking import start_preparing
 
-    start_preparing(experiment.tracking_uri, experiment.tracking_experiment)
+    start_preparing(experiment.tracking_uri, experiment.tracking_experiment, say)
     with progress(experiment.store):
         prefect_serves()
-        with ending_flow(experiment.store):
-            trained = train_flow(experiment.path, experiment.store, max_concurrent, times)
+        parameters = {
+            "path": experiment.path,
+            "store": experiment.store,
+            "max_concurrent": max_concurrent,
+            "remedy": experiment.remedy.times,
+        }
+        work = partial(run_trainings, experiment)
+        ended = run_flow(train_flow, work, parameters, experiment.store)
+    trained = ended.result
     console.print(results_table(trained.results))
     for entry in trained.remedied:
         print_remedied(entry, console)
@@ -75,26 +90,4 @@ def train(
                 print_no_training(console, run.name)
     console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
     failed = any(run.status.state not in ("finished", "stopped") for run in trained.results)
-    sys.exit(exit_code(1 if failed or trained.problems else 0))
-
-
-def _retries(configured: int, remedy: bool | None, attempts: int | None) -> int:
-    """Return the maximum number of retries of a stopped run.
-
-    Args:
-        configured: number in the experiment file.
-        remedy: --remedy or --no-remedy; None: as in the file.
-        attempts: --attempts; None: as in the file.
-
-    Raises:
-        ConfigError: --attempts is combined with --no-remedy.
-    """
-    from vinedresser.tasks.config.remedy_settings import RemedySettings
-
-    if remedy is False:
-        if attempts is not None:
-            raise ConfigError("--attempts: cannot be combined with --no-remedy")
-        return 0
-    if attempts is not None:
-        return attempts
-    return (configured or RemedySettings().times) if remedy else configured
+    leave(1 if failed or trained.problems else 0, ended)

@@ -8,11 +8,11 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vinedresser.errors import DriftError
 
-__all__ = ["Kind", "as_categories", "kind_of", "read_column", "row_count"]
+__all__ = ["Kind", "as_categories", "kind_of", "read_column", "read_times", "row_count"]
 
 Kind = Literal["number", "category", "embedding"]
 
@@ -96,6 +96,22 @@ def read_column(values: Any, kind: Kind, width: int) -> NDArray[Any] | None:
     if array.dtype.kind == "O" and _numbers(array):
         return np.array([np.nan if one is None else float(one) for one in array])
     return None
+
+
+def read_times(times: ArrayLike, rows: int) -> NDArray[np.float64]:
+    """Return times in seconds, float64 [rows].
+
+    Raises:
+        DriftError: these are not finite numbers, one for each row.
+    """
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        array = array.astype("datetime64[us]").astype(np.float64) / 1e6
+    if array.dtype.kind not in "fiu" or array.shape != (rows,) or not np.isfinite(array).all():
+        raise DriftError(
+            f"times: expected {rows} finite numbers of seconds or dates, one for each row"
+        )
+    return array.astype(np.float64)
 
 
 def as_categories(array: NDArray[Any]) -> NDArray[np.object_]:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SortedSample", "kolmogorov_smirnov", "population_stability", "wasserstein"]
+from vinedresser.drift.columns import Kind
+
+__all__ = [
+    "ReportedDistances",
+    "SortedSample",
+    "kolmogorov_smirnov",
+    "population_stability",
+    "wasserstein",
+]
 
 # So that empty bins do not make the index infinite.
 _LEAST_SHARE = 1e-4
@@ -93,3 +104,52 @@ def population_stability(first: NDArray[np.float64], second: NDArray[np.float64]
     """
     p, q = (np.maximum(one, _LEAST_SHARE) for one in (first, second))
     return float(((p - q) * np.log(p / q)).sum())
+
+
+class ReportedDistances:
+    """Distances of the windows of a column from its baseline.
+
+    Args:
+        kind: of the column.
+        sample: its values in the baseline; see `read_column`.
+    """
+
+    def __init__(self, kind: Kind, sample: NDArray[Any]) -> None:
+        self._kind = kind
+        self._numbers: SortedSample | None = None
+        self._counts: Counter[str] = Counter()
+        if kind == "category":
+            self._counts = Counter(one for one in sample.tolist() if one is not None)
+        elif kind == "number" and len(known := sample[~np.isnan(sample)]):
+            self._numbers = SortedSample(known)
+
+    def of(self, values: NDArray[Any]) -> dict[str, float]:
+        """Return the distances by name.
+
+        Of numbers "ks", "psi" and "wasserstein" (in standard deviations of the baseline), of
+        categories "psi" and "total_variation".
+
+        Args:
+            values: of a window; missing ones are left out.
+        """
+        if self._kind == "category":
+            return self._of_categories(Counter(one for one in values.tolist() if one is not None))
+        if self._numbers is None or not len(known := values[~np.isnan(values)]):
+            return {}
+        before, after = self._numbers, SortedSample(known)
+        shares = before.decile_shares(before), before.decile_shares(after)
+        found = {"ks": kolmogorov_smirnov(before, after), "psi": population_stability(*shares)}
+        if before.spread > 0:
+            found["wasserstein"] = wasserstein(before, after) / before.spread
+        return found
+
+    def _of_categories(self, counts: Counter[str]) -> dict[str, float]:
+        rows, more = self._counts.total(), counts.total()
+        if not rows or not more:
+            return {}
+        names = sorted({*self._counts, *counts})
+        shares = np.array([(self._counts[one] / rows, counts[one] / more) for one in names])
+        return {
+            "psi": population_stability(shares[:, 0], shares[:, 1]),
+            "total_variation": float(abs(shares[:, 0] - shares[:, 1]).sum() / 2),
+        }

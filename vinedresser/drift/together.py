@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.drift.contents import Contents
-from vinedresser.drift.evidence.directions import Directions
+from vinedresser.drift.evidence.directions import Directions, Moments
+from vinedresser.drift.sizes.change import Change
+from vinedresser.drift.sizes.jointly import change_together
 from vinedresser.drift.windows import Window
-from vinedresser.drift.wording import Change, change_together
 
 __all__ = ["Found", "Group", "groups_of"]
 
@@ -24,13 +27,14 @@ class Found(NamedTuple):
         evidence: of drift, in nats.
         handicap: part of the evidence that is needed because of the number of directions, in nats.
         since: index of the window at which the drift probably began.
-        axis: float64 [columns], the direction along which there is the most evidence.
+        change: returns the clearest change along the direction with the most evidence, by all rows
+            so far.
     """
 
     evidence: float
     handicap: float
     since: int
-    axis: NDArray[np.float64]
+    change: Callable[[], Change]
 
 
 class Group:
@@ -44,9 +48,16 @@ class Group:
 
     def __init__(self, name: str, columns: list[str], baseline: Contents) -> None:
         self.name, self._columns = name, columns
-        self._sample = self._rows(baseline.sample)
-        half = len(self._sample) // 2
-        self.directions = Directions(self._sample[:half], self._sample[half:], baseline.seed)
+        sample = self._rows(baseline.sample)
+        half = len(sample) // 2
+        cycle = baseline.cycle
+        self.directions = Directions(
+            sample[:half],
+            sample[half:],
+            baseline.seed,
+            (baseline.phase[:half], baseline.phase[half:]),
+            0.0 if cycle is None else cycle.whole,
+        )
 
     def update(self, window: Window, random: np.random.Generator, distance: int) -> Found | None:
         """Add a window.
@@ -63,21 +74,33 @@ class Group:
         if not window.rows or any(name not in window.columns for name in self._columns):
             return None
         rows = self._rows(window.columns)
+        tested = self.directions
         # Those that this window is tested along; it may be followed by others.
-        axes, share, since = self.directions.axes, self.directions.share, self.directions.since
-        ratios = self.directions.update(rows, ties, distance)
+        share, since = tested.share, tested.since
+        axes, inner, before, after = tested.axes, tested.inner_axes, tested.compared, tested.tested
+        ratios = tested.update(rows, ties, distance, window.phase)
         if len(ratios) == 0:
             return None
         most = int(ratios.argmax())
-        return Found(float(ratios[most]), -math.log(share), since, axes[:, most])
+        change = partial(
+            self._change, axes[:, most], inner[:, most], (before, after), after.rows / distance
+        )
+        return Found(float(ratios[most]), -math.log(share), since, change)
 
-    def change(self, found: Found, window: Window) -> Change:
-        """Return the change that was found in a window."""
-        rows = self._rows(window.columns)
+    def _change(
+        self,
+        axis: NDArray[np.float64],
+        inner: NDArray[np.float64],
+        moments: tuple[Moments, Moments],
+        rows: float,
+    ) -> Change:
+        """Return the clearest change along a direction; see `change_together`."""
         names = self._columns
+        # Those of an embedding are its dimensions.
         if len(names) == 1:
-            names = [f"{names[0]}[{at}]" for at in range(rows.shape[1])]
-        return change_together(names, found.axis, self._sample, rows)
+            names = [f"{names[0]}[{at}]" for at in range(len(axis))]
+        change = change_together(names, axis, inner, moments, rows)
+        return replace(change, text=f"{self.name}: {change.text}")
 
     def _rows(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         return np.column_stack([columns[name] for name in self._columns])

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from vinedresser.drift.columns import read_column, row_count
+from vinedresser.drift.columns import read_column, read_times, row_count
 from vinedresser.drift.contents import Contents
+from vinedresser.errors import DriftError
 
 __all__ = ["Window", "read_window"]
 
@@ -24,25 +25,35 @@ class Window:
         columns: values of the columns that the baseline has, too; see `read_column`.
         violations: columns that do not have the form of the baseline's.
         outliers: numbers far outside the range of the baseline.
+        phase: int64 [rows], phase of each row in the baseline's cycle.
     """
 
     rows: int
     columns: dict[str, NDArray[Any]]
     violations: tuple[str, ...]
     outliers: tuple[str, ...]
+    phase: NDArray[np.int64]
 
 
-def read_window(baseline: Contents, columns: Mapping[str, Any]) -> Window:
+def read_window(
+    baseline: Contents, columns: Mapping[str, Any], times: ArrayLike | None = None
+) -> Window:
     """Return a window of rows.
 
     Args:
         baseline: names and kinds of the columns.
         columns: arrays of one length by name; see `Baseline.of`.
+        times: of the rows, in seconds, if the baseline's cycle goes by these.
 
     Raises:
-        DriftError: lengths differ, or a column is not an array.
+        DriftError: lengths differ, or a column is not an array; times are missing, or no numbers.
     """
     rows = row_count(columns)
+    phase = np.zeros(rows, np.int64)
+    if baseline.cycle is not None and baseline.cycle.timed:
+        if times is None:
+            raise DriftError("times: the baseline's period is in seconds, so they are needed")
+        phase = baseline.cycle.phase(read_times(times, rows))
     found: dict[str, NDArray[Any]] = {}
     outliers: list[str] = []
     violations = [
@@ -67,7 +78,7 @@ def read_window(baseline: Contents, columns: Mapping[str, Any]) -> Window:
                 f"{column.name}: values of type {values.dtype} and shape {list(values.shape)}; the "
                 f"baseline has {expected}"
             )
-    return Window(rows, found, tuple(violations), tuple(outliers))
+    return Window(rows, found, tuple(violations), tuple(outliers), phase)
 
 
 def _out_of_range(

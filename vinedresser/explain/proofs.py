@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Storage
 from vinedresser.snapshots.record import SnapshotRecord, step_and_rank
 from vinedresser.snapshots.replay_record import read_replay
-from vinedresser.store.storage import Storage
 
 __all__ = ["proof_of"]
 

@@ -20,6 +20,8 @@ from vinedresser.tasks.monitoring.monitor_stages import explain as explain_task
 from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.termination import ends_in_order
 
+__all__ = ["explain", "explain_alert"]
+
 
 @flow(name="explain", flow_run_name="explain {path.stem}")
 def explain(path: Path, alert: str | None = None, window: int | None = None) -> Explanation | None:
@@ -42,7 +44,13 @@ def explain(path: Path, alert: str | None = None, window: int | None = None) -> 
         StoreError: the store of the requests refused.
         TrackingError: MLflow's database or server refused; the next run sends what is missing.
     """
-    checked = load_monitor(path)
+    return explain_alert(load_monitor(path), alert, window)
+
+
+def explain_alert(
+    checked: Monitor, alert: str | None = None, window: int | None = None
+) -> Explanation | None:
+    """Explain an alert of a monitor whose file has been read; see `explain`."""
     return ends_in_order(lambda: _explain(checked, alert, window), checked.state)
 
 

@@ -10,8 +10,9 @@ from prefect import flow
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.catalog.stores import ensure_store
 from vinedresser.tasks.config.prune_file import Pruning, load_pruning
-from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.parents.dated import dated as make_dated
@@ -26,8 +27,9 @@ from vinedresser.tasks.pruning.pruning_result import (
 from vinedresser.tasks.pruning.round_queue import RoundQueue
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, correct, reconcile
-from vinedresser.tasks.stores import ensure_store
 from vinedresser.tasks.termination import ends_in_order
+
+__all__ = ["prune", "run_pruning"]
 
 
 @flow(name="prune", flow_run_name="prune {path.stem}")
@@ -65,12 +67,16 @@ def prune(
         TrackingError: MLflow could not be prepared; nothing was started.
         TerminationSignal: it was cancelled; its training has ended.
     """
-    load = partial(load_pruning, path, store=store, branch=branch)
-    made = partial(make_dated, load, str(flow_run.id), flow_run.scheduled_start_time)
-    pruning: Pruning = made() if dated else load()
-    pruning.experiment.refuse_missing_gpus()
-    pruning.experiment.refuse_missing_variables()
-    resume = resume or (dated and pruning.has_begun)
+    pruning = load_pruning(path, store=store, branch=branch)
+    if dated:
+        pruning = make_dated(pruning, str(flow_run.id), flow_run.scheduled_start_time)
+        resume = resume or pruning.has_begun
+    return run_pruning(pruning, resume=resume)
+
+
+def run_pruning(pruning: Pruning, *, resume: bool) -> PruningResult:
+    """Run the pruning of a prune file that has been read; see `prune`."""
+    pruning.experiment.refuse_missing()
     result = ends_in_order(lambda: _prune(pruning, resume), pruning.experiment.store)
     if not result.problem:
         return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -11,8 +10,9 @@ from prefect import flow
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.catalog.stores import ensure_store
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
-from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.lifecycle.worker_run import work_order
@@ -20,7 +20,6 @@ from vinedresser.tasks.parents.dated import dated as make_dated
 from vinedresser.tasks.pruning.fetching import fetch_weights
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, reconcile
-from vinedresser.tasks.stores import ensure_store
 from vinedresser.tasks.sweeping.sweep_result import (
     SweepResult,
     begin_sweep,
@@ -31,6 +30,8 @@ from vinedresser.tasks.sweeping.sweep_result import (
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner, TrialQueue
 from vinedresser.tasks.termination import ends_in_order
 
+__all__ = ["run_search", "sweep"]
+
 
 @flow(name="sweep", flow_run_name="sweep {path.stem}")
 def sweep(
@@ -39,6 +40,8 @@ def sweep(
     max_concurrent: int | None = None,
     resume: bool = False,
     dated: bool = False,
+    *,
+    retry_failed: bool = False,
 ) -> SweepResult:
     """Search for the best configuration.
 
@@ -53,6 +56,7 @@ def sweep(
         resume: resume the sweep in the store.
         dated: make a separate sweep, NAME-TIME, for each flow run, named for its scheduled time;
             if it has begun because the flow run is retried, resume it.
+        retry_failed: try the failed trials of the sweep in the store again.
 
     Returns:
         The trials and what went wrong beside them. If the sweep as a whole failed
@@ -67,22 +71,26 @@ def sweep(
         TrackingError: MLflow could not be prepared; nothing was started.
         TerminationSignal: it was cancelled; its trials have saved their checkpoints and ended.
     """
-    load = partial(load_sweep, path, store=store, max_concurrent=max_concurrent)
+    searched = load_sweep(path, store=store, max_concurrent=max_concurrent)
     if dated:
-        searched = make_dated(load, str(flow_run.id), flow_run.scheduled_start_time)
-    else:
-        searched = load()
-    searched.experiment.refuse_missing_gpus()
-    searched.experiment.refuse_missing_variables()
-    resume = resume or (dated and searched.has_begun)
-    result = ends_in_order(lambda: _search(searched, resume), searched.experiment.store)
+        searched = make_dated(searched, str(flow_run.id), flow_run.scheduled_start_time)
+        resume = resume or searched.has_begun
+    return run_search(searched, resume=resume, retry_failed=retry_failed)
+
+
+def run_search(searched: Sweep, *, resume: bool, retry_failed: bool) -> SweepResult:
+    """Run the search of a sweep file that has been read; see `sweep`."""
+    searched.experiment.refuse_missing()
+    result = ends_in_order(
+        lambda: _search(searched, resume, retry_failed), searched.experiment.store
+    )
     if not result.problem:
         return result
     # Prefect unwraps a state that a flow returns.
     return cast(SweepResult, Failed(message=result.problem, data=result))
 
 
-def _search(searched: Sweep, resume: bool) -> SweepResult:
+def _search(searched: Sweep, resume: bool, retry_failed: bool) -> SweepResult:
     experiment = searched.experiment
     ensure_store(experiment.store)
     with closing(searched.study(searched.lock)) as study:
@@ -95,6 +103,8 @@ def _search(searched: Sweep, resume: bool) -> SweepResult:
             if searched.table is not None:
                 fetch_weights(searched.table, experiment, searched.fetched_weights)
             tracking = begin_sweep(searched, resume=resume)
+            if retry_failed:
+                study.retry_failed()
             with work_order(experiment) as order:
                 runner = SweepRunner(searched, study, tracking, flow=flow_id, order=order)
                 queue = TrialQueue(runner)

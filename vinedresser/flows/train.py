@@ -8,6 +8,7 @@ from typing import cast
 
 from prefect import flow
 
+from vinedresser.infra.catalog.stores import ensure_store
 from vinedresser.tasks.config.experiment import Experiment, load_experiment
 from vinedresser.tasks.lifecycle.prefect_page import state_of_runs
 from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
@@ -18,8 +19,9 @@ from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.remedy.attempt_queue import AttemptQueue, make_runs
 from vinedresser.tasks.remedy.train_result import train_result
 from vinedresser.tasks.stages import STAGES, correct, reconcile
-from vinedresser.tasks.stores import ensure_store
 from vinedresser.tasks.termination import ends_in_order
+
+__all__ = ["run_trainings", "train"]
 
 
 @flow(name="train", flow_run_name="train {path.stem}")
@@ -51,9 +53,14 @@ def train(
         TrackingError: MLflow could not be prepared; nothing was started.
         TerminationSignal: it was cancelled; its trainings have saved their checkpoints and ended.
     """
-    experiment = load_experiment(path, store=store, max_concurrent=max_concurrent, remedy=remedy)
-    experiment.refuse_missing_gpus()
-    experiment.refuse_missing_variables()
+    return run_trainings(
+        load_experiment(path, store=store, max_concurrent=max_concurrent, remedy=remedy)
+    )
+
+
+def run_trainings(experiment: Experiment) -> TrainResult:
+    """Run the trainings of an experiment file that has been read; see `train`."""
+    experiment.refuse_missing()
     trained = ends_in_order(lambda: _train(experiment), experiment.store)
     # Prefect unwraps a state that a flow returns.
     return cast(TrainResult, state_of_runs((run.status for run in trained.results), trained))

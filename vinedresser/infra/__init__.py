@@ -1,1 +1,1 @@
-"""Infrastructure: supervisor, launcher, relay, clusters, tracking, servers, configuration."""
+"""Infrastructure: processes of runs, services, and the user's catalog of stores."""

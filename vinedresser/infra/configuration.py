@@ -6,6 +6,7 @@ KEY: problem; expected value``.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["build", "load_toml"]
 
 T = TypeVar("T")
+
+# Of a number, by the names that pydantic gives to them.
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 def load_toml(path: Path) -> dict[str, Any]:
@@ -58,6 +62,9 @@ def build(kind: type[T], table: object, where: str) -> T:
         if key not in known:
             near = did_you_mean(str(key), known) or f"; the keys are {', '.join(known)}"
             raise ConfigError(f"{where}.{key}: no such key{near}")
+        # It passes every comparison by which pydantic checks a range.
+        if isinstance(table[key], float) and math.isnan(table[key]):
+            raise ConfigError(f"{where}.{key}: must be a number, not nan")
 
     from pydantic import TypeAdapter, ValidationError
 
@@ -84,4 +91,7 @@ def _message(errors: Sequence[ErrorDetails], table: Mapping[str, Any], where: st
         return f"{where}: {cause}"
     said = error["msg"].removeprefix("Value error, ")
     said = said[0].lower() + said[1:]
+    for name, words in _BOUNDS.items():
+        if (bound := error.get("ctx", {}).get(name)) is not None:
+            said = "must be finite" if bound == math.inf else f"must be {words} {bound:g}"
     return f"{where}.{key}: {said}, not {error['input']!r}"

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.plain_text import visible
 
 __all__ = ["function_named", "is_reference", "main", "parameters_as_arguments"]
 
@@ -54,7 +55,8 @@ def main(arguments: list[str]) -> None:
         inspect.signature(function).bind(**parameters)
     except TypeError as error:
         takes = inspect.signature(function)
-        sys.exit(f"{target}{takes}: cannot be called with {', '.join(parameters)}: {error}")
+        called = f"{target}{takes}: cannot be called with {', '.join(parameters)}: {error}"
+        sys.exit(visible(called))
     sys.argv = [target]
     function(**parameters)
 

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from vinedresser.foreign_signals import handle_foreign, holding_foreign
 from vinedresser.processes import ProcessIdentity, kill_marked, this_process, wait_for_end
 from vinedresser.store.records import FLOW_VARIABLE, environment_without_run
 
@@ -40,18 +41,19 @@ def start_guard(marker: str) -> subprocess.Popen[bytes]:
     Returns:
         The guard's process. It ends after the caller, so there is no need to wait for it.
     """
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-P", "-m", "vinedresser.infra.guard"),
-            *("--marker", marker),
-            *("--owner", json.dumps(asdict(this_process()))),
-        ],
-        env=environment_without_run(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with holding_foreign():
+        return subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "vinedresser.infra.guard"),
+                *("--marker", marker),
+                *("--owner", json.dumps(asdict(this_process()))),
+            ],
+            env=environment_without_run(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,6 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         "--owner", required=True, type=lambda text: ProcessIdentity(**json.loads(text))
     )
     options = parser.parse_args(arguments)
+    handle_foreign()
     wait_for_end(options.owner)
     kill_marked(options.marker)
     return 0

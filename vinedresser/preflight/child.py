@@ -8,6 +8,8 @@ import os
 import time
 from pathlib import Path
 
+from vinedresser.capture.attach import torch_training
+from vinedresser.capture.run.attachment import ATTACHMENT
 from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.checks.registry import run_checks
 from vinedresser.preflight.observed import Observed
@@ -25,7 +27,9 @@ def attach() -> None:
 
 
 def watch(settings: PreflightSettings) -> Watcher:
-    """Watch a training, check it when enough of it was seen, and end it.
+    """Capture and watch a training, check it when enough of it was seen, and end it.
+
+    It is captured as the run that the environment names.
 
     Args:
         settings: limits of the checks, and where their result goes.
@@ -34,9 +38,13 @@ def watch(settings: PreflightSettings) -> Watcher:
 
     def done(seen: Observed) -> None:
         # A fork of the training has nothing to say, and neither has a process that trains nothing.
-        if os.getpid() == process and seen.models:
-            _write(settings, seen)
+        if os.getpid() != process or not seen.models:
+            return
+        # The steps of copies are not those of the training.
+        ATTACHMENT.retire()
+        _write(settings, seen)
 
+    torch_training.attach()
     watcher = Watcher(settings.steps, settings.watching, done)
     watcher.start()
     atexit.register(watcher.end)
@@ -47,7 +55,7 @@ def _write(settings: PreflightSettings, seen: Observed) -> None:
     deadline = time.process_time() + settings.seconds - settings.watching
     evidence = Evidence(seen, Trials(seen, deadline), settings.seconds)
     found = run_checks(evidence, settings.skip)
-    result = {"steps": len(seen.steps), "verdicts": [vars(one) for one in found]}
+    result = {"steps": len(seen.steps), "cut": seen.cut, "verdicts": [vars(one) for one in found]}
     place = Path(settings.directory, RESULT)
     beside = place.with_suffix(f".{os.getpid()}")
     beside.write_text(json.dumps(result), encoding="utf-8")

@@ -6,20 +6,29 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import LaunchError
-from vinedresser.infra.bounded_command import run_bounded
-from vinedresser.infra.launcher import check_command
+from vinedresser.infra.supervise.bounded_command import run_bounded
+from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.preflight.settings import RESULT, PreflightSettings
+from vinedresser.preflight.trial_run import TrialRun
 from vinedresser.preflight.verdict import Verdict
-from vinedresser.store.records import PREFLIGHT_VARIABLE, environment_without_run
+from vinedresser.rules.presets import preset_table
+from vinedresser.store.records import (
+    PREFLIGHT_VARIABLE,
+    RUN_VARIABLE,
+    RunRecord,
+    environment_without_run,
+    new_run,
+)
 
-__all__ = ["Preflight", "check_program", "check_script", "read_result"]
+__all__ = ["Preflight", "Watched", "check_program", "check_script", "read_result"]
 
 _MOST_OUTPUT = 1 << 14
 
@@ -53,6 +62,8 @@ def check_script(
 ) -> Preflight:
     """Run the first steps of a script, check them, and end it.
 
+    All rules judge them, as in `vinedresser run`.
+
     Args:
         command: a Python script, or ``-m`` and a module, or a program, with its arguments.
         steps: maximum number of steps that are watched.
@@ -66,11 +77,21 @@ def check_script(
     first = command[0]
     program = [sys.executable] if first == "-m" or first.endswith(".py") else []
     argv = [*program, *command]
-    return check_program(argv, steps=steps, seconds=seconds, timeout=timeout, skip=skip)
+    return check_program(
+        argv,
+        new_run("trial"),
+        preset_table("advisory"),
+        steps=steps,
+        seconds=seconds,
+        timeout=timeout,
+        skip=skip,
+    )
 
 
 def check_program(
     argv: Sequence[str],
+    record: RunRecord,
+    rules: Mapping[str, Mapping[str, Any]],
     *,
     cwd: str | os.PathLike[str] = ".",
     environment: Mapping[str, str] | None = None,
@@ -84,6 +105,8 @@ def check_program(
 
     Args:
         argv: program and arguments.
+        record: record of the run of which these are the first steps.
+        rules: settings of the rules that judge them, by name.
         cwd: directory in which it starts.
         environment: variables added to the inherited ones.
         given_up: returns True to end it early.
@@ -93,15 +116,19 @@ def check_program(
         skip: see `check_script`.
 
     Raises:
+        ConfigError: an unknown rule, or an invalid setting of a rule.
         LaunchError: the program does not exist, or the result cannot be read.
+        StoreError: a temporary directory cannot be read or written.
     """
     check_command(argv, cwd, environment)
     variables = {**environment_without_run(), **(environment or {})}
     variables |= attach_environment(variables)
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as directory:
         settings = PreflightSettings(directory, steps, seconds, tuple(skip))
+        trial = TrialRun(Path(directory, "run"), record, rules, skip)
         variables[PREFLIGHT_VARIABLE] = settings.to_text()
-        before = _children_seconds()
+        variables[RUN_VARIABLE] = str(trial.directory)
+        before = _seconds()
         log, result = Path(directory, "output"), Path(directory, RESULT)
         with log.open("wb") as output:
             code = run_bounded(
@@ -113,26 +140,44 @@ def check_program(
                 given_up=given_up,
                 finished=result.exists,
             )
-        found, verdicts = read_result(result)
+        seen = read_result(result)
+        verdicts = [] if seen is None else [*trial.verdicts(code, cut=seen.cut), *seen.verdicts]
         text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
-        return Preflight(found, verdicts, code, text, _children_seconds() - before)
+        steps = 0 if seen is None else seen.steps
+        return Preflight(steps, verdicts, code, text, _seconds() - before)
 
 
-def read_result(place: Path) -> tuple[int, list[Verdict]]:
-    """Return the number of steps and the verdicts of a file; 0 and none if it does not exist.
+class Watched(NamedTuple):
+    """What the process of a script has found.
+
+    Attributes:
+        steps: number of steps that were watched.
+        cut: whether the check ended the training, which would have continued.
+        verdicts: the verdict of each probe.
+    """
+
+    steps: int
+    cut: bool
+    verdicts: list[Verdict]
+
+
+def read_result(place: Path) -> Watched | None:
+    """Return what is in the file of a script's process; None if it does not exist.
 
     Raises:
         LaunchError: the result cannot be read.
     """
     if not place.exists():
-        return 0, []
+        return None
     try:
         table: Any = json.loads(place.read_text(encoding="utf-8"))
-        return int(table["steps"]), [Verdict.from_json(one) for one in table["verdicts"]]
+        verdicts = [Verdict.from_json(one) for one in table["verdicts"]]
+        return Watched(int(table["steps"]), bool(table["cut"]), verdicts)
     except (ValueError, KeyError, TypeError) as error:
         raise LaunchError(f"the result of the checks cannot be read: {error}") from error
 
 
-def _children_seconds() -> float:
+def _seconds() -> float:
+    """Return the CPU seconds of the scripts so far, and of this thread, which judges them."""
     times = os.times()
-    return times.children_user + times.children_system
+    return times.children_user + times.children_system + time.thread_time()

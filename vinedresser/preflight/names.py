@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "PROBES", "RULE_CHECK"]
 
-CHECKS = (
-    "finite",
-    "gradients",
-    "clearing",
-    "loss_arguments",
-    "first_loss",
+RULE_CHECK = "rules"
+"""The check that judges the trial by the rules."""
+PROBES = (
+    "updates",
     "batches",
-    "modes",
-    "units",
+    "momentum",
     "own_input",
     "other_samples",
     "overfit",
@@ -20,3 +17,5 @@ CHECKS = (
     "scales",
     "cost",
 )
+"""The checks of what no rule sees."""
+CHECKS = (RULE_CHECK, *PROBES)

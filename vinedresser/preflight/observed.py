@@ -9,32 +9,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from vinedresser.preflight.loss_function import LossFunction
 from vinedresser.preflight.program import Program
 
-__all__ = ["Compared", "FirstStep", "Observed", "SeenStep"]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A loss function of torch and what it compares.
-
-    Attributes:
-        name: its name, such as "cross_entropy".
-        output: first argument, detached.
-        target: second argument, detached.
-        plain: whether it has no other arguments but defaults.
-        value: its result, detached.
-        is_loss: whether the result is all of the loss.
-        origin: node of the graph that computed the output, such as "SigmoidBackward0".
-    """
-
-    name: str
-    output: Tensor
-    target: Tensor
-    plain: bool
-    value: Tensor
-    is_loss: bool
-    origin: str
+__all__ = ["FirstStep", "Observed", "SeenStep"]
 
 
 @dataclass(frozen=True)
@@ -42,19 +20,13 @@ class SeenStep:
     """A step of the first optimizer that steps.
 
     Attributes:
-        losses: value of each backward pass since the step before.
         rates: learning rate of each group.
         batch: digest of the models' inputs.
-        compared: the loss functions seen.
-        uncleared: whether the gradient of the step before was still there.
         seconds: CPU seconds since the step before.
     """
 
-    losses: list[float]
     rates: list[float]
     batch: str
-    compared: list[Compared]
-    uncleared: bool
     seconds: float
 
 
@@ -65,6 +37,7 @@ class FirstStep:
     Attributes:
         program: computation of its loss.
         loss: the loss, [].
+        function: its function; None if it is not known.
         models: copies of the models before the step, by number.
         optimizer: copy of the optimizer before the step.
         gradients: gradients that the optimizer received, by model and name.
@@ -73,6 +46,7 @@ class FirstStep:
 
     program: Program
     loss: Tensor
+    function: LossFunction | None
     models: list[nn.Module]
     optimizer: Optimizer
     gradients: dict[tuple[int, str], Tensor] = field(default_factory=dict)
@@ -89,13 +63,9 @@ class Observed:
         optimizers: optimizers that have stepped.
         first: the first step; None if it cannot be run again.
         why: why it cannot.
-        modes: number of training calls of each model in eval mode.
-        calls: number of training calls of each model.
-        untouched: by model and name, parameters that never had a gradient ("none"), or only zeros
-            ("zero").
+        failed: why the training could not be watched; "" if it was.
         loaders: the data loaders that were iterated over.
         scaled: whether a gradient scaler is used.
-        nonfinite: what was not finite first; "" for nothing.
         cut: the check ended the training, which would have continued.
         unused: number of backward passes since the latest step of an optimizer.
         moved: whether a parameter has changed without a step of an optimizer.
@@ -106,12 +76,9 @@ class Observed:
     optimizers: list[Optimizer] = field(default_factory=list)
     first: FirstStep | None = None
     why: str = "no step was seen"
-    modes: dict[int, int] = field(default_factory=dict)
-    calls: dict[int, int] = field(default_factory=dict)
-    untouched: dict[tuple[int, str], str] = field(default_factory=dict)
+    failed: str = ""
     loaders: list[DataLoader[Any]] = field(default_factory=list)
     scaled: bool = False
-    nonfinite: str = ""
     cut: bool = False
     unused: int = 0
     moved: bool = False
@@ -135,7 +102,3 @@ class Observed:
             for name, value in model.named_parameters()
             if id(value) in updated and value.requires_grad
         }
-
-    def compared(self) -> list[Compared]:
-        """Return the loss functions seen, of all steps."""
-        return [one for step in self.steps for one in step.compared]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from vinedresser.capture.torch_.guard.random_states import set_states
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.nesting import mapped
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.random_states import set_states
 
-__all__ = ["CallEvent", "FunctionEvent", "Parameter", "Program", "Slot", "Transform", "mapped"]
+__all__ = ["CallEvent", "FunctionEvent", "Parameter", "Program", "Slot", "Transform"]
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,12 @@ class FunctionEvent:
         args: positional arguments.
         kwargs: keyword arguments.
         results: numbers of the tensors in its result.
-        name: name of the function.
     """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: tuple[int, ...]
-    name: str
 
 
 Transform = Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -135,14 +133,3 @@ class Program:
             found = [tensor for _, tensor in leaves(result)]
             slots.update(zip(event.results, found, strict=True))
         return slots[self.loss]
-
-
-def mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a nesting of tuples, lists and dictionaries with a function applied to its leaves."""
-    if type(value) is dict:
-        return {key: mapped(one, function) for key, one in value.items()}
-    if type(value) in (tuple, list, torch.Size):
-        return type(value)(mapped(one, function) for one in value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(mapped(one, function) for one in value))
-    return function(value)

@@ -9,17 +9,22 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.capture.shield import Shield
+from vinedresser.frameworks import nesting
+from vinedresser.frameworks.nesting import mapped
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.passing import passed_on
 from vinedresser.preflight.program import (
     CallEvent,
     FunctionEvent,
     Parameter,
     Program,
     Slot,
-    mapped,
 )
 
-__all__ = ["Recorder"]
+__all__ = ["CONTINUES", "Recorder"]
+
+CONTINUES = "the script continues, and nothing can be checked"
 
 _MOST_EVENTS = 5000
 # What takes a value out of torch: what the script does with it, nobody sees.
@@ -31,31 +36,27 @@ _LEAVES_TORCH = frozenset(
 class Recorder(TorchFunctionMode):
     """Records the functions of torch that are applied to outputs and parameters of models.
 
+    Args:
+        shield: keeps the errors of a recording out of the script.
+
     Attributes:
         on: whether it records.
         unsupported: why the computation cannot be run again; "" if it can.
-        compared: name, arguments and keyword arguments of each recorded function of
-            `torch.nn.functional` that compares two tensors, and its result.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shield: Shield) -> None:
         super().__init__()
         self.on = False
+        self._record = shield.guard("recording a function", self._function, then=CONTINUES)
         self.clear()
 
     def clear(self) -> None:
         """Forget the events: a new step begins."""
         self.unsupported = ""
-        self.compared: list[tuple[str, tuple[Any, ...], dict[str, Any], Tensor]] = []
         self._events: list[CallEvent | FunctionEvent] = []
         # By id; the tensors are kept alive, so that no id is used twice.
         self._slots: dict[int, tuple[Tensor, Slot]] = {}
         self._parameters: dict[int, tuple[Tensor, Parameter]] = {}
-
-    @property
-    def calls(self) -> int:
-        """Number of recorded calls of models."""
-        return sum(isinstance(one, CallEvent) for one in self._events)
 
     def called(
         self,
@@ -74,9 +75,9 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = passed_on(func, args, kwargs or {})
         if self.on and self._slots and torch.is_grad_enabled():
-            self._function(func, args, kwargs or {}, result)
+            self._record(func, args, kwargs or {}, result)
         return result
 
     def program(self, loss: Tensor) -> Program | None:
@@ -92,18 +93,6 @@ class Recorder(TorchFunctionMode):
                 kept.append(event)
                 needed.update(_slots_in((event.args, event.kwargs)))
         return Program(kept[::-1], known[1].number)
-
-    def computed(self) -> list[Tensor]:
-        """Return what was computed with a gradient, the outputs of the models first."""
-        found = (tensor for tensor, _ in self._slots.values())
-        return [one for one in found if one.requires_grad and one.is_floating_point()]
-
-    def given(self) -> list[Tensor]:
-        """Return the other tensors that functions of these were given, such as targets."""
-        events = (one for one in self._events if isinstance(one, FunctionEvent))
-        found = (each for one in events for each in _flat((one.args, one.kwargs)))
-        tensors = {id(one): one for one in found if isinstance(one, Tensor)}
-        return list(tensors.values())
 
     def _function(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
@@ -122,11 +111,7 @@ class Recorder(TorchFunctionMode):
         changed = args[0] if args and name.endswith("_") and not name.startswith("__") else None
         if isinstance(changed, Tensor) and id(changed) not in self._slots:
             self.unsupported = f"the loss changes a tensor in place ({name})"
-        if isinstance(result, Tensor) and len(args) + len(kwargs) >= 2:
-            module = str(getattr(func, "__module__", ""))
-            if module == "torch.nn.functional":
-                self.compared.append((name, args, kwargs, result))
-        self._add(FunctionEvent(func, given, named, self._results(result), name))
+        self._add(FunctionEvent(func, given, named, self._results(result)))
 
     def _add(self, event: CallEvent | FunctionEvent) -> None:
         if len(self._events) >= _MOST_EVENTS:
@@ -156,9 +141,8 @@ class Recorder(TorchFunctionMode):
 
 
 def _flat(value: Any) -> Iterable[Any]:
-    found: list[Any] = []
-    mapped(value, found.append)
-    return found
+    found = nesting.leaves(value, "", lambda one: isinstance(one, Slot | Parameter | Tensor))
+    return (one for _, one in found)
 
 
 def _slots_in(value: Any) -> set[int]:

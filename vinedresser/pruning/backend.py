@@ -46,6 +46,13 @@ class Backend(Protocol):
             PruningError: there is no batch, a value is not finite, or this is not supported.
         """
 
+    def losses_of(self, model: Any, losses: Losses) -> list[float]:
+        """Return the losses of all batches, in evaluation mode; the model stays as it is.
+
+        Raises:
+            PruningError: one is not a scalar tensor.
+        """
+
     def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
         """Return a function that runs a model once, in evaluation mode, on the example.
 

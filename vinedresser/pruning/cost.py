@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from vinedresser.pruning.group import Group, Indices
 from vinedresser.pruning.plan import Plan
 
-__all__ = ["Cost", "cost", "shapes_after"]
+__all__ = ["Cost", "SavedMacs", "cost", "shapes_after"]
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,62 @@ def cost(
         macs=sum(sizes[name] * times for name, times in uses.items()),
         size_bytes=sum(sizes[name] * item_size for name, item_size in item_sizes.items()),
     )
+
+
+class SavedMacs:
+    """Multiply-accumulate operations that the removal of channels saves, one after the other.
+
+    An operation reads one group and makes another, so each removal makes the other cheaper.
+
+    Args:
+        groups: the groups.
+        shapes: shape of each parameter and buffer by name.
+        uses: see `cost`.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        shapes: Mapping[str, tuple[int, ...]],
+        uses: Mapping[str, int],
+    ) -> None:
+        self._uses = uses
+        self._shapes = {name: shapes[name] for name in uses}
+        self._per_channel = [_positions(group, uses) for group in groups]
+
+    def saved(self, place: int, count: int) -> int:
+        """Return the operations that one more removal would save.
+
+        Args:
+            place: place of the group.
+            count: number of its channels.
+        """
+        return sum(
+            self._uses[name] * (math.prod(self._shapes[name]) - math.prod(after))
+            for name, after in self._after(place, count).items()
+        )
+
+    def remove(self, place: int, count: int) -> None:
+        """Remove channels of a group; see `saved`."""
+        self._shapes |= self._after(place, count)
+
+    def _after(self, place: int, count: int) -> dict[str, tuple[int, ...]]:
+        return {
+            name: tuple(
+                size - count * axes.get(axis, 0) for axis, size in enumerate(self._shapes[name])
+            )
+            for name, axes in self._per_channel[place].items()
+        }
+
+
+def _positions(group: Group, uses: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """Return how many positions each channel of a group has, by weight and axis."""
+    indices: dict[str, dict[int, list[Indices]]] = {}
+    for member in group.members:
+        if member.tensor in uses:
+            axes = indices.setdefault(member.tensor, {})
+            axes.setdefault(member.axis, []).append(member.indices[0])
+    return {
+        name: {axis: np.unique(np.concatenate(found)).size for axis, found in axes.items()}
+        for name, axes in indices.items()
+    }

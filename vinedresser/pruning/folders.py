@@ -9,12 +9,15 @@ NAME/models/round-2/round.json   the record of the round; written last
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.files import folder_below
 from vinedresser.store.records import Record, read_record
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["PRUNED", "TUNED", "TUNING", "ResultRecord", "model_folder", "round_folder"]
 
@@ -35,6 +38,27 @@ class ResultRecord(Record):
     round: int
     why: str
 
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the fields: a damaged number would be that of another model."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> ResultRecord:
+        """See `Record.from_json`; the checksum is checked if there is one.
+
+        Raises:
+            ValueError: it does not fit.
+        """
+        record = super().from_json(document)
+        if document.get("checksum", record.checksum) != record.checksum:
+            raise ValueError("damaged: its checksum does not fit its contents")
+        return record
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Record.to_json`."""
+        return super().to_json() | {"checksum": self.checksum}
+
     def __post_init__(self) -> None:
         """Refuse what is not the number of a round."""
         if self.round < 0:
@@ -47,8 +71,14 @@ def round_folder(pruning: Path, number: int) -> Path:
     Args:
         pruning: folder of the pruning.
         number: number of the round; 0 is the unpruned model.
+
+    Raises:
+        NotAFile: it, or the folder of a model in it, is something else, such as a symbolic link.
     """
-    return pruning / "models" / f"round-{number}"
+    folder = folder_below(pruning, f"models/round-{number}")
+    for which in (PRUNED, TUNING, TUNED):
+        folder_below(folder, which)
+    return folder
 
 
 def model_folder(folder: Path) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from vinedresser.errors import PruningError
+from vinedresser.plain_logs import plain_logger
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.cost import Cost
@@ -16,13 +20,18 @@ from vinedresser.pruning.group import Group
 from vinedresser.pruning.latency import Latency
 from vinedresser.pruning.measured import read_measured
 from vinedresser.pruning.plan import Plan
-from vinedresser.pruning.proof import Proof, prove
+from vinedresser.pruning.proof import Proof, global_generators_kept, prove
 from vinedresser.pruning.ranking import Removal, candidates, rank
 from vinedresser.pruning.selection import NO_LIMITS, Limits
-from vinedresser.pruning.targets import Targets, planned
+from vinedresser.pruning.targets import Targets, are_for_speed, planned
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["CustomCriterion", "Pruned", "prune", "ranked"]
+__all__ = ["CustomCriterion", "Pruned", "losses_by_count", "prune", "ranked"]
+
+_LOG = plain_logger(__name__)
+
+# Of a group's channels, to measure the loss without them.
+_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 
 CustomCriterion = Callable[[GroupTensors], Floats]
 
@@ -40,6 +49,8 @@ class Pruned:
         after: cost after it.
         locked: groups that cannot be pruned, with the reason, by name.
         latency: what was measured in the last round, if it had a target by latency.
+        notes: what of the model was not seen, one sentence each: layers that no run on the example
+            reached, a training mode in which it does not run.
     """
 
     model: Any
@@ -49,6 +60,7 @@ class Pruned:
     after: Cost
     locked: dict[str, str]
     latency: Latency | None = None
+    notes: tuple[str, ...] = ()
 
 
 def prune(
@@ -65,6 +77,7 @@ def prune(
     limits: Limits = NO_LIMITS,
     kinds: Collection[str] = ("filters",),
     ignore: Collection[str] = (),
+    per_mac: bool | None = None,
 ) -> Pruned:
     """Remove the least important filters from a trained model.
 
@@ -87,6 +100,10 @@ def prune(
         limits: what to leave.
         kinds: what to choose from: "filters" of convolutions, "units" of linear layers, "heads".
         ignore: layers to leave alone.
+        per_mac: whether those filters go whose removal raises the loss least per operation saved.
+            The losses are measured with each group pruned alone; the criterion only orders the
+            filters of a group. None: with a target by operations or latency and no other, if
+            `losses` is a function.
 
     Raises:
         PruningError: the model cannot be pruned this way, or a check of the result failed; the
@@ -104,6 +121,12 @@ def prune(
     )
     prunable = removal.prunable
     targets = Targets(parameters, macs, size_bytes, latency)
+    if per_mac is None:
+        per_mac = are_for_speed(targets.given) and callable(losses)
+    if per_mac:
+        if not callable(losses):
+            raise PruningError("per_mac measures losses: pass losses, a function")
+        removal = replace(removal, losses=losses_by_count(removal, losses))
     plan, count, measured = planned(removal, example, amount, targets)
     pruned = prunable.removed(plan)
     # In blocks of `round_to` filters, fewer may go.
@@ -111,7 +134,9 @@ def prune(
     proof = prove(prunable, plan, pruned, count=expected)
     locked = {group.name: group.locked for group in prunable.groups if group.locked}
     costs = removal.cost(), removal.cost(plan)
-    return Pruned(pruned, (*earlier, plan), proof, *costs, locked, measured)
+    for note in prunable.notes:
+        _LOG.warning("%s", note)
+    return Pruned(pruned, (*earlier, plan), proof, *costs, locked, measured, prunable.notes)
 
 
 def ranked(
@@ -138,6 +163,35 @@ def ranked(
     measured = _measure(backend.measure, model, losses, groups, scorer)
     scores = rank(prunable.tensors(), groups, scorer, measured)
     return Removal(prunable, groups, scores, scorer.name, limits)
+
+
+def losses_by_count(removal: Removal, losses: Losses) -> dict[str, dict[int, float]]:
+    """Measure the loss with each group pruned alone, as Yang et al. (NetAdapt, ECCV 2018) do.
+
+    Args:
+        removal: the ranked model.
+        losses: yields the losses of batches, the same ones each time.
+
+    Returns:
+        The mean loss by group and number of removed channels; infinite if one of the losses is not
+        finite.
+
+    Raises:
+        PruningError: there is no batch, or a loss of the unpruned model is not finite.
+    """
+    backend = backend_of(removal.prunable.model)
+
+    def mean_loss(model: Any) -> float:
+        with global_generators_kept():
+            found = backend.losses_of(model, losses)
+        if not found:
+            raise PruningError("losses: yields nothing; it must yield the losses of some batches")
+        return float(np.mean(found)) if np.isfinite(found).all() else math.inf
+
+    scanned = removal.scanned(mean_loss, _SHARES)
+    if not math.isfinite(next(iter(scanned.values()))[0]):
+        raise PruningError("losses: a loss of the unpruned model is not finite")
+    return scanned
 
 
 def _measure(

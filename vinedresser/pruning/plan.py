@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from vinedresser.errors import PruningError
 from vinedresser.pruning.group import Group
-from vinedresser.store.json_values import known_fields
+from vinedresser.store.json_values import DAMAGE, known_fields, parse_json
 
 __all__ = ["Plan", "architecture_digest", "check_fits", "make_plan", "plan_from_json"]
 
@@ -51,8 +51,16 @@ class Plan:
         """Number of removed filters (see `Group`)."""
         return sum(map(len, self.channels.values()))
 
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of its contents, in hexadecimal digits."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
     def to_json(self) -> str:
-        """Return the plan as JSON, one line per group and tensor, sorted: plans can be compared."""
+        """Return the plan as JSON, one line per group and tensor, sorted: plans can be compared.
+
+        Its checksum is beside its fields.
+        """
         lines = [
             f'  "{key}": {json.dumps(getattr(self, key))}'
             for key in ("version", "architecture", "criterion")
@@ -63,23 +71,27 @@ class Plan:
                 for name, value in sorted(getattr(self, key).items())
             ]
             lines.append(f'  "{key}": {{' + ("\n" + ",\n".join(rows) + "\n  }" if rows else "}"))
+        lines.append(f'  "checksum": "{self.checksum}"')
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def plan_from_json(text: str | bytes, *, source: str) -> Plan:
-    """Read a plan.
+    """Read a plan, with its checksum or, if it was written by hand or by 0.1, without one.
 
     Args:
         text: what `Plan.to_json` returned.
         source: the file it was read from, for messages.
 
     Raises:
-        PruningError: it is not a plan, or of a newer format.
+        PruningError: it is not a plan, was changed since it was written, or of a newer format.
     """
     try:
-        plan = Plan(**known_fields(Plan, json.loads(text)))
+        document = parse_json(text)
+        plan = Plan(**known_fields(Plan, document))
         _check(plan)
-    except (ValueError, TypeError, RecursionError) as error:
+        if document.get("checksum", plan.checksum) != plan.checksum:
+            raise ValueError("damaged: its checksum does not fit its contents")
+    except DAMAGE as error:
         raise PruningError(f"{source}: not a valid pruning plan: {error}") from error
     return plan
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +15,7 @@ from vinedresser.pruning.cost import cost
 from vinedresser.pruning.plan import Plan, plan_from_json
 from vinedresser.pruning.prunable import Outputs, Prunable, Variant
 
-__all__ = ["Check", "Proof", "prove", "relative_difference"]
+__all__ = ["Check", "Proof", "global_generators_kept", "prove", "relative_difference"]
 
 Model = TypeVar("Model")
 
@@ -116,3 +119,16 @@ def _difference(expected: Any, found: Any) -> float:
         return float("inf")
     largest = np.abs(expected[np.isfinite(expected)]).max()
     return float(np.abs(one - other).max() / largest) if largest > 0 else float("inf")
+
+
+@contextmanager
+def global_generators_kept(seed: int = 0) -> Iterator[None]:
+    """Seed the generators of Python and NumPy for a model's code, and restore them afterwards."""
+    states = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])

@@ -50,6 +50,10 @@ class Prunable(Protocol[Model]):
     def item_sizes(self) -> Mapping[str, int]:
         """Bytes of an element of each parameter and buffer, by name."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the model was not seen, one sentence each."""
+
     def tensors(self) -> Mapping[str, NDArray[Any]]:
         """Return parameters and buffers by name, as arrays of the host."""
 
@@ -71,7 +75,10 @@ class Prunable(Protocol[Model]):
         """
 
     def outputs(self, model: Model) -> Outputs:
-        """Return what a model computes for the example, in evaluation mode, output by output."""
+        """Return what a model computes for the example, output by output.
+
+        First in evaluation mode, then in training mode if it computes something else there.
+        """
 
     def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
         """Return outputs of the masked original and of the model that the plan prunes.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -13,19 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import PruningError, did_you_mean
-from vinedresser.pruning.cost import Cost, cost
+from vinedresser.pruning.cost import Cost, SavedMacs, cost
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors, Measured
 from vinedresser.pruning.group import Group, layer_of
 from vinedresser.pruning.plan import Plan, architecture_digest, make_plan
 from vinedresser.pruning.prunable import Prunable
-from vinedresser.pruning.selection import NO_LIMITS, Limits, removable, select
+from vinedresser.pruning.selection import (
+    NO_LIMITS,
+    Block,
+    Limits,
+    by_macs,
+    by_score,
+    removable,
+    select,
+)
+from vinedresser.quantities import parse_amount
 
-__all__ = ["Removal", "candidates", "parse_amount", "rank"]
-
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+__all__ = ["Removal", "candidates", "filters_of", "rank"]
 
 
-def parse_amount(amount: int | str, groups: Sequence[Group]) -> int:
+def filters_of(amount: int | str, groups: Sequence[Group]) -> int:
     """Return the number of filters that an amount stands for.
 
     Args:
@@ -36,15 +41,13 @@ def parse_amount(amount: int | str, groups: Sequence[Group]) -> int:
     Raises:
         PruningError: it is neither, or not above 0.
     """
-    if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0:
-        return amount
-    match = _SHARE.fullmatch(amount.strip()) if isinstance(amount, str) else None
-    percent = Decimal(match[1]) if match else Decimal(0)
-    if not 0 < percent < 100:
-        raise PruningError(
-            f'amount: {amount!r}: must be a number of filters, or a share such as "10%"'
-        )
-    return max(1, int(percent * sum(group.size for group in groups) / 100))
+    try:
+        number = parse_amount(amount)
+    except ValueError as error:
+        raise PruningError(f"amount: {error}") from error
+    if isinstance(number, int):
+        return number
+    return max(1, int(number * sum(group.size for group in groups)))
 
 
 def candidates(
@@ -72,8 +75,11 @@ def candidates(
         if group.kind in kinds and not group.locked and not makers[group.name] & set(ignore)
     ]
     if not found:
-        reasons = "; ".join(f"{one.name}: {one.locked}" for one in groups if one.locked)
-        raise PruningError(f"no filters can be removed{': ' + reasons if reasons else ''}")
+        reasons: dict[str, list[str]] = {}
+        for one in groups:
+            reasons.setdefault(one.locked, []).append(one.name)
+        said = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items() if why)
+        raise PruningError(f"no filters can be removed{': ' + said if said else ''}")
     return found
 
 
@@ -117,6 +123,8 @@ class Removal:
         scores: float64 [channels] by group.
         criterion: name of the criterion.
         limits: what to leave.
+        losses: the loss by number of channels removed from each group; see `by_macs`. With it, the
+            scores only order the channels of a group; None: filters go by their scores alone.
     """
 
     prunable: Prunable[Any]
@@ -124,6 +132,7 @@ class Removal:
     scores: Mapping[str, Floats]
     criterion: str
     limits: Limits = NO_LIMITS
+    losses: Mapping[str, Mapping[int, float]] | None = None
 
     @property
     def most(self) -> int:
@@ -136,7 +145,7 @@ class Removal:
         Raises:
             PruningError: the limits do not allow it.
         """
-        return self._plan(select(self.groups, self.scores, count, self.limits))
+        return self._plan(select(self.groups, self.scores, count, self.limits, self._order))
 
     def plan_each(self, counts: Mapping[str, int]) -> Plan:
         """Return the plan that removes a number of channels from each of some groups.
@@ -156,12 +165,36 @@ class Removal:
             channels |= select([by_name[name]], self.scores, count, self.limits)
         return self._plan(channels)
 
+    def scanned(
+        self, evaluate: Callable[[Any], float], shares: Sequence[float]
+    ) -> dict[str, dict[int, float]]:
+        """Evaluate the model with each group pruned alone.
+
+        Args:
+            evaluate: returns a figure of a model.
+            shares: shares of each group's channels to remove, above 0; no more than the limits
+                allow, in whole blocks.
+
+        Returns:
+            The figure by group and number of removed channels, at 0 the unpruned model's.
+        """
+        before = evaluate(self.prunable.model)
+        found: dict[str, dict[int, float]] = {}
+        for group in self.groups:
+            figures = found.setdefault(group.name, {0: before})
+            most = removable([group], self.limits)
+            for count in sorted({min(most, round(share * group.size)) for share in shares}):
+                plan = self.plan_each({group.name: count})
+                if plan.count not in figures:
+                    figures[plan.count] = evaluate(self.prunable.removed(plan))
+        return found
+
     def _plan(self, channels: Mapping[str, tuple[int, ...]]) -> Plan:
         return make_plan(
             channels,
             {group.name: group for group in self.groups},
             architecture=architecture_digest(self._shapes),
-            criterion=self.criterion,
+            criterion=self.criterion if self.losses is None else f"{self.criterion}, loss per MAC",
             scores=self.scores,
             attributes=self.prunable.attributes(channels),
         )
@@ -205,6 +238,14 @@ class Removal:
             else:
                 low = middle + 1
         return low
+
+    @cached_property
+    def _order(self) -> list[Block]:
+        """The order in which channels go."""
+        if self.losses is None:
+            return by_score(self.groups, self.scores, self.limits)
+        saved = SavedMacs(self.groups, self._shapes, self.prunable.uses)
+        return by_macs(self.groups, self.losses, saved, self.limits)
 
     @cached_property
     def _item_sizes(self) -> Mapping[str, int]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vinedresser.errors import CorruptData, KeyMissing, PruningError, StoreError
+from vinedresser.objects.local import LocalStorage
 from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.folders import model_folder
 from vinedresser.pruning.one_round import Pruned
 from vinedresser.pruning.plan import Plan, plan_from_json
 from vinedresser.pruning.proof import Check, Proof
-from vinedresser.store.storage.local import LocalStorage
+from vinedresser.store.json_values import DAMAGE, parse_json
 
 __all__ = ["WEIGHTS", "is_saved", "load", "load_with_plans", "read_proof", "save", "save_model"]
 
@@ -67,7 +69,8 @@ def save_model(model: Any, plans: Sequence[Plan], proof: Proof | None, folder: P
 
 def is_saved(folder: Path) -> bool:
     """Return whether a folder has a complete saved model."""
-    return (folder / WEIGHTS).exists()
+    # What is no file is a damaged model, not a missing one.
+    return os.path.lexists(folder / WEIGHTS)
 
 
 def load(folder: str | Path, build: Callable[[], Model]) -> Model:
@@ -116,13 +119,13 @@ def read_proof(folder: Path) -> Proof | None:
         PruningError: it is damaged or not a regular file.
     """
     try:
-        document = json.loads(LocalStorage(folder).get(_PROOF, 0, _MOST))
+        document = parse_json(LocalStorage(folder).get(_PROOF, 0, _MOST))
         checks = tuple(Check(**one) for one in document["checks"])
         before, after = document["parameters"]
         return Proof(checks, int(document["count"]), (int(before), int(after)))
     except KeyMissing:
         return None
-    except (StoreError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (StoreError, *DAMAGE) as error:
         raise PruningError(f"{folder}/{_PROOF}: not a readable proof: {error}") from error
 
 

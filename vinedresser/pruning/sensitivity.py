@@ -8,7 +8,7 @@ from typing import Any
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.criteria.criterion import Criterion
 from vinedresser.pruning.one_round import CustomCriterion, ranked
-from vinedresser.pruning.selection import NO_LIMITS, Limits, removable
+from vinedresser.pruning.selection import NO_LIMITS, Limits
 from vinedresser.store.reading.reader import Run
 
 __all__ = ["amounts_within", "scan"]
@@ -54,15 +54,7 @@ def scan(
         kinds=kinds,
         ignore=ignore,
     )
-    before = evaluate(removal.prunable.model)
-    found: dict[str, dict[int, float]] = {}
-    for group in removal.groups:
-        most = removable([group], limits)
-        found[group.name] = {0: before}
-        for count in sorted({min(most, round(share * group.size)) for share in shares} - {0}):
-            pruned = removal.prunable.removed(removal.plan_each({group.name: count}))
-            found[group.name][count] = evaluate(pruned)
-    return found
+    return removal.scanned(evaluate, shares)
 
 
 def amounts_within(scanned: dict[str, dict[int, float]], drop: float) -> dict[str, int]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vinedresser.masking import masked_value
+from vinedresser.objects import Storage
 from vinedresser.pruning.folders import TUNED, ResultRecord
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import ParentRecord
-from vinedresser.store.storage import Storage
 
 __all__ = ["MODEL", "PruningRecord"]
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any
 
 from vinedresser.errors import PruningError
-from vinedresser.pruning.latency import Latency, measured_latency
+from vinedresser.pruning.latency import Latency, compared_latency, measured_latency
 from vinedresser.pruning.plan import Plan
-from vinedresser.pruning.ranking import Removal, parse_amount
+from vinedresser.pruning.ranking import Removal, filters_of
 
-__all__ = ["Targets", "planned"]
+__all__ = ["Targets", "are_for_speed", "planned"]
 
 # Latencies of one model, measured again, differ by about this much.
 _TOLERANCE = 0.05
@@ -29,6 +30,9 @@ class Targets:
         macs: multiply-accumulate operations for one example.
         size_bytes: bytes of its parameters and buffers.
         latency: share of the latency before the removal, between 0 and 1; 5 % more are accepted.
+
+    Raises:
+        PruningError: a cost is not a number.
     """
 
     parameters: int | None = None
@@ -36,12 +40,27 @@ class Targets:
     size_bytes: int | None = None
     latency: float | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse shares as text, which a prune file may have."""
+        costs: dict[str, Any] = dict(self.costs)
+        for name, value in costs.items():
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise PruningError(f"{name}: {value!r} is not a number")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The targets that are set, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
     @property
     def costs(self) -> dict[str, int]:
         """Targets by field of `Cost`: what is known without running the model."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        given.pop("latency", None)
-        return given
+        return {name: value for name, value in self.given.items() if name != "latency"}
+
+
+def are_for_speed(targets: Collection[str]) -> bool:
+    """Return whether there are targets, and all are by operations or latency."""
+    return bool(targets) and {*targets} <= {"macs", "latency"}
 
 
 def planned(
@@ -91,7 +110,7 @@ def _by_amount(
         )
     if isinstance(amount, Mapping):
         return removal.plan_each(amount), sum(amount.values())
-    count = parse_amount(amount, removal.groups)
+    count = filters_of(amount, removal.groups)
     if targets.costs:
         count = min(count, removal.count_for(**targets.costs))
     plan = removal.plan(count)
@@ -134,9 +153,9 @@ def _by_latency(
             continue
         macs, share = removal.cost(plan).macs, tried.share(plan)
         if abs(share / target - 1) <= _TOLERANCE:
-            share = tried.measured(plan, _CONFIRMING)
+            share = tried.confirmed(plan, target * (1 + _TOLERANCE))
             if abs(share / target - 1) <= _TOLERANCE:
-                return plan, count, tried.latency(plan)
+                return plan, count, tried.latency()
         if share > target:
             low = count + 1
         else:
@@ -162,8 +181,8 @@ def _smallest_below(removal: Removal, tried: _Tried, target: float) -> tuple[Pla
         if not plan.count:
             continue
         fits = tried.share(plan) <= most or count == removal.most
-        if fits and tried.measured(plan, _CONFIRMING) <= most:
-            return plan, count, tried.latency(plan)
+        if fits and tried.confirmed(plan, most) <= most:
+            return plan, count, tried.latency()
     closest = min((after / before for before, after in tried.times.values()), default=1.0)
     raise PruningError(
         f"latency: {target} of the model's cannot be reached: with up to {removal.most} filters "
@@ -187,6 +206,7 @@ class _Tried:
         self._removal, self._example = removal, example
         self.times: dict[int, tuple[float, float]] = {}
         self.measurements = 0
+        self._confirmed: Latency | None = None
 
     def share(self, plan: Plan) -> float:
         """Return the share of the latency that a plan leaves, measured if it was not yet."""
@@ -196,7 +216,7 @@ class _Tried:
         return after / before
 
     def measured(self, plan: Plan, turns: int) -> float:
-        """Measure a plan, also if it was measured before, and return the share that it leaves."""
+        """Measure a plan and return the share that it leaves."""
         prunable = self._removal.prunable
         models = prunable.model, prunable.removed(plan)
         before, after = measured_latency(models, self._example, turns=turns)
@@ -204,6 +224,33 @@ class _Tried:
         self.measurements += 1
         return after / before
 
-    def latency(self, plan: Plan) -> Latency:
-        """Return what was measured for a plan."""
-        return Latency(*self.times[plan.count], self.measurements)
+    def confirmed(self, plan: Plan, most: float) -> float:
+        """Measure a plan for longer, with its spread, and return the share that it leaves.
+
+        Args:
+            plan: the plan.
+            most: share up to which it fits.
+
+        Raises:
+            PruningError: the spread is too wide to tell whether it fits.
+        """
+        prunable = self._removal.prunable
+        found = compared_latency(
+            prunable.removed(plan), prunable.model, self._example, turns=_CONFIRMING
+        )
+        self.measurements += 1
+        self.times[plan.count] = found.before, found.after
+        self._confirmed = replace(found, measurements=self.measurements)
+        assert found.low is not None
+        assert found.high is not None
+        if found.low <= most < found.high and not found.shown.is_clear:
+            raise PruningError(
+                f"latency: without {plan.count} filters, {found.shown} of the model's: try a "
+                "quieter machine or a larger example"
+            )
+        return found.share
+
+    def latency(self) -> Latency:
+        """Return what was measured of the plan that was confirmed last."""
+        assert self._confirmed is not None
+        return self._confirmed

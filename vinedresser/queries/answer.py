@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from vinedresser.errors import CorruptData
 from vinedresser.plain_text import visible
-from vinedresser.store.json_values import check_time, known_fields, shown, strict_json
+from vinedresser.store.json_values import DAMAGE, check_time, known_fields, shown, strict_json
 
 __all__ = ["KINDS", "LARGEST_ANSWER", "Answer", "Kind"]
 
@@ -170,7 +170,7 @@ class Answer:
             found["value"] = _VALUES[found["kind"]](found["value"])
             answer = cls(**found)
             check_time("time", answer.time)
-        except (TypeError, ValueError, KeyError, RecursionError) as error:
+        except DAMAGE as error:
             raise CorruptData(f"not an answer: {error}: {shown(text)}") from error
         numbers = (answer.window, answer.rank, answer.dropped, answer.thinned, answer.events)
         if min(numbers) < 0:

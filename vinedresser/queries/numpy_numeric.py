@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 from vinedresser.store.reductions.sampling import sample_rows
 
-__all__ = ["OPERATORS", "NumpyNumeric"]
+__all__ = ["FUNCTIONS", "OPERATORS", "NumpyNumeric"]
 
 _Array = NDArray[Any]
 
-_UNARY: dict[str, Callable[..., _Array]] = {
+FUNCTIONS: dict[str, Callable[..., _Array]] = {
     "abs": np.abs,
     "-": np.negative,
     "log": np.log,
@@ -75,7 +75,7 @@ class NumpyNumeric:
     def unary(self, operation: str, x: _Array) -> _Array:
         """See `Numeric.unary`."""
         with np.errstate(all="ignore"):
-            return _UNARY[operation](_widened(x))
+            return FUNCTIONS[operation](_widened(x))
 
     def binary(self, operation: str, left: _Array | float, right: _Array | float) -> _Array:
         """See `Numeric.binary`."""

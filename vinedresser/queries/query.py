@@ -64,6 +64,10 @@ class Query:
         if said and every is not None:
             raise ConfigError(f"{visible(text)!r} says every itself; leave out every = {every!r}")
         if said:
+            if any(token.kind == "name" for token in said):
+                raise ConfigError(
+                    f"{visible(text)!r}: every takes a window, not the name of a value"
+                )
             every = text[said[0].start : said[-1].start + len(said[-1].text)]
         conditions = clauses.get("where")
         expression = parse_expression(clauses["expression"], text)
@@ -108,7 +112,9 @@ def _clauses(tokens: list[Token], text: str) -> dict[str, list[Token]]:
     current, depth = "expression", 0
     for token in tokens:
         before = found[current][-1] if found[current] else None
-        after_operand = before is not None and (before.kind != "sign" or before.text == ")")
+        after_operand = before is not None and (
+            before.text == ")" if before.kind == "sign" else not before.is_operator
+        )
         if token.kind == "word" and token.text in _CLAUSES and not depth and after_operand:
             current = token.text
             if current in found:
@@ -126,7 +132,7 @@ def _clauses(tokens: list[Token], text: str) -> dict[str, list[Token]]:
 def _grouping(tokens: list[Token] | None, text: str) -> Grouping | None:
     if tokens is None:
         return None
-    word = " ".join(token.text for token in tokens)
+    word = " ".join(f"`{one.text}`" if one.kind == "name" else one.text for one in tokens)
     for grouping in GROUPINGS:
         if word == grouping:
             return grouping
@@ -138,7 +144,7 @@ def _reducer(tokens: list[Token] | None, text: str) -> Call | None:
     if tokens is None:
         return None
     node = parse_expression(tokens, text)
-    if isinstance(node, Name):
+    if isinstance(node, Name) and tokens[0].kind == "word":
         node = Call(node.text, ())
     usage = "reduce takes a fold such as max or quantile(0.9)"
     if not isinstance(node, Call) or not node.function.isidentifier():

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import ConfigError
-from vinedresser.infra.bounded_command import run_bounded
-from vinedresser.infra.launcher import check_command
+from vinedresser.infra.supervise.bounded_command import run_bounded
+from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.plain_text import visible
 from vinedresser.store.records import environment_without_run
 

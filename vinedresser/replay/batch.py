@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.snapshots.trees import Fields
+from vinedresser.frameworks import nesting
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["Batch", "batch_size", "mapped", "selected"]
 
@@ -74,21 +74,4 @@ def mapped(batch: Batch, change: Callable[[Any], Any]) -> Batch:
             it is are changed in turn.
     """
     fields = (batch.args, batch.kwargs, batch.loss_args, batch.loaded)
-    return Batch(*(_mapped(one, change) for one in fields))
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    changed = change(value)
-    if changed is not value:
-        return changed
-    if isinstance(value, Fields):
-        names = zip(value._fields, value, strict=True)
-        return Fields({name: _mapped(one, change) for name, one in names})
-    if isinstance(value, dict):
-        return {key: _mapped(one, change) for key, one in value.items()}
-    if isinstance(value, PackedSequence):
-        return value
-    if isinstance(value, tuple | list):
-        parts = [_mapped(one, change) for one in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    return Batch(*(nesting.mapped(one, change) for one in fields))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from vinedresser.capture.run.environment import versions
-from vinedresser.capture.torch_.guard.environment import environment
-from vinedresser.capture.torch_.guard.guard import digest
+from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.codec import digest
+from vinedresser.frameworks.torch_.environment import environment, present_device
 from vinedresser.replay.recorded import RecordedStep
 from vinedresser.replay.results import Comparison
 from vinedresser.replay.running import Outcome
@@ -60,7 +61,11 @@ def _same_losses(step: RecordedStep, outcome: Outcome) -> bool | None:
 
 
 def _differing(record: SnapshotRecord) -> dict[str, tuple[str, str]]:
-    here = environment(torch.device(str(record.environment.get("device", "cpu"))))
+    try:
+        device = present_device(record.environment.get("device", "cpu"))
+    except ValueError as error:
+        raise ConfigError(f"the snapshot cannot be compared: {error}") from error
+    here = environment(device)
     now = {**versions(torch=torch.__version__), **{key: str(one) for key, one in here.items()}}
     then = {**record.versions, **{key: str(one) for key, one in record.environment.items()}}
     return {

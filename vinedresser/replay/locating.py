@@ -6,7 +6,7 @@ import linecache
 import math
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from vinedresser.capture.torch_.names import Names, unwrapped
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.modes import EachOperator
+from vinedresser.frameworks.torch_.names import Names, unwrapped
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.results import Located, Place
@@ -28,13 +28,13 @@ __all__ = ["locate_in", "nonfinite_inputs", "origin_of_gradients"]
 _UNSET = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
 # Operations in place that do not read what they overwrite.
 _OVERWRITING = ("copy_", "fill_")
-_HERE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1])
 _TORCH = str(Path(torch.__file__).parent)
 # Inputs whose values are shown, and elements of each.
 _MOST_INPUTS = 3
 
 
-class _Scan(TorchDispatchMode):
+class _Scan:
     """Follows non-finite values from the operation that makes them.
 
     A value that is infinite because the program says so, as in ``masked_fill(mask, -inf)``, has no
@@ -45,7 +45,6 @@ class _Scan(TorchDispatchMode):
     """
 
     def __init__(self, modules: list[str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self._modules = modules
         self._places: dict[int, Place] = {}
         # By address of the memory that holds the values: views share it.
@@ -56,14 +55,15 @@ class _Scan(TorchDispatchMode):
         """Return where the non-finite values of a tensor come from; None if that is unknown."""
         return self._origins.get(_address(tensor))
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    def run(
+        self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
+        """Run an operator; see `EachOperator`."""
         self._number += 1
         place = self._place()
-        given = [one for _, one in leaves((args, kwargs or {})) if _is_real(one)]
+        given = [one for _, one in leaves((args, kwargs)) if _is_real(one)]
         before = [(one, _nonfinite(one)) for one in given]
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         name = func.overloadpacket.__name__
         for _, one in leaves(result):
             if _is_real(one) and name not in _UNSET:
@@ -158,7 +158,7 @@ def locate_in(parts: Parts, begun: nn.Module | None = None) -> Iterator[_Scan]:
         register_module_forward_hook(leave, always_call=True),
     ]
     try:
-        with scan:
+        with EachOperator(scan.run):
             yield scan
     finally:
         for handle in handles:
@@ -209,7 +209,7 @@ def _caller(module: str) -> Place:
     """Return the innermost line of the program that is neither torch's nor this package's."""
     for frame, line in traceback.walk_stack(sys._getframe(2)):
         file = frame.f_code.co_filename
-        if not file.startswith((_TORCH, *_keras(), _HERE, "<")):
+        if not file.startswith((_TORCH, *_keras(), _PACKAGE, "<")):
             return Place(module, file, line, linecache.getline(file, line).strip())
     return Place(module, "", 0, "")
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from vinedresser.capture.torch_.guard.codec import TorchCodec
-from vinedresser.capture.torch_.guard.inputs import trained_model
-from vinedresser.capture.torch_.guard.nonfinite import all_finite
 from vinedresser.errors import ConfigError, CorruptData
+from vinedresser.frameworks.torch_.codec import TorchCodec
+from vinedresser.frameworks.torch_.nonfinite import all_finite
+from vinedresser.frameworks.torch_.step_inputs import trained_model
 from vinedresser.replay.batch import Batch
 from vinedresser.snapshots.reading import Snapshot
 from vinedresser.snapshots.trees import LeftOut
+from vinedresser.store.json_values import DAMAGE
 
 __all__ = ["RecordedModel", "RecordedStep", "recorded_step"]
 
@@ -112,7 +113,7 @@ def recorded_step(snapshot: Snapshot) -> RecordedStep:
         ]
         losses = [[each["value"] for each in one["losses"]] for one in calls]
         random = dict(shared["random"])
-    except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
+    except (*DAMAGE, StopIteration) as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error
     for path, why in record.left_out.items():
         if path.startswith(f"models.{trained}.calls."):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from vinedresser.errors import ConfigError
+from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.infra.entry import function_named, is_reference
+from vinedresser.store.json_values import DAMAGE
 
-__all__ = ["referenced"]
+__all__ = ["referenced", "running_users_code"]
 
 
 def referenced(reference: str, word: str = "FUNCTION") -> Callable[..., Any]:
@@ -28,3 +31,26 @@ def referenced(reference: str, word: str = "FUNCTION") -> Callable[..., Any]:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     return function_named(reference)
+
+
+@contextmanager
+def running_users_code(whose: str) -> Iterator[None]:
+    """Turn an error of the user's code, run with a recorded batch, into one sentence.
+
+    Args:
+        whose: what has built the code, for messages.
+
+    Raises:
+        ConfigError: the code failed; the message has the place.
+    """
+    try:
+        yield
+    except VinedresserError:
+        raise
+    except (*DAMAGE, AssertionError, RuntimeError) as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"{whose}: cannot be run with the recorded batch: {type(error).__name__}: {reason} "
+            f"({place.filename}, line {place.lineno})"
+        ) from error

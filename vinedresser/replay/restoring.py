@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vinedresser.capture.torch_.guard.random_states import set_states
-from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.errors import ConfigError, CorruptData, did_you_mean
+from vinedresser.frameworks.torch_.names import Names, unwrapped
+from vinedresser.frameworks.torch_.random_states import set_states
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.recorded import RecordedModel, RecordedStep
 from vinedresser.snapshots.trees import LeftOut
+from vinedresser.store.json_values import DAMAGE
 
 __all__ = ["restore", "restore_model"]
 
@@ -109,12 +110,12 @@ def _restore_optimizer(optimizer: Optimizer, recorded: dict[str, Any], whose: st
     try:
         # A copy: an optimizer that steps changes the tensors of its state.
         optimizer.load_state_dict(deepcopy(recorded["state"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except DAMAGE as error:
         raise ConfigError(f"{whose}: builds another optimizer: {error}") from error
 
 
 def _restore_random(states: dict[str, Any]) -> None:
     try:
         set_states(states)
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (*DAMAGE, AssertionError, RuntimeError) as error:
         raise CorruptData(f"the recorded random states are not valid: {error}") from error

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from vinedresser.capture.torch_.guard.guard import digest
-from vinedresser.capture.torch_.guard.inputs import with_output
-from vinedresser.capture.torch_.guard.nonfinite import nonfinite_entries
-from vinedresser.capture.torch_.names import Names, unwrapped
-from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
 from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.codec import digest
+from vinedresser.frameworks.torch_.names import Names, unwrapped
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nonfinite import nonfinite_entries
+from vinedresser.frameworks.torch_.optimizer_steps import listen_to_all_steps
+from vinedresser.frameworks.torch_.optimizers import has_closure, with_closure
+from vinedresser.frameworks.torch_.step_inputs import with_output
 from vinedresser.replay.batch import Batch, batch_size, selected
 from vinedresser.replay.factory import NEEDED, Parts
 from vinedresser.replay.recorded import RecordedStep
@@ -118,13 +118,13 @@ class Replay:
             ConfigError: the factory builds something else.
         """
         losses: list[Tensor] = []
-        handle = register_optimizer_step_pre_hook(_stop)
+        end = listen_to_all_steps(before=_stop)
         try:
             for batch in batches:
                 loss = self.run_batch(batch)
                 losses += [one for _, one in leaves(loss)]
         finally:
-            handle.remove()
+            end()
         return losses
 
     def run_batch(self, batch: Batch) -> Any:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from vinedresser.capture.torch_.guard.guard import digest
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.codec import digest
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, selected
 from vinedresser.replay.comparing import adopt_environment, compare
 from vinedresser.replay.factory import build
 from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_gradients
 from vinedresser.replay.recorded import recorded_step
+from vinedresser.replay.referenced import running_users_code
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.running import Outcome, Replay
 from vinedresser.replay.samples import any_sample, breaking
@@ -63,7 +64,8 @@ def replay(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replayed
         StoreError: the storage refused.
     """
     again = prepared(snapshot, factory, eager=eager)
-    outcome = again.run()
+    with running_users_code(again.whose):
+        outcome = again.run()
     return Replayed(again, outcome, compare(snapshot.record, again.step, outcome))
 
 

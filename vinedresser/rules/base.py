@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.rules.faults import Fault
+from vinedresser.rules.applicability import Reasons
+from vinedresser.rules.faults import Fault, Stage
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import constructor_parameters, signals_of
 from vinedresser.store.finding import Finding, Severity
@@ -31,6 +32,16 @@ class Rule(ABC):
         name: name in snake case, by default made from the class name.
         severity: severity of the findings; "stop" ends the run, "warning" and "info" do not.
         fault: kind of fault that the findings report (`vinedresser.rules.faults`); "" if it varies.
+        stage: place of the fault between causes and effects (`STAGES`).
+        consequences: faults that this fault can cause, and stages all of whose faults it can cause.
+            Of several rules that report one fault, the one that is named for it declares both.
+        cause_unknown: the fault is an outcome that says nothing about its cause.
+        former_names: names of rules that this one replaces, accepted in tables of rules.
+        predecessor: name of such a rule in `rule_configs` of smdebug, accepted there, too.
+        position: place among the built-in rules. Of several that fire at one step, the first ends
+            the run.
+        inapplicable: by framework the reason why the rule has nothing to look at.
+        left_out_of: presets for a kind of training that leave out the rule.
         silent_after_stop: report nothing once a finding of severity "stop" was made: for rules
             that explain less than others, or matter only in a run worth keeping.
         needs: data that the hook must capture, in addition to the needs of the rule's signals.
@@ -40,6 +51,14 @@ class Rule(ABC):
     name: ClassVar[str]
     severity: Severity = "stop"
     fault: Fault = ""
+    stage: ClassVar[Stage] = "optimisation"
+    consequences: ClassVar[tuple[Fault | Stage, ...]] = ()
+    cause_unknown: ClassVar[bool] = False
+    former_names: ClassVar[tuple[str, ...]] = ()
+    predecessor: ClassVar[str] = ""
+    position: ClassVar[int] = 0
+    inapplicable: ClassVar[Reasons] = Reasons()
+    left_out_of: ClassVar[tuple[str, ...]] = ()
     silent_after_stop: ClassVar[bool] = False
     needs: tuple[Need, ...] = ()
     expected_steps: int | None = None
@@ -56,8 +75,11 @@ class Rule(ABC):
             info: hyperparameters, expected steps, capture configuration.
         """
 
-    def know(self, info: RunRecord) -> None:  # noqa: B027 (optional)
-        """Read the record again: the hook completes it in the first steps and for new models."""
+    def on_record(self, info: RunRecord) -> None:  # noqa: B027 (optional)
+        """Read what the hook completes in the record, in the first steps and for new models.
+
+        Called after `begin`, and whenever the record has changed.
+        """
 
     @abstractmethod
     def update(self, step: Step) -> Finding | None:
@@ -80,7 +102,15 @@ class Rule(ABC):
         return None
 
     def finish(self) -> Finding | None:
-        """Return a finding after the last step of a finished run, or None."""
+        """Return a finding after the last step of a run that no other ended, or None."""
+        return None
+
+    def finish_early(self) -> Finding | None:
+        """Return a finding after the last step of a run that others ended, or None.
+
+        Such a run crashed, was killed, or was stopped by a person, a sweep or its owner. Its result
+        is unknown: only what was certain without an end may be reported.
+        """
         return None
 
     def suspicion(self) -> Finding | None:
@@ -94,6 +124,16 @@ class Rule(ABC):
     def confirmed(self) -> Finding | None:
         """Return the suspicion as a finding, once: another rule has found the outcome to be bad."""
         return None
+
+    @classmethod
+    def can_explain(cls, cause: Finding, finding: Finding) -> bool:  # noqa: ARG003 (optional)
+        """Return whether a finding with the rule's fault can explain another, by their steps.
+
+        Args:
+            cause: finding with the rule's fault, of this or another rule.
+            finding: finding of the same run.
+        """
+        return True
 
     @property
     def without_stop(self) -> Severity:
@@ -164,7 +204,7 @@ class OnceRule(Rule):
 
     modes: ClassVar[tuple[Mode, ...]] = ("train",)
     # Whether the finding was made, or the rule does not apply.
-    _over: bool = False
+    _done: bool = False
 
     @abstractmethod
     def watch(self, step: Step) -> Finding | None:
@@ -176,16 +216,16 @@ class OnceRule(Rule):
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
-        if self._over or step.rank != 0 or step.mode not in self.modes:
+        if self._done or step.rank != 0 or step.mode not in self.modes:
             return None
         return self._once(self.watch(step))
 
     def finish(self) -> Finding | None:
         """See `Rule.finish`."""
-        return None if self._over else self._once(self.at_end())
+        return None if self._done else self._once(self.at_end())
 
     def _once(self, finding: Finding | None) -> Finding | None:
-        self._over |= finding is not None
+        self._done |= finding is not None
         return finding
 
 

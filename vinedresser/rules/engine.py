@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from vinedresser.rules.base import Rule
-from vinedresser.rules.faults import UNEXPLAINED
+from vinedresser.rules.causes.chain import is_unexplained
 from vinedresser.rules.rule_runner import RuleRunner
 from vinedresser.rules.signals.base import SignalPool
 from vinedresser.store.finding import Finding
@@ -76,11 +76,11 @@ class Engine:
         for runner in self._runners:
             runner.begin(info)
 
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Let signals and rules read the record again, which the hook has completed."""
-        self._pool.know(info)
+        self._pool.on_record(info)
         for runner in self._runners:
-            runner.know(info)
+            runner.on_record(info)
 
     def update(self, step: Step) -> list[Finding]:
         """Pass the next step to all rules; return their findings in the order of the rules."""
@@ -94,14 +94,17 @@ class Engine:
         """Report that no step was committed up to a time, in seconds since the epoch."""
         return self._filtered((runner, runner.idle(until)) for runner in self._timed)
 
-    def finish(self, *, whole: bool = True, attached: bool = False) -> list[Finding]:
+    def finish(
+        self, *, whole: bool = True, early: bool = False, attached: bool = False
+    ) -> list[Finding]:
         """Report the end of the run; return the rules' last findings.
 
         Args:
             whole: the training was not cut short; otherwise nothing is said about missing data.
+            early: neither the training nor a rule ended it (`Rule.finish_early`).
             attached: the script had no hook of its own.
         """
-        found = self._filtered((runner, runner.finish()) for runner in self._runners)
+        found = self._filtered((runner, runner.finish(early=early)) for runner in self._runners)
         lacks = {runner.rule.name: runner.lacks for runner in self._runners if runner.lacks}
         if lacks and whole:
             boosts = self._framework == "xgboost"
@@ -117,7 +120,7 @@ class Engine:
         """Return the rules' suspicions if a finding says that the run fails, but not why."""
         # In presets that stop nothing, it has the severity of its rule, too.
         gravest = {runner.rule.name: runner.rule.severity for runner in self._runners}
-        failing = [one for one in found if one.fault in UNEXPLAINED and one.severity != "info"]
+        failing = [one for one in found if is_unexplained(one.fault) and one.severity != "info"]
         if not any(one.severity == gravest.get(one.rule) for one in failing):
             return []
         return [one for runner in self._runners for one in runner.confirmed()]

@@ -7,9 +7,9 @@ import json
 import numpy as np
 
 from vinedresser.errors import CorruptData, KeyMissing
+from vinedresser.objects import Storage
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import findings_key
-from vinedresser.store.storage import Storage
 
 __all__ = ["FindingsFile", "finding_line"]
 

@@ -12,7 +12,7 @@ From a symptom to the end of a run, each record has its own part:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from vinedresser.rules.actions.stop import StopOnSeverity
@@ -109,13 +109,14 @@ def judge(
         if begun:
             take(engine.idle(time.time()))
 
-    for step in run.follow(poll, urgent=live, on_idle=idle):
-        completed = live and newcomers.come(step)
+    steps = run.follow(poll, urgent=live, on_idle=idle)
+    for step in _held_until_training(steps) if live else steps:
+        completed = live and newcomers.have_joined(step)
         completed |= live and step.mode == "train" and step.step in _COMPLETED
         if completed or not begun:
             # The hook completes the record before the first step of a model, up to a few losses.
             info = read_record(run.storage, RunRecord) or run.info
-            (engine.know if begun else engine.begin)(info)
+            (engine.on_record if begun else engine.begin)(info)
             begun = True
         take(engine.update(step))
         seen(step, engine)
@@ -125,8 +126,28 @@ def judge(
     if end is not None and end.cause in ("finished", "stopped"):
         take(engine.idle(end.ended))
     whole = end is not None and end.cause == "finished"
-    take(engine.finish(whole=whole, attached=run.storage.exists(ClaimRecord.KEY)))
+    early = not whole and (end is None or end.stop is None or end.stop.by != "rule")
+    attached = run.storage.exists(ClaimRecord.KEY)
+    take(engine.finish(whole=whole, early=early, attached=attached))
     return findings
+
+
+def _held_until_training(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, those before the first train step only when that one is there.
+
+    Before it, the record of the run is not complete, such as at the evaluation of the first round
+    of boosting, or at one that checks the evaluation before a training.
+    """
+    held: list[Step] | None = []
+    for step in steps:
+        if held is None:
+            yield step
+            continue
+        held.append(step)
+        if step.mode == "train":
+            yield from held
+            held = None
+    yield from held or ()
 
 
 def _stop_record(finding: Finding, step: int) -> StopRecord:

@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from vinedresser.foreign_signals import handle_foreign
+from vinedresser.objects.files import APPEND, open_file
 from vinedresser.rules.worker import end_with_parent, judge_run
-from vinedresser.store.storage.files import APPEND, open_file
 
 __all__ = ["Request", "main"]
 
@@ -42,6 +43,7 @@ class Request(NamedTuple):
 
 def main() -> int:
     """Judge until the input ends; return the exit code."""
+    handle_foreign()
     end_with_parent()
     requests, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.dup(1)
     # Input and output of rules and actions must not mix with requests and answers.

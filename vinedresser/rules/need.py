@@ -32,7 +32,7 @@ class Need:
             below 100 steps becomes five times as long later: from step 400 for statistics, from
             step 2000 for tensors. Most faults exist from the start, and captures cost time and
             space. Where an interval becomes longer, steps 5 and 10 are captured, too: a short run
-            may be over before the third look otherwise.
+            may be over before the third check otherwise.
         reductions: statistics (`vinedresser.store.reductions`); none for scalars such as losses
             and metrics.
         modes: any of "train", "eval" and "predict".

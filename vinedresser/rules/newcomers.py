@@ -17,7 +17,7 @@ class Newcomers:
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def come(self, step: Step) -> bool:
+    def have_joined(self, step: Step) -> bool:
         """Note the weights of the next step; return whether any is new."""
         if step.mode != "train":
             return False

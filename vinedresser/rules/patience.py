@@ -1,4 +1,4 @@
-"""Counting the looks in a row at which a rule sees its symptom."""
+"""Counting the checks in a row at which a rule sees its symptom."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from vinedresser.errors import ConfigError
 
 
 class Patience:
-    """A count of consecutive looks at which a symptom was seen.
+    """A count of consecutive checks at which a symptom was seen.
 
     Args:
-        looks: number of looks in a row until a rule may fire.
+        checks: number of checks in a row until a rule may fire.
 
     Attributes:
-        looks: consecutive looks up to the last one.
+        count: consecutive checks up to the last one.
         since: step of the first of these.
 
     Raises:
-        ConfigError: ``looks`` is below 1.
+        ConfigError: ``checks`` is below 1.
     """
 
-    def __init__(self, looks: int) -> None:
-        if looks < 1:
-            raise ConfigError(f"patience = {looks}: must be at least 1 look")
-        self.looks = 0
+    def __init__(self, checks: int) -> None:
+        if checks < 1:
+            raise ConfigError(f"patience = {checks}: must be at least 1 check")
+        self.count = 0
         self.since = 0
-        self._enough = looks
+        self._enough = checks
 
     @property
-    def over(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether the symptom was seen often enough."""
-        return self.looks >= self._enough
+        return self.count >= self._enough
 
     def add(self, step: int, *, seen: bool) -> bool:
-        """Count a look; return whether the symptom was seen often enough.
+        """Count a check; return whether the symptom was seen often enough.
 
         Args:
-            step: step of the look.
+            step: step of the check.
             seen: the symptom was seen; otherwise the count starts again.
         """
         if not seen:
-            self.looks = 0
+            self.count = 0
             return False
-        if not self.looks:
+        if not self.count:
             self.since = step
-        self.looks += 1
-        return self.over
+        self.count += 1
+        return self.exhausted

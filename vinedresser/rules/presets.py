@@ -7,7 +7,6 @@ from typing import Any
 
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.rules.base import Rule
-from vinedresser.rules.faults import Fault
 from vinedresser.rules.registry import RULES
 from vinedresser.rules.signals.base import signals_of
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
@@ -16,22 +15,6 @@ from vinedresser.store.finding import Severity
 __all__ = ["PRESETS", "preset_table"]
 
 _Table = dict[str, dict[str, Any]]
-
-# Faults that exist only in trainings on classes, values or tokens.
-_OF_CLASSES: frozenset[Fault] = frozenset({"class_imbalance", "classifier_confusion"})
-_OF_VALUES: frozenset[Fault] = frozenset({"unnormalised_targets"})
-_OF_TOKENS: frozenset[Fault] = frozenset({"token_ratio"})
-# Faults that the losses and evaluations of adversaries do not show.
-_OF_LOSSES: frozenset[Fault] = frozenset(
-    {
-        *("not_learning", "underfitting", "overfitting", "overtraining", "oscillating_loss"),
-        *("loss_scale", "loss_output_mismatch", "constant_predictions", "corrupt_labels"),
-        *("single_label", "data_leakage"),
-        *_OF_CLASSES,
-    }
-)
-# Faults that libraries for boosted trees do not show.
-_OF_LOOPS: frozenset[Fault] = frozenset({"replica_divergence", "slow_input"})
 
 
 def _all() -> _Table:
@@ -49,22 +32,23 @@ def _package(rule: Rule) -> str:
     return type(rule).__module__.split(".")[2]
 
 
-def _without(*faults: frozenset[Fault]) -> _Table:
-    """Return all rules except those about these faults or about trees."""
-    return _chosen(
-        lambda rule: _package(rule) != "trees" and not any(rule.fault in some for some in faults)
-    )
+def _for(task: str, *, of: Callable[[Rule], bool]) -> _Table:
+    """Return the selected rules, except those that leave themselves out of the preset."""
+    return _chosen(lambda rule: of(rule) and task not in rule.left_out_of)
 
 
-def _adversarial(rule: Rule) -> bool:
-    if _package(rule) in ("losses", "trees") or rule.fault in _OF_LOSSES:
-        return False
-    # The rule, or the outcome that it waits for, depends on the losses.
-    return not any(isinstance(signal, LearningOutcome) for signal in signals_of(rule))
+def _of_networks(rule: Rule) -> bool:
+    return _package(rule) != "trees"
+
+
+def _without_losses(rule: Rule) -> bool:
+    """Return whether neither the rule nor the outcome that it waits for depends on the losses."""
+    judges = any(isinstance(signal, LearningOutcome) for signal in signals_of(rule))
+    return _package(rule) not in ("losses", "trees") and not judges
 
 
 def _of_trees(rule: Rule) -> bool:
-    return _package(rule) in ("trees", "losses", "system") and rule.fault not in _OF_LOOPS
+    return _package(rule) in ("trees", "losses", "system")
 
 
 def _with(severity: Severity, *, instead_of: Severity) -> _Table:
@@ -77,19 +61,19 @@ def _with(severity: Severity, *, instead_of: Severity) -> _Table:
 
 
 # Rules with their settings by preset, as in `rules_from_table`. A preset for a task selects
-# rules by their faults, so that new rules are included automatically.
+# rules by their package and data, so that new rules are included automatically.
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "default": _all(),
     "strict": _with("stop", instead_of="warning"),
     "advisory": _with("warning", instead_of="stop"),
     "quiet": _chosen(lambda rule: rule.severity == "stop"),
     "none": {},
-    "classification": _without(_OF_VALUES, _OF_TOKENS),
-    "regression": _without(_OF_CLASSES, _OF_TOKENS),
-    "autoencoder": _without(_OF_CLASSES, _OF_TOKENS, frozenset({"corrupt_labels"})),
-    "language_model": _without(_OF_CLASSES, _OF_VALUES, frozenset({"unnormalised_inputs"})),
-    "boosted_trees": _chosen(_of_trees),
-    "adversarial": _chosen(_adversarial),
+    "classification": _for("classification", of=_of_networks),
+    "regression": _for("regression", of=_of_networks),
+    "autoencoder": _for("autoencoder", of=_of_networks),
+    "language_model": _for("language_model", of=_of_networks),
+    "boosted_trees": _for("boosted_trees", of=_of_trees),
+    "adversarial": _for("adversarial", of=_without_losses),
 }
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.rules.activations.attention_collapse import AttentionCollapse
-from vinedresser.rules.activations.dying_relu import DyingRelu
-from vinedresser.rules.activations.missing_activation import MissingActivation
-from vinedresser.rules.activations.saturated_activation import SaturatedActivation
-from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
+from vinedresser.rules.applicability import FRAMEWORKS
 from vinedresser.rules.base import Rule
 from vinedresser.rules.custom_rules import (
     absolute_reference,
@@ -20,121 +18,40 @@ from vinedresser.rules.custom_rules import (
     is_reference,
     load_rule,
 )
-from vinedresser.rules.data.class_imbalance import ClassImbalance
-from vinedresser.rules.data.corrupt_inputs import CorruptInputs
-from vinedresser.rules.data.corrupt_labels import CorruptLabels
-from vinedresser.rules.data.drift import Drift
-from vinedresser.rules.data.leakage.data_leakage import DataLeakage
-from vinedresser.rules.data.leakage.target_leakage import TargetLeakage
-from vinedresser.rules.data.single_label import SingleLabel
-from vinedresser.rules.data.token_ratio import TokenRatio
-from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
-from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
-from vinedresser.rules.gradients.exploding_gradient import ExplodingGradient
-from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
-from vinedresser.rules.losses.class_numbers import ClassNumbers
-from vinedresser.rules.losses.classifier_confusion import ClassifierConfusion
-from vinedresser.rules.losses.constant_predictions import ConstantPredictions
-from vinedresser.rules.losses.initial_loss import InitialLoss
-from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
-from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
-from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
-from vinedresser.rules.losses.overfitting import Overfitting
-from vinedresser.rules.losses.overtraining import Overtraining
-from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
-from vinedresser.rules.losses.unbounded_loss import UnboundedLoss
-from vinedresser.rules.losses.underfitting import Underfitting
-from vinedresser.rules.optimisation.gradients_not_cleared import GradientsNotCleared
-from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
-from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
-from vinedresser.rules.optimisation.mixed_precision import MixedPrecision
-from vinedresser.rules.optimisation.over_regularisation import OverRegularisation
-from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped
-from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
-from vinedresser.rules.optimisation.wrong_mode import WrongMode
-from vinedresser.rules.system.replica_divergence import ReplicaDivergence
-from vinedresser.rules.system.slow_input import SlowInput
-from vinedresser.rules.system.stalled_training import StalledTraining
-from vinedresser.rules.system.step_outlier import StepOutlier
-from vinedresser.rules.tensors.all_zero import AllZero
-from vinedresser.rules.tensors.low_variance import LowVariance
-from vinedresser.rules.tensors.nonfinite import Nonfinite
-from vinedresser.rules.tensors.similar_across_runs import SimilarAcrossRuns
-from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
-from vinedresser.rules.trees.empty_trees import EmptyTrees
-from vinedresser.rules.trees.feature_dominance import FeatureDominance
-from vinedresser.rules.trees.memorised_labels import MemorisedLabels
-from vinedresser.rules.trees.shrinkage_too_low import ShrinkageTooLow
-from vinedresser.rules.trees.tree_depth import TreeDepth
-from vinedresser.rules.trees.unused_features import UnusedFeatures
-from vinedresser.rules.weights.bad_initialisation import BadInitialisation
-from vinedresser.rules.weights.identical_units import IdenticalUnits
-from vinedresser.rules.weights.update_ratio import UpdateRatio
 from vinedresser.store.finding import Severity
 
-__all__ = ["RESERVED", "RULES", "describe", "find_rule", "known_rules", "rules_from_table"]
+__all__ = ["RESERVED", "RULES", "describe", "find_rules", "known_rules", "rules_from_table"]
+
+# Subpackages with rules. Every rule class of their modules is a built-in rule.
+_FAMILIES = (
+    *("activations", "data", "gradients", "losses", "optimisation"),
+    *("system", "tensors", "trees", "weights"),
+)
+
+
+def _built_in() -> dict[str, type[Rule]]:
+    """Return the built-in rules by name, in their `Rule.position`."""
+    found: list[type[Rule]] = []
+    for family in _FAMILIES:
+        package = importlib.import_module(f"vinedresser.rules.{family}")
+        for _, name, _ in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            members = vars(importlib.import_module(name)).values()
+            found += [kind for kind in members if isinstance(kind, type) and _is_rule(kind, name)]
+    return {rule.name: rule for rule in sorted(found, key=lambda rule: rule.position)}
+
+
+def _is_rule(kind: type, module: str) -> bool:
+    """Return whether a class is a complete rule that the module defines."""
+    return issubclass(kind, Rule) and kind.__module__ == module and not inspect.isabstract(kind)
+
 
 # In the order of evaluation: if several fire at one step, the first ends the run.
-RULES: dict[str, type[Rule]] = {
-    rule.name: rule
-    for rule in (
-        Nonfinite,
-        UnnormalisedInputs,
-        UnnormalisedTargets,
-        CorruptInputs,
-        SingleLabel,
-        CorruptLabels,
-        ClassImbalance,
-        DataLeakage,
-        TargetLeakage,
-        TokenRatio,
-        Drift,
-        PerfectAtOnce,
-        LossOutputMismatch,
-        ClassNumbers,
-        MissingActivation,
-        UnboundedLoss,
-        InitialLoss,
-        BadInitialisation,
-        IdenticalUnits,
-        GradientsNotCleared,
-        UntrainedParameters,
-        WrongMode,
-        OverRegularisation,
-        MixedPrecision,
-        SchedulerNotStepped,
-        LearningRateTooHigh,
-        LearningRateTooLow,
-        UpdateRatio,
-        StaleBatchNorm,
-        ExplodingGradient,
-        VanishingGradient,
-        DyingRelu,
-        SaturatedActivation,
-        AttentionCollapse,
-        AllZero,
-        LowVariance,
-        UnchangedTensor,
-        OscillatingLoss,
-        ConstantPredictions,
-        LossNotDecreasing,
-        Underfitting,
-        Overfitting,
-        Overtraining,
-        ClassifierConfusion,
-        SimilarAcrossRuns,
-        ReplicaDivergence,
-        SlowInput,
-        StepOutlier,
-        StalledTraining,
-        TreeDepth,
-        EmptyTrees,
-        ShrinkageTooLow,
-        MemorisedLabels,
-        FeatureDominance,
-        UnusedFeatures,
-    )
-}
+RULES: dict[str, type[Rule]] = _built_in()
+# The rules that have replaced others, by the names of those.
+_REPLACED: dict[str, list[type[Rule]]] = {}
+for _rule in RULES.values():
+    for _former in {*_rule.former_names, _rule.predecessor} - {"", _rule.name}:
+        _REPLACED.setdefault(_former, []).append(_rule)
 
 # Keys of each rule's table that are not parameters.
 RESERVED = ("severity", "group", "actions")
@@ -158,7 +75,8 @@ def rules_from_table(
 
     Args:
         table: by name of a rule, or ``path/to/file.py:Name``, its parameters and ``severity``. The
-            keys ``group`` and ``actions`` are allowed and ignored here.
+            keys ``group`` and ``actions`` are allowed and ignored here. A later table with a former
+            name of a rule overrides the parameters in that of its name, not the severity.
         where: prefix of error messages, such as ``experiment.toml: rules``.
         base: directory that paths are relative to; None: the working directory.
 
@@ -169,20 +87,29 @@ def rules_from_table(
         ConfigError: a rule or parameter is unknown, or a value is invalid.
     """
     found: dict[str, type[Rule]] = {}
+    chosen: dict[str, dict[str, Any]] = {}
     for name, settings in table.items():
-        found[name] = find_rule(name, where=where, base=base)
+        rules = find_rules(name, where=where, base=base)
         if not isinstance(settings, Mapping):
             raise ConfigError(f"{where}.{name}: must be a table of parameters, not {settings!r}")
+        for rule in rules:
+            current = rule.name if rule is RULES.get(rule.name) else name
+            given = dict(settings)
+            if current != name and current in found:
+                # The severity was meant for what the former rule found.
+                given.pop("severity", None)
+            found[current] = rule
+            chosen[current] = {**chosen.get(current, {}), **given}
     order = list(RULES)
     names = sorted(found, key=lambda name: order.index(name) if name in RULES else len(order))
-    return [_make(found[name], table[name], f"{where}.{name}") for name in names]
+    return [_make(found[name], chosen[name], f"{where}.{name}") for name in names]
 
 
-def find_rule(name: str, *, where: str = "rules", base: Path | None = None) -> type[Rule]:
-    """Return a rule by its name, or by ``path/to/file.py:Name``.
+def find_rules(name: str, *, where: str = "rules", base: Path | None = None) -> list[type[Rule]]:
+    """Return the rules of a name: one, or those that have replaced a rule of this name.
 
     Args:
-        name: name of the rule, or the reference.
+        name: name of the rule, or ``path/to/file.py:Name``.
         where: prefix of error messages.
         base: directory that the path is relative to; None: the working directory.
 
@@ -190,13 +117,15 @@ def find_rule(name: str, *, where: str = "rules", base: Path | None = None) -> t
         ConfigError: the rule does not exist, or its file fails.
     """
     if is_reference(name):
-        return load_rule(absolute_reference(name, base or Path.cwd()), f"{where}.{name}")
+        return [load_rule(absolute_reference(name, base or Path.cwd()), f"{where}.{name}")]
     if name in RULES:
         # Searching the installed packages takes a hundred times as long.
-        return RULES[name]
+        return [RULES[name]]
     known = known_rules()
     if name in known:
-        return known[name]
+        return [known[name]]
+    if name in _REPLACED:
+        return _REPLACED[name]
     near = did_you_mean(name, known)
     raise ConfigError(
         f'{where}.{name}: no such rule{near} ("vinedresser rules list" shows all; a custom rule '
@@ -212,6 +141,9 @@ def describe(kind: type[Rule]) -> str:
     )
     text = inspect.getdoc(kind) or "(not documented)"
     fault = f"   fault {kind.fault}" if kind.fault else ""
+    reasons = zip(FRAMEWORKS, kind.inapplicable, strict=True)
+    limits = [f"Not for {name}: {why}." for name, why in reasons if why]
+    text = "\n".join((text, "", *limits) if limits else (text,))
     return f"{kind.name}({parameters})   severity {kind.severity}{fault}\n\n{text}\n"
 
 

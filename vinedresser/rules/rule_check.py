@@ -95,4 +95,6 @@ def _judged(rules: Iterable[Rule], location: str) -> tuple[list[Finding], int]:
     for step in run.follow():
         findings += engine.update(step)
         count += 1
-    return findings + engine.finish(whole=run.status.state == "finished"), count
+    status = run.status
+    whole = status.state == "finished"
+    return findings + engine.finish(whole=whole, early=not whole and status.by != "rule"), count

@@ -58,10 +58,11 @@ class RuleRunner:
         """See `Rule.begin`."""
         self.rule.expected_steps = info.total_steps
         self._shielded(lambda: self.rule.begin(info))
+        self.on_record(info)
 
-    def know(self, info: RunRecord) -> None:
-        """See `Rule.know`."""
-        self._shielded(lambda: self.rule.know(info))
+    def on_record(self, info: RunRecord) -> None:
+        """See `Rule.on_record`."""
+        self._shielded(lambda: self.rule.on_record(info))
 
     def update(self, step: Step) -> list[Finding]:
         """Process a step; return the findings."""
@@ -77,12 +78,16 @@ class RuleRunner:
         self._shielded(lambda: self.rule.idle(until))
         return self._taken()
 
-    def finish(self) -> list[Finding]:
-        """Report the end of the run; return the findings."""
+    def finish(self, *, early: bool = False) -> list[Finding]:
+        """Report the end of the run; return the findings.
+
+        Args:
+            early: others ended the run (`Rule.finish_early`).
+        """
         for need in self._unmet:
             self._shielded(partial(self._was_not_met, need))
         self._unmet = []
-        self._shielded(self.rule.finish)
+        self._shielded(self.rule.finish_early if early else self.rule.finish)
         return self._taken()
 
     def suspicion(self) -> Finding | None:

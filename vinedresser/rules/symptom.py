@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.faults import Fault
@@ -33,8 +33,8 @@ class Symptom:
     fault: Fault | None = None
     correction: dict[str, Any] = field(default_factory=dict)
 
-    def told(self, reason: str, **evidence: Any) -> dict[str, Any]:
-        """Return arguments of `Rule.found`.
+    def reported(self, reason: str, **evidence: Any) -> dict[str, Any]:
+        """Return the symptom as arguments of `Rule.found`.
 
         Args:
             reason: reason for a poor outcome; "" if it is not poor or unknown.
@@ -45,30 +45,30 @@ class Symptom:
 
 
 class SymptomRule(OnceRule):
-    """Fires once, when the symptom was present at several looks in a row and the outcome is poor.
+    """Fires once, when the symptom was present at several checks in a row and the outcome is poor.
 
-    A subclass selects the steps to look at (`looks_at`) and detects the symptom (`look`). Of one
-    that is `certain` to do harm, the rule warns before the outcome is known.
+    A subclass selects the steps to check (`is_checked`) and detects the symptom (`detect`). Of one
+    that is certain to do harm, the rule `warns_early`, before the outcome is known.
 
     Args:
-        patience: looks in a row.
+        patience: checks in a row.
 
     Attributes:
-        gate: "poor": fire only in a training that does not learn as it should (`Outcome`), at a
-            look or at the end; "none": fire in any training.
-        soon: looks in a row after which the rule may warn of a symptom that is certain, if fewer
-            than ``patience``.
-        waits: give a training time whose loss may be on a plateau before learning (`Verdict`); for
-            symptoms that occur on such a plateau.
+        needs_poor_outcome: fire only in a training that does not learn as it should (`Outcome`),
+            at a check or at the end.
+        early_patience: checks in a row after which the rule `warns_early`, if fewer than
+            ``patience``.
+        awaits_plateau: give a training time whose loss may be on a plateau before learning
+            (`Verdict`); for symptoms that occur on such a plateau (`may_recover`).
         outcome: outcome of the training.
 
     Raises:
         ConfigError: ``patience`` is below 1.
     """
 
-    gate: ClassVar[Literal["poor", "none"]] = "poor"
-    waits: ClassVar[bool] = False
-    soon: ClassVar[int | None] = None
+    needs_poor_outcome: ClassVar[bool] = True
+    awaits_plateau: ClassVar[bool] = False
+    early_patience: ClassVar[int | None] = None
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
@@ -78,22 +78,26 @@ class SymptomRule(OnceRule):
         self._warning: Finding | None = None
 
     @abstractmethod
-    def look(self, step: Step) -> Symptom | None:
-        """Return the symptom at a step selected by `looks_at`; None if there is none."""
+    def detect(self, step: Step) -> Symptom | None:
+        """Return the symptom at a step selected by `is_checked`; None if there is none."""
 
-    def looks_at(self, step: Step) -> bool:
-        """Return whether to look at this step.
+    def is_checked(self, step: Step) -> bool:
+        """Return whether to check this step.
 
-        By default, look if all required needs are met; if none is required, the first need.
+        By default, check it if all required needs are met; if none is required, the first need.
         """
         wanted = [need for need in self.needs if need.required] or self.needs[:1]
         return all(need.due(step) and need.met(step) for need in wanted)
 
-    def ripe(self, step: Step) -> bool:  # noqa: ARG002 (optional)
+    def is_conclusive(self, step: Step) -> bool:  # noqa: ARG002 (optional)
         """Return whether the rule may fire at a step at which the symptom is confirmed."""
         return True
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (optional)
+    def may_recover(self, symptom: Symptom) -> bool:  # noqa: ARG002 (optional)
+        """Return whether a training with the symptom may leave a plateau by itself."""
+        return self.awaits_plateau
+
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (optional)
         """Return whether to warn of a confirmed symptom before the outcome is known to be poor."""
         return False
 
@@ -103,38 +107,44 @@ class SymptomRule(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        if not self.looks_at(step):
+        if not self.is_checked(step):
             return None
-        symptom = self.look(step)
+        symptom = self.detect(step)
         self._seen = None if symptom is None else (step, symptom)
         if self._patience.add(step.step, seen=symptom is not None):
-            ripe = self.ripe(step)
-            if self.gate == "none":
-                return self._finding(Verdict("open")) if ripe else None
+            conclusive = self.is_conclusive(step)
+            if not self.needs_poor_outcome:
+                return self._finding(Verdict("open")) if conclusive else None
             verdict = self.verdict(ended=False)
-            if ripe and verdict.kind == "poor" and not (self.waits and verdict.plateau):
+            waits = verdict.plateau and symptom is not None and self.may_recover(symptom)
+            if conclusive and verdict.kind == "poor" and not waits:
                 return self._finding(verdict)
         return self._early(symptom)
 
     def _early(self, symptom: Symptom | None) -> Finding | None:
         """Return the warning of a symptom that is certain to do harm, once."""
-        looks = self._patience.looks
-        enough = self._patience.over or (self.soon is not None and looks >= self.soon)
-        if self.gate == "none" or symptom is None or self._warning is not None or not enough:
+        early = self.early_patience is not None and self._patience.count >= self.early_patience
+        enough = self._patience.exhausted or early
+        if (
+            not self.needs_poor_outcome
+            or symptom is None
+            or self._warning is not None
+            or not enough
+        ):
             return None
-        if self.certain(symptom, self.outcome):
+        if self.warns_early(symptom, self.outcome):
             self._warning = self._finding(self.verdict(ended=False), self.without_stop)
             return self._warning
         return None
 
     def at_end(self) -> Finding | None:
         """Return the symptom if it lasted to the end of a training with a poor outcome."""
-        verdict = self.verdict(ended=True) if self._patience.over else None
+        verdict = self.verdict(ended=True) if self._patience.exhausted else None
         return self._finding(verdict) if verdict and verdict.kind == "poor" else None
 
     def suspicion(self) -> Finding | None:
         """See `Rule.suspicion`: the symptom, once it is confirmed."""
-        confirmed = self._patience.over and not self._over
+        confirmed = self._patience.exhausted and not self._done
         return self._finding(Verdict("open")) if confirmed else None
 
     def confirmed(self) -> Finding | None:
@@ -144,11 +154,11 @@ class SymptomRule(OnceRule):
     def _once(self, finding: Finding | None) -> Finding | None:
         # A warning does not keep the rule from stopping the run when its outcome turns out poor.
         early = finding is self._warning and self.severity == "stop"
-        self._over |= finding is not None and not early
+        self._done |= finding is not None and not early
         return finding
 
     def _finding(self, verdict: Verdict, severity: Severity | None = None) -> Finding:
         assert self._seen is not None, "the symptom was seen"
         step, symptom = self._seen
-        told = symptom.told(verdict.reason, looks=self._patience.looks)
-        return self.found(step, since=self._patience.since, severity=severity, **told)
+        arguments = symptom.reported(verdict.reason, looks=self._patience.count)
+        return self.found(step, since=self._patience.since, severity=severity, **arguments)

@@ -11,7 +11,6 @@ actions that were not taken.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import signal
@@ -22,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, StoreError, VinedresserError
+from vinedresser.foreign_signals import handle_foreign
+from vinedresser.objects import LocalStorage
+from vinedresser.plain_text import visible
 from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule
@@ -30,6 +32,7 @@ from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.finding import Finding
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.reading.awaiting import await_run
 from vinedresser.store.reading.reader import Run
 
@@ -37,6 +40,8 @@ __all__ = ["end_with_parent", "judge_run", "main"]
 
 # Seconds between two checks for the parent.
 _PARENT_LOOK = 0.2
+# Bytes of a file with rules.
+_MOST_BYTES = 16 << 20
 # Seconds to wait for the run to begin.
 _BEGIN = 60.0
 
@@ -52,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--group", required=True, help="name of the rule group and its files")
     parser.add_argument("--spec", required=True, type=Path, help="JSON file with the rules")
     options = parser.parse_args(arguments)
+    handle_foreign()
     end_with_parent()
     return judge_run(options.run, options.group, options.spec)
 
@@ -75,7 +81,7 @@ def judge_run(location: str, group: str, spec: Path) -> int:
         objective = _table(spec, "suspicions", {})
         _judge(await_run(location, _BEGIN), rules, plan, group, objective)
     except VinedresserError as error:
-        sys.stderr.write(f"vinedresser.rules.worker: {error}\n")
+        sys.stderr.write(f"vinedresser.rules.worker: {visible(str(error))}\n")
         return 2 if isinstance(error, ConfigError) else 3 if isinstance(error, StoreError) else 1
     return 0
 
@@ -111,9 +117,11 @@ def _judge(
 def _table(spec: Path, key: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a table of the file, or the default if it is missing and a default is given."""
     try:
-        document = json.loads(spec.read_text(encoding="utf-8"))
+        document = parse_json(LocalStorage(spec.parent).get(spec.name, 0, _MOST_BYTES))
         table = document[key] if default is None else document.get(key, default)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except StoreError as error:
+        raise ConfigError(f"the rules cannot be read: {error}") from error
+    except DAMAGE as error:
         raise ConfigError(f'{spec}: must be a JSON file with {{"{key}": …}}: {error!r}') from error
     if not isinstance(table, dict):
         raise ConfigError(f"{spec}: {key}: must be a table, not {table!r}")

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from vinedresser.errors import ConfigError, CorruptData, KeyMissing
+from vinedresser.objects import Storage, open_storage, parse_location
 from vinedresser.snapshots.record import (
     SnapshotRecord,
     record_key,
@@ -19,7 +20,7 @@ from vinedresser.snapshots.record import (
 from vinedresser.snapshots.tensor_file import read_tensors
 from vinedresser.snapshots.trees import Codec, HostArray, unpack
 from vinedresser.store.index.document import unseal
-from vinedresser.store.storage import Storage, open_storage, parse_location
+from vinedresser.store.json_values import DAMAGE, parse_json
 
 __all__ = ["Snapshot", "list_snapshots", "open_snapshot"]
 
@@ -158,8 +159,8 @@ def _read(storage: Storage, name: str) -> SnapshotRecord:
     key = record_key(name)
     content = storage.get(key, 0, _MOST_BYTES)
     try:
-        record = SnapshotRecord.from_json(unseal("snapshot", content))  # type: ignore[arg-type]
-    except (ValueError, TypeError, RecursionError) as error:
+        record = SnapshotRecord.from_json(unseal("snapshot", content, parse_json))  # type: ignore[arg-type]
+    except DAMAGE as error:
         raise CorruptData(f"{storage.location}/{key}: not a valid snapshot: {error}") from error
     if record.name != name:
         raise CorruptData(f"{storage.location}/{key}: it is the record of {record.name}")

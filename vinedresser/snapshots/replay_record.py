@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
+from vinedresser.objects import Storage
 from vinedresser.snapshots.record import SnapshotRecord
 from vinedresser.store.json_values import check_time, shown
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import Record, write_record
-from vinedresser.store.storage import Storage
 
 __all__ = ["ReplayRecord", "TriedChange", "read_replay", "replay_key", "save_replay"]
 

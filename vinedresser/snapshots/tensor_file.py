@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects.base import Buffer
 from vinedresser.snapshots.trees import HostArray
 from vinedresser.store.dtypes import ITEM_BYTES
-from vinedresser.store.json_values import checker, shown
-from vinedresser.store.storage.base import Buffer
+from vinedresser.store.json_values import DAMAGE, checker, parse_json, shown
 
 __all__ = ["file_parts", "read_tensors"]
 
@@ -57,8 +57,8 @@ def read_tensors(content: bytes) -> dict[str, HostArray]:
     if len(content) < 8 or length > len(content) - 8:
         raise CorruptData("not a safetensors file: its header is longer than the file")
     try:
-        header = json.loads(content[8 : 8 + length])
-    except (ValueError, RecursionError) as error:
+        header = parse_json(content[8 : 8 + length])
+    except DAMAGE as error:
         raise CorruptData(f"not a safetensors file: its header is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise CorruptData("not a safetensors file: its header is not an object")

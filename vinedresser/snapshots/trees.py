@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Protocol
 
 from vinedresser.errors import CorruptData
 from vinedresser.masking import masked_value
-from vinedresser.store.json_values import shown
-from vinedresser.store.storage.base import Buffer
+from vinedresser.objects.base import Buffer
+from vinedresser.store.json_values import DAMAGE, shown
 
 __all__ = ["Codec", "Fields", "HostArray", "LeftOut", "Packed", "Packer", "array_digest", "unpack"]
 
@@ -194,7 +194,7 @@ def unpack(tree: Any, tensors: Callable[[str], HostArray], codec: Codec) -> Any:
     """
     try:
         return _unpacked(tree, tensors, codec, 0)
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except DAMAGE as error:
         if isinstance(error, CorruptData):
             raise
         raise CorruptData(f"not a valid value: {error}") from error

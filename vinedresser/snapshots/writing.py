@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from vinedresser.errors import StoreError, StoreFull
+from vinedresser.objects import LocalStorage, Storage
 from vinedresser.snapshots.record import (
     Reason,
     SnapshotRecord,
@@ -20,7 +21,6 @@ from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.snapshots.tensor_file import file_parts
 from vinedresser.snapshots.trees import HostArray
 from vinedresser.store.index.document import seal, to_json
-from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["SnapshotFolder"]
 

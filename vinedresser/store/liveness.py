@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import LocalStorage, Storage
+from vinedresser.objects.location import is_remote
 from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.records import (
     ClaimRecord,
@@ -15,9 +17,7 @@ from vinedresser.store.records import (
     Record,
     read_record,
 )
-from vinedresser.store.storage import LocalStorage, Storage
-from vinedresser.store.storage.location import is_remote
-from vinedresser.store.storage.spool import read_target, spools
+from vinedresser.store.spool import read_target, spools
 
 __all__ = [
     "LOST_AFTER",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
+from vinedresser.plain_logs import plain_logger
 from vinedresser.plain_text import visible
 
-_logger = logging.getLogger(__name__)
+_logger = plain_logger(__name__)
 
 
 class Problems:

@@ -15,18 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser import errors
-from vinedresser.errors import StoreError, UploadFailed, VinedresserError
+from vinedresser.errors import KeyMissing, StoreError, UploadFailed, VinedresserError
+from vinedresser.foreign_signals import holding_foreign
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.files import APPEND, open_file
 from vinedresser.store.records import environment_without_run
-from vinedresser.store.storage.spool import PRIVATE, lock_spool, read_target, spools
+from vinedresser.store.spool import PRIVATE, lock_spool, read_target, spools
 
 __all__ = ["RelayProcess", "recover_spools"]
 
 # Seconds that a relay may take to reach its store and claim the run.
 _START = 120.0
 # -P: a module beside the training script must not shadow the standard library's.
-_COMMAND = (sys.executable, "-P", "-m", "vinedresser.infra.relay")
+_COMMAND = (sys.executable, "-P", "-m", "vinedresser.infra.supervise.relay")
 # Exit code of a relay that has said why its upload is not complete.
 _SAID = 3
+_ERRORS = f"{PRIVATE}/errors.txt"
 # Maximum number of starts of a relay that is killed.
 _STARTS = 5
 
@@ -216,7 +220,7 @@ def _spawn(folder: Path, lock: int) -> subprocess.Popen[bytes]:
     target = read_target(folder)
     endpoint = {"AWS_ENDPOINT_URL": target.endpoint} if target and target.endpoint else {}
     try:
-        with (folder / PRIVATE / "errors.txt").open("ab") as output:
+        with open(open_file(folder, _ERRORS, APPEND), "ab") as output, holding_foreign():
             return subprocess.Popen(
                 [*_COMMAND, str(folder), str(lock)],
                 env={**environment_without_run(), **endpoint},
@@ -251,7 +255,7 @@ def _known_error(kind: str, message: str) -> VinedresserError:
 
 def _last_words(relay: RelayProcess) -> str:
     try:
-        text = (relay.folder / PRIVATE / "errors.txt").read_text(errors="replace").strip()
-    except FileNotFoundError:
+        text = LocalStorage(relay.folder).get(_ERRORS).decode(errors="replace").strip()
+    except KeyMissing:
         text = ""
     return text.rpartition("\n")[2] or "the upload process ended without a message"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vinedresser.errors import NotARun
+from vinedresser.objects import Storage
 from vinedresser.store.liveness import (
     LOST_AFTER,
     RankLiveness,
@@ -25,7 +26,6 @@ from vinedresser.store.records import (
     known_keys,
     read_record,
 )
-from vinedresser.store.storage import Storage
 
 __all__ = ["RunState", "Status", "rank_is_over", "run_status"]
 

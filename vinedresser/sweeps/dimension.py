@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from vinedresser.errors import ConfigError, did_you_mean
@@ -14,6 +15,8 @@ __all__ = ["Choice", "Dimension", "Suggester", "parse_dimension"]
 Choice = bool | int | float | str
 
 _KEYS = ("log", "float", "int", "values", "step", "when", "grid")
+# Steps by which a number may miss a multiple of the step because of its rounding.
+_ROUNDING = 1e-6
 
 
 class Suggester(Protocol):
@@ -91,18 +94,37 @@ class Dimension:
         if self.kind == "int":
             return list(range(int(self.low), int(self.high) + 1, int(self.step) or 1))
         if self.step:
-            count = math.floor((self.high - self.low) / self.step + 1e-9) + 1
+            count = math.floor((self.high - self.low) / self.step + _ROUNDING) + 1
             return [self.low + number * self.step for number in range(count)]
         raise ConfigError(
             f"{self.name}: a grid needs the number of values in the range: "
             f"{{ float = [{self.low:g}, {self.high:g}], grid = 5 }}"
         )
 
+    def every(self) -> Iterator[Choice]:
+        """Yield all values; for real numbers without steps, different ones without end."""
+        if self.kind == "float" and not self.step:
+            for depth in itertools.count(1):
+                for odd in range(1, 2**depth, 2):
+                    yield self.low + (self.high - self.low) * (odd / 2**depth)
+        elif self.kind == "int":
+            yield from range(int(self.low), int(self.high) + 1, int(self.step) or 1)
+        else:
+            yield from replace(self, grid=0).values()
+
+    def key(self, value: Choice) -> Choice:
+        """Return a value that is equal for equal values, though they were computed differently."""
+        if self.kind == "choice":
+            return f"{type(value).__name__} {value}"
+        if self.kind == "int":
+            return int(value)
+        return round((float(value) - self.low) / self.step) if self.step else float(value)
+
     def check(self, value: object) -> Choice:
         """Return a value given by the user.
 
         Raises:
-            ConfigError: the value is not in the range or among the choices.
+            ConfigError: the value is not in the range, between its steps, or not among the choices.
         """
         if self.kind == "choice":
             if isinstance(value, (bool, int, float, str)) and _among(value, self.choices):
@@ -113,6 +135,11 @@ class Dimension:
         if not right or not self.low <= value <= self.high:  # type: ignore[operator]
             noun = "an integer" if self.kind == "int" else "a number"
             raise ConfigError(f"must be {noun} from {self.low:g} to {self.high:g}, not {value!r}")
+        steps = (value - self.low) / self.step if self.step else 0.0  # type: ignore[operator]
+        if abs(steps - round(steps)) > _ROUNDING:
+            raise ConfigError(
+                f"must be {self.low:g} plus a multiple of the step {self.step:g}, not {value!r}"
+            )
         return value  # type: ignore[return-value]
 
     def to_json(self) -> dict[str, Any]:

@@ -29,18 +29,21 @@ class RungPruner(BasePruner):
         self._grace = grace
         self._eta = eta
         # By rung, in ascending order; read from the study when a trial reaches the rung.
-        self._values: list[list[float]] = []
+        self._values: dict[int, list[float]] = {}
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        """Return whether a trial ends; see `optuna.pruners.BasePruner`."""
+        """Return whether a trial ends; see `optuna.pruners.BasePruner`.
+
+        The decision on a step is the same if a process was killed before it was used.
+        """
         step = trial.last_step
         if step is None:
             return False
+        before = max((one for one in trial.intermediate_values if one < step), default=0)
         rung = 0
-        while _RUNG.format(rung) in trial.system_attrs:
-            rung += 1
-        while step >= self._grace * self._eta**rung:
-            if not self._is_promoted(study, trial, rung, trial.intermediate_values[step]):
+        while (reached := self._grace * self._eta**rung) <= step:
+            value = trial.intermediate_values[step]
+            if before < reached and not self._is_promoted(study, trial, rung, value):
                 return True
             rung += 1
         return False
@@ -49,15 +52,15 @@ class RungPruner(BasePruner):
         self, study: optuna.Study, trial: FrozenTrial, rung: int, value: float
     ) -> bool:
         """Add a trial to a rung, and return whether it is among the best there."""
-        if len(self._values) == rung:
-            key = _RUNG.format(rung)
+        key = _RUNG.format(rung)
+        if rung not in self._values:
             others = study.get_trials(deepcopy=False)
-            self._values.append(
-                sorted(one.system_attrs[key] for one in others if key in one.system_attrs)
-            )
-        study._storage.set_trial_system_attr(trial._trial_id, _RUNG.format(rung), value)
+            known = (one.system_attrs[key] for one in others if key in one.system_attrs)
+            self._values[rung] = sorted(known)
         values = self._values[rung]
-        insort(values, value)
+        if key not in trial.system_attrs:
+            study._storage.set_trial_system_attr(trial._trial_id, key, value)
+            insort(values, value)
         # Of the first eta - 1 trials, the best one so far continues.
         best = max(len(values) // self._eta, 1)
         if study.direction is StudyDirection.MAXIMIZE:

@@ -9,14 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from optuna.exceptions import OptunaError
 from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from vinedresser.errors import CorruptData, StillRunning, StoreError, VinedresserError
-from vinedresser.store.file_lock import take_lock
+from vinedresser.objects.file_lock import take_lock
+from vinedresser.objects.files import make_folders, open_file
+from vinedresser.store.json_values import DAMAGE, checker, parse_json, shown
 
 __all__ = ["SweepJournal", "SweepStorage"]
+
+# Enough for a million reported values; one read returns at most 2 GiB.
+_MOST_BYTES = 1 << 30
+_IS_NUMBER, _IS_CONFIGURATION = checker(float), checker(dict[str, float | str | bool | None])
 
 
 class SweepJournal(BaseJournalBackend):
@@ -31,16 +38,16 @@ class SweepJournal(BaseJournalBackend):
 
     Raises:
         StillRunning: another process holds the journal.
-        CorruptData: a line is not valid JSON.
+        CorruptData: a line is not an entry of a journal.
         StoreError: it cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         with self._translated():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, flags, 0o644)
+            make_folders(path.parent)
+            self._descriptor = open_file(path.parent, path.name, flags)
         try:
             # The storage reads each line once, so lines can be dropped after they were read.
             with self._translated():
@@ -94,16 +101,47 @@ class SweepJournal(BaseJournalBackend):
 
     def _load(self) -> list[dict[str, Any]]:
         """Read the file, and truncate a line that a killed process has written partially."""
-        text = self.path.read_bytes()
+        size = os.fstat(self._descriptor).st_size
+        if size > _MOST_BYTES:
+            raise CorruptData(f"{self.path}: not a journal: larger than {_MOST_BYTES >> 20} MiB")
+        text = os.pread(self._descriptor, size, 0)
         whole, newline, _ = text.rpartition(b"\n")
         os.ftruncate(self._descriptor, len(whole + newline))
         logs = []
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                logs.append(json.loads(line))
+                entry = parse_json(line)
+                if not _is_entry(entry):
+                    raise ValueError(shown(entry))
             except ValueError as error:
-                raise CorruptData(f"{self.path}: line {number} is not valid JSON") from error
+                raise CorruptData(
+                    f"{self.path}: line {number} is not an entry of a journal: {error}"
+                ) from error
+            logs.append(entry)
         return logs
+
+
+def _is_entry(entry: object) -> bool:
+    """Return whether a value has what Optuna looks for in every entry."""
+    return (
+        isinstance(entry, dict)
+        and type(entry.get("op_code")) is int
+        and isinstance(entry.get("worker_id"), str)
+    )
+
+
+def _check(trial: FrozenTrial) -> None:
+    """Check what Optuna takes from a journal without a look.
+
+    Raises:
+        TypeError: a configuration or a value is something else.
+    """
+    if not _IS_CONFIGURATION(trial.params):
+        raise TypeError(f"trial {trial.number} has the configuration {shown(trial.params)}")
+    reported = trial.intermediate_values
+    for value in (*(trial.values or ()), *reported, *reported.values()):
+        if not _IS_NUMBER(value):
+            raise TypeError(f"trial {trial.number} has the value {shown(value)}")
 
 
 class SweepStorage(JournalStorage):
@@ -114,10 +152,20 @@ class SweepStorage(JournalStorage):
 
     Args:
         journal: the journal, of which this process is the only writer.
+
+    Raises:
+        CorruptData: its entries do not describe studies and trials.
     """
 
     def __init__(self, journal: SweepJournal) -> None:
-        super().__init__(journal)
+        try:
+            super().__init__(journal)
+            for study in self.get_all_studies():
+                for trial in super().get_all_trials(study._study_id, deepcopy=False):
+                    _check(trial)
+        except (*DAMAGE, AssertionError, RuntimeError, OptunaError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise CorruptData(f"{journal.path}: not the journal of a sweep: {reason}") from error
         # The ids of all trials from the first one on that has not ended, and the trials before it,
         # which do not change any more, by the states that were asked for.
         self._open: list[int] = []

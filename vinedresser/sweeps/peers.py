@@ -26,10 +26,11 @@ def behind_sound_trials(
     """Decide whether a trial with a symptom ends, by the progress of sound trials.
 
     Many trainings that learn show symptoms, so a single training has to wait until its outcome is
-    clear. In a sweep the outcome is poor if the trial has made less than four fifths of the
-    progress of the sound trials. Their progress is the median of the better half of their values,
-    from the median of the worse half of their first values: in a space in which most
-    configurations are broken, half of the trials without a symptom do not learn either, or not yet.
+    clear. In a sweep the outcome is poor if the trial is worse than at least half of the sound
+    trials and has made less than four fifths of their progress. Their progress is the median of the
+    better half of their values, from the median of the worse half of their first values: in a space
+    in which most configurations are broken, half of the trials without a symptom do not learn
+    either, or not yet.
 
     Args:
         suspicion: how a rule would end the trial if its outcome were poor.
@@ -52,6 +53,8 @@ def behind_sound_trials(
     if usual - sign * value <= leeway:
         return None
     better = sum(one > sign * value for one in came)
+    if 2 * better < len(sound):
+        return None
     behind = (
         f"at epoch {epoch} its {goal.metric} of {value:.4g} is worse than that of {better} of "
         f"{len(sound)} trials without a symptom"

@@ -5,15 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import optuna
+from annotated_types import Ge, Gt, Lt
 from optuna import pruners
 from optuna.exceptions import ExperimentalWarning
+from optuna.trial import FrozenTrial, TrialState
 
 from vinedresser.infra.configuration import build
 from vinedresser.sweeps.halving import RungPruner
 
-__all__ = ["Pruner", "make_pruner"]
+__all__ = ["ENDING", "Pruner", "make_pruner"]
+
+# User attribute of a trial in Optuna: how it ended, as the fields of a `TrialEnd`.
+ENDING = "ending"
 
 
 @dataclass(frozen=True)
@@ -47,21 +53,18 @@ class _Median(Pruner):
     """Ends trials worse than the median of the others at the same epoch (Golovin et al., 2017).
 
     Attributes:
-        startup: number of trials that must finish before any is ended.
+        startup: number of trials that must finish or be stopped before any is ended.
         grace: minimum number of epochs per trial.
     """
 
     comparing: ClassVar[bool] = True
 
-    startup: int = 5
-    grace: int = 1
-
-    def __post_init__(self) -> None:
-        _at_least(self, startup=0, grace=0)
+    startup: Annotated[int, Ge(0)] = 5
+    grace: Annotated[int, Ge(0)] = 1
 
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
-        return pruners.MedianPruner(self.startup, self.grace)
+        return _MedianPruner(self.startup, self.grace)
 
     def compares(self, epoch: int) -> bool:
         """See `Pruner.compares`."""
@@ -70,6 +73,45 @@ class _Median(Pruner):
     def why(self, epoch: int) -> str:
         """See `Pruner.why`."""
         return f"worse at epoch {epoch} than the median of the other trials"
+
+
+class _MedianPruner(pruners.MedianPruner):
+    """Optuna's, to which trials that were stopped are evidence like finished ones.
+
+    They count up to their last epoch with what they had reported. Without them, a space in which
+    most trials are stopped would have few trials to compare with, and late.
+    """
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Return whether a trial ends; see `optuna.pruners.BasePruner`."""
+        # A view of the study, not a study: only what the pruner reads.
+        view: Any = _Ended(study)
+        return super().prune(view, trial)
+
+
+class _Ended:
+    """A study whose finished trials include those that were stopped.
+
+    Args:
+        study: the study.
+    """
+
+    def __init__(self, study: optuna.Study) -> None:
+        self._study = study
+        self.direction = study.direction
+
+    def get_trials(
+        self,
+        deepcopy: bool,
+        states: tuple[TrialState, ...],  # noqa: ARG002 (Optuna's interface)
+    ) -> list[FrozenTrial]:
+        ended = self._study.get_trials(deepcopy, (TrialState.COMPLETE, TrialState.PRUNED))
+        return [
+            one
+            for one in ended
+            if one.state is TrialState.COMPLETE
+            or one.user_attrs.get(ENDING, {}).get("state") == "stopped"
+        ]
 
 
 @dataclass(frozen=True)
@@ -83,11 +125,8 @@ class _Halving(Pruner):
 
     comparing: ClassVar[bool] = True
 
-    eta: int = 3
-    grace: int = 1
-
-    def __post_init__(self) -> None:
-        _at_least(self, eta=2, grace=1)
+    eta: Annotated[int, Ge(2)] = 3
+    grace: Annotated[int, Ge(1)] = 1
 
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
@@ -114,7 +153,12 @@ class _Hyperband(_Halving):
 
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
-        return pruners.HyperbandPruner(self.grace, self.epochs, self.eta)
+        made = pruners.HyperbandPruner(self.grace, self.epochs, self.eta)
+        # Otherwise its brackets are unknown until a process prunes: its first proposals would
+        # depend on the trials of all. With the number of epochs it reads nothing from the study.
+        study: Any = None
+        made._try_initialization(study)
+        return made
 
 
 @dataclass(frozen=True)
@@ -126,13 +170,8 @@ class _Wilcoxon(Pruner):
         startup: minimum number of folds per trial.
     """
 
-    p: float = 0.1
-    startup: int = 2
-
-    def __post_init__(self) -> None:
-        _at_least(self, startup=0)
-        if not 0 < self.p < 1:
-            raise ValueError(f"p: must lie between 0 and 1, not {self.p:g}")
+    p: Annotated[float, Gt(0), Lt(1)] = 0.1
+    startup: Annotated[int, Ge(0)] = 2
 
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
@@ -171,9 +210,3 @@ def make_pruner(given: str | Mapping[str, Any], epochs: int | None, where: str) 
     if kind is _Hyperband:
         table = {"epochs": epochs, **table}
     return build(kind, table, where)
-
-
-def _at_least(pruner: Pruner, **least: int) -> None:
-    for name, value in least.items():
-        if getattr(pruner, name) < value:
-            raise ValueError(f"{name}: must be at least {value}, not {getattr(pruner, name)}")

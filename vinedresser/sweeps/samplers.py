@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 import importlib.util
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import optuna
+from annotated_types import Ge
 from optuna import samplers
 from optuna.distributions import BaseDistribution
 from optuna.samplers import TPESampler
@@ -18,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.infra.configuration import build
 
-__all__ = ["BoundedTPESampler", "make_sampler"]
+__all__ = ["BoundedTPESampler", "sampler_maker"]
 
 # Above this number of trials, the sampler sees the best and the newest ones.
 _MOST = 1000
@@ -35,6 +36,13 @@ class BoundedTPESampler(TPESampler):
     proposal grows with the number of trials. Beyond, the model of the good configurations is the
     same; that of the others leaves out the oldest trials, to which TPE gives the least weight.
     """
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return the parameters that these trials have; see `optuna.samplers.BaseSampler`."""
+        view: Any = _BoundedStudy(study)
+        return super().infer_relative_search_space(view, trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -114,25 +122,19 @@ class _Startup:
     """
 
     name: str
-    startup: int = 10
-
-    def __post_init__(self) -> None:
-        """Validate the values."""
-        if self.startup < 1:
-            raise ValueError(f"startup: must be at least 1, not {self.startup}")
+    startup: Annotated[int, Ge(1)] = 10
 
 
-def make_sampler(
-    given: str | Mapping[str, Any], *, seed: int, objectives: int, where: str
-) -> samplers.BaseSampler:
-    """Return a sampler.
+def sampler_maker(
+    given: str | Mapping[str, Any], *, objectives: int, where: str
+) -> Callable[[int], samplers.BaseSampler]:
+    """Return a function that makes a sampler with a random seed.
 
     The points of a grid come from the sweep itself. TPE is that of Bergstra et al. (2011), with the
     constant liar for concurrent trials; the Gaussian process is Optuna's, CMA-ES is Hansen's.
 
     Args:
         given: its name, or a table with ``name`` and settings.
-        seed: random seed; proposals are equal for equal seeds and results.
         objectives: number of objectives.
         where: prefix of messages.
 
@@ -150,9 +152,12 @@ def make_sampler(
     if name == "cmaes" and objectives > 1:
         raise ConfigError(f"{where}: CMA-ES supports one objective only; use tpe or gp for several")
     if kind is _Plain:
-        return samplers.RandomSampler(seed=seed)
+        return lambda seed: samplers.RandomSampler(seed=seed)
+    startup = settings.startup
     if name == "tpe":
-        return BoundedTPESampler(seed=seed, n_startup_trials=settings.startup)
+        return lambda seed: BoundedTPESampler(seed=seed, n_startup_trials=startup)
     if name == "gp":
-        return samplers.GPSampler(seed=seed, n_startup_trials=settings.startup)
-    return samplers.CmaEsSampler(seed=seed, n_startup_trials=settings.startup)
+        return lambda seed: samplers.GPSampler(seed=seed, n_startup_trials=startup)
+    from vinedresser.sweeps.cma import CmaEsSampler
+
+    return lambda seed: CmaEsSampler(seed, startup)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+from annotated_types import Ge
+
+from vinedresser.quantities import parse_time
 from vinedresser.store.step_record import Mode
 
 __all__ = ["Direction", "Objective", "PrunerName", "SamplerName", "SweepTable", "Summary"]
@@ -15,9 +17,6 @@ Direction = Literal["minimize", "maximize"]
 Summary = Literal["last", "best", "mean"]
 SamplerName = Literal["random", "grid", "tpe", "gp", "cmaes"]
 PrunerName = Literal["none", "median", "asha", "hyperband", "wilcoxon"]
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True)
@@ -55,25 +54,32 @@ class SweepTable:
     """The settings of a sweep.
 
     Attributes:
-        metric: metric of the objective; omitted if ``objectives`` is given.
-        direction: whether to minimize or maximize it.
-        value: summary of a trial's values; see `Objective`.
-        mode: mode in which the metric is recorded; see `Objective`.
-        objectives: several objectives, for which the sweep finds the Pareto front.
-        trials: number of configurations to try; None: until another budget is exhausted.
-        epochs: number of metric values that a complete trial reports; required by Hyperband, and
-            used to count the saved epochs.
-        total_epochs: budget of epochs over all trials, after which no trial starts.
-        wall_time: time after which no trial starts: "90 min", "2 h", or seconds.
-        sampler: name of the sampler, or a table with ``name`` and its settings.
-        pruner: name of the pruner, or a table with ``name`` and its settings.
-        points: configurations to try first; missing hyperparameters are proposed.
-        seed: seed of the sampler.
-        seeds: passed to the trials in turn as ``--seed``; empty: no seed is passed.
-        retries: maximum number of restarts of a crashed trial.
-        resume: the script's parameter for the path of a checkpoint; None: a crashed trial restarts
-            from the beginning.
-        same_failures: the sweep ends if this many first trials all fail for the same reason.
+        metric: the objective: name of a metric or loss, as the training records it.
+        direction: "minimize" or "maximize".
+        value: the value of a trial: its "last" or "best" one, or the "mean", for cross-validation
+            with one value per fold.
+        mode: mode in which the metric is recorded; "train" if nothing is evaluated.
+        objectives: replaces the four keys above by a list of several; the sweep searches their
+            Pareto front.
+        trials: number of trials; failed ones count, and ``points`` are all tried even if there are
+            more.
+        epochs: number of values of the metric that a whole trial reports; required by Hyperband.
+        total_epochs: no other trial begins once all have done this number of epochs together.
+        wall_time: how long trials may begin: "90 min", "2 h", or seconds; ``--resume`` starts the
+            count again.
+        sampler: "random", "grid", "tpe", "gp" or "cmaes"; or a table, such as
+            ``{ name = "tpe", startup = 20 }``.
+        pruner: "none", "median", "asha", "hyperband" or "wilcoxon"; or a table.
+        points: configurations to try first, as tables; the sampler proposes missing parameters.
+        repeats: number of trials of each configuration, as for a noisy metric.
+        seed: seed of the sampler: equal seeds and results give equal trials.
+        seeds: passed to the trials in turn as ``--seed``; with ``repeats``, to the trials of a
+            configuration in turn.
+        retries: how often a crashed trial begins again.
+        resume: the script's parameter for the path of a checkpoint; without it a trial begins again
+            from the start.
+        same_failures: the sweep ends if this number of first trials all fail for the same reason
+            (ignoring numbers in it).
     """
 
     metric: str = ""
@@ -81,18 +87,19 @@ class SweepTable:
     value: Summary = "last"
     mode: Mode = "eval"
     objectives: list[Objective] = field(default_factory=list)
-    trials: int | None = None
-    epochs: int | None = None
-    total_epochs: int | None = None
+    trials: Annotated[int, Ge(1)] | None = None
+    epochs: Annotated[int, Ge(1)] | None = None
+    total_epochs: Annotated[int, Ge(1)] | None = None
     wall_time: float | str | None = None
     sampler: str | dict[str, Any] = "tpe"
     pruner: str | dict[str, Any] = "asha"
     points: list[dict[str, Any]] = field(default_factory=list)
+    repeats: Annotated[int, Ge(1)] = 1
     seed: int = 0
     seeds: list[int] = field(default_factory=list)
-    retries: int = 1
+    retries: Annotated[int, Ge(0)] = 1
     resume: str | None = None
-    same_failures: int = 3
+    same_failures: Annotated[int, Ge(1)] = 3
 
     def __post_init__(self) -> None:
         """Validate the values."""
@@ -104,13 +111,11 @@ class SweepTable:
         limits = (self.trials, self.total_epochs, self.wall_time)
         if self.sampler_name != "grid" and all(limit is None for limit in limits):
             raise ValueError("trials: is missing; set trials, total_epochs or wall_time")
-        for name in ("trials", "epochs", "total_epochs"):
-            limit = getattr(self, name)
-            if limit is not None and limit < 1:
-                raise ValueError(f"{name}: must be at least 1, not {limit}")
-        for name, least in (("retries", 0), ("same_failures", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: must be at least {least}, not {getattr(self, name)}")
+        if 0 < len(self.seeds) < self.repeats:
+            raise ValueError(
+                f"seeds: must be at least {self.repeats}, since each of the {self.repeats} trials "
+                f"of a configuration (repeats) has its own; there are {len(self.seeds)}"
+            )
         self._check_choice("sampler", self.sampler_name, get_args(SamplerName))
         self._check_choice("pruner", self.pruner_name, get_args(PrunerName))
         if self.pruner_name == "hyperband" and self.epochs is None:
@@ -152,16 +157,13 @@ class SweepTable:
         if self.wall_time is None:
             return None
         if isinstance(self.wall_time, str):
-            match = _DURATION.fullmatch(self.wall_time.strip())
-            seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
-        else:
-            seconds = float(self.wall_time)
-        if not seconds > 0:
-            raise ValueError(
-                f'wall_time: must be seconds or a string such as "90 min", "2 h" or "1 d", not '
-                f"{self.wall_time!r}"
-            )
-        return seconds
+            try:
+                return parse_time(self.wall_time)
+            except ValueError as error:
+                raise ValueError(f"wall_time: {error}") from error
+        if not self.wall_time > 0:
+            raise ValueError(f"wall_time: must be above 0 seconds, not {self.wall_time}")
+        return float(self.wall_time)
 
     @staticmethod
     def _check_choice(key: str, name: str, known: tuple[str, ...]) -> None:

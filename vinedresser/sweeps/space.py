@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from vinedresser.errors import ConfigError, did_you_mean
@@ -54,7 +54,34 @@ class Space:
         Raises:
             ConfigError: a range of real numbers has neither ``grid`` nor ``step``.
         """
-        return list(_combinations(self.dimensions, {}))
+        return list(_combinations(self.dimensions, {}, Dimension.values))
+
+    def configurations(self, fixed: Mapping[str, Choice]) -> Iterator[dict[str, Choice]]:
+        """Yield all configurations, each once; without end if real numbers are among them.
+
+        Args:
+            fixed: values of some hyperparameters.
+        """
+
+        def values(dimension: Dimension) -> Iterable[Choice]:
+            return (fixed[dimension.name],) if dimension.name in fixed else dimension.every()
+
+        return _combinations(self.dimensions, {}, values)
+
+    def key(self, configuration: Mapping[str, Choice]) -> tuple[tuple[str, Choice], ...]:
+        """Return a value that is equal for equal configurations.
+
+        Args:
+            configuration: values by name; those whose condition is not met do not count.
+        """
+        chosen = self._chosen(configuration)
+        known = {one.name: one for one in self.dimensions}
+        return tuple((name, known[name].key(value)) for name, value in chosen.items())
+
+    def is_whole(self, point: Mapping[str, Choice]) -> bool:
+        """Return whether a point leaves no hyperparameter to be proposed."""
+        chosen = self._chosen(point)
+        return all(one.name in chosen or not one.applies(chosen) for one in self.dimensions)
 
     def point(self, given: object, where: str) -> dict[str, Choice]:
         """Return a point given by the user; missing hyperparameters will be proposed.
@@ -79,6 +106,14 @@ class Space:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON types, equal for equal spaces."""
         return {one.name: one.to_json() for one in sorted(self.dimensions, key=lambda d: d.name)}
+
+    def _chosen(self, point: Mapping[str, Choice]) -> dict[str, Choice]:
+        """Return the values of a point whose conditions are met, in the order of the space."""
+        chosen: dict[str, Choice] = {}
+        for one in self.dimensions:
+            if one.name in point and one.applies(chosen):
+                chosen[one.name] = point[one.name]
+        return chosen
 
 
 def _check_condition(dimension: Dimension, known: Mapping[str, Dimension], where: str) -> None:
@@ -108,14 +143,16 @@ def _ordered(known: Mapping[str, Dimension], where: str) -> Iterator[Dimension]:
 
 
 def _combinations(
-    dimensions: tuple[Dimension, ...], chosen: dict[str, Choice]
+    dimensions: tuple[Dimension, ...],
+    chosen: dict[str, Choice],
+    values: Callable[[Dimension], Iterable[Choice]],
 ) -> Iterator[dict[str, Choice]]:
     if not dimensions:
         yield chosen
         return
     first, *rest = dimensions
     if not first.applies(chosen):
-        yield from _combinations(tuple(rest), chosen)
+        yield from _combinations(tuple(rest), chosen, values)
         return
-    for value in first.values():
-        yield from _combinations(tuple(rest), {**chosen, first.name: value})
+    for value in values(first):
+        yield from _combinations(tuple(rest), {**chosen, first.name: value}, values)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import optuna
@@ -16,10 +17,14 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
+from vinedresser.errors import CorruptData
+from vinedresser.store.json_values import DAMAGE, known_fields, shown
+from vinedresser.sweeps.agenda import Agenda
 from vinedresser.sweeps.journal import SweepJournal, SweepStorage
 from vinedresser.sweeps.peers import behind_sound_trials
-from vinedresser.sweeps.pruners import make_pruner
-from vinedresser.sweeps.samplers import make_sampler
+from vinedresser.sweeps.proposer import CHOSEN, Proposer
+from vinedresser.sweeps.pruners import ENDING, make_pruner
+from vinedresser.sweeps.samplers import sampler_maker
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import LEAST_RESULTS, Proposal, Trial, TrialEnd
@@ -31,8 +36,8 @@ _STATES: dict[str, OptunaState] = {
     "failed": OptunaState.FAIL,
 }
 _NAME = "sweep"
-# Keys of a trial's user attributes in Optuna.
-_ENDING, _CHOSEN, _SUSPECTED = "ending", "parameters", "suspected"
+# Keys of a trial's user attributes in Optuna: how it is to end, and the rule that suspected it.
+_CUT, _SUSPECTED = "cut", "suspected"
 # And the beginning of those of its values with several objectives, before the number of the epoch.
 _EPOCH = "epoch "
 
@@ -42,6 +47,10 @@ class Study:
 
     Every trial that is ended early is reported to Optuna as pruned, with its last value. A value
     that is not finite is not reported, so no trial is compared with it and samplers avoid it.
+
+    Every decision is a function of the settings and the journal. A study that is resumed, or whose
+    number of trials was raised, continues as if it had never been closed. No configuration is
+    proposed again, unless each is to have several trials (`SweepTable.repeats`).
 
     Args:
         settings: settings of the sweep.
@@ -55,7 +64,7 @@ class Study:
         ended: the trials that have ended, in order; those of an earlier process come first.
 
     Raises:
-        ConfigError: an invalid setting of the sampler or pruner.
+        ConfigError: an invalid setting of the sampler or pruner, or an invalid point.
         MissingDependency: a package that the sampler needs is not installed.
         StillRunning: another process is running this sweep.
     """
@@ -68,38 +77,29 @@ class Study:
         self.settings = settings
         self.space = space
         self._pruner = make_pruner(settings.pruner, settings.epochs, f"{where}.pruner")
-        points = [
-            space.point(point, f"{where}.points[{number}]")
-            for number, point in enumerate(settings.points)
-        ]
-        if settings.sampler_name == "grid":
-            points += space.grid()
-        sampler = make_sampler(
-            settings.sampler,
-            seed=settings.seed,
-            objectives=len(settings.goals),
-            where=f"{where}.sampler",
+        self._agenda = Agenda(settings, space, where)
+        make = sampler_maker(
+            settings.sampler, objectives=len(settings.goals), where=f"{where}.sampler"
         )
         self._journal = SweepJournal(path) if path is not None else None
         self._study = optuna.create_study(
             storage=SweepStorage(self._journal) if self._journal else InMemoryStorage(),
-            sampler=sampler,
+            sampler=Proposer(make, settings.seed, space, self._agenda.tried),
             pruner=self._pruner.make(),
             study_name=_NAME,
             directions=[goal.direction for goal in settings.goals],
             load_if_exists=True,
         )
         self._running: dict[int, optuna.Trial] = {}
-        # Trials that were told to end: they may still report for a while.
-        self._cut: set[int] = set()
-        self.ended = [one for one in self.trials() if one.ending.state != "running"]
-        found = self._found()
-        if not found:
-            for point in points:
-                self._study.enqueue_trial(point)
-        waiting = sum(one.state is OptunaState.WAITING for one in found)
-        self._begun = len(found) - waiting
-        self._waiting = waiting if found else len(points)
+        # Trials of an earlier process, which may not have decided on their last values.
+        self._undecided: set[int] = set()
+        if len(self._study._storage.get_all_studies()) > 1:
+            raise CorruptData(f"{path}: holds the study of something else")
+        try:
+            self._agenda.restore(self._study)
+            self.ended = [one for one in self.trials() if one.ending.state != "running"]
+        except DAMAGE as error:
+            raise CorruptData(f"{path}: not the journal of this sweep: {error}") from error
 
     def close(self) -> None:
         """Release the journal."""
@@ -107,21 +107,36 @@ class Study:
             self._journal.close()
 
     def ask(self) -> Proposal | None:
-        """Return the next configuration; None if the budget of trials or the grid is exhausted."""
-        # Counted, since asking Optuna takes longer the more trials there are.
-        if self.settings.trials is not None and self._begun >= self.settings.trials:
-            return None
-        if self.settings.sampler_name == "grid" and not self._waiting:
-            return None
-        trial = self._study.ask()
-        self._begun += 1
-        self._waiting = max(self._waiting - 1, 0)
-        return self._choose(trial)
+        """Return the next configuration; None if there is none, for the reason in `over`.
+
+        Points come first, then, up to the number of trials, the configurations of a grid, or those
+        that the sampler proposes.
+        """
+        return self._choose(self._study.ask()) if self._agenda.advance() else None
+
+    def retry_failed(self) -> int:
+        """Queue another trial for each failed one that was not tried again; return their number.
+
+        They come next, with the configuration and the seed of the failed trial. They are in the
+        journal at once, so that a process that is killed leaves them to the next one.
+        """
+        return self._agenda.retry_failed()
+
+    @property
+    def over(self) -> str:
+        """Why `ask` returned None; "" before."""
+        return self._agenda.over
+
+    @property
+    def planned(self) -> int | None:
+        """Number of trials that the study will have at most; None if that is unknown."""
+        return self._agenda.planned
 
     def again(self) -> list[Proposal]:
         """Return the trials that were running when an earlier process of the sweep ended."""
         found = self._found(OptunaState.RUNNING)
-        # If that process was killed in between, missing values are suggested now.
+        # If that process was killed in between, what is missing is suggested and decided now.
+        self._undecided = {one.number for one in found}
         return [self._choose(optuna.Trial(self._study, one._trial_id)) for one in found]
 
     @property
@@ -152,9 +167,11 @@ class Study:
             reports after that are kept, but no trial is compared with them.
         """
         trial = self._running[number]
-        reported = _values(self._frozen(number))
-        if epoch <= max(reported, default=0):
+        frozen = self._frozen(number)
+        newest = max(_values(frozen), default=0)
+        if epoch < newest or (epoch == newest and number not in self._undecided):
             return None
+        self._undecided.discard(number)
         if not math.isfinite(value):
             metric = self.settings.goals[0].metric
             return TrialEnd("stopped", f"{metric} is {value} at epoch {epoch}", fault="nonfinite")
@@ -162,14 +179,17 @@ class Study:
             # Optuna supports neither intermediate values nor pruning with several objectives.
             trial.set_user_attr(f"{_EPOCH}{epoch}", value)
             return None
-        trial.report(value, epoch)
-        last = self.settings.epochs is not None and epoch >= self.settings.epochs
-        if number in self._cut or last:
+        if epoch > newest:
+            trial.report(value, epoch)
+        if (cut := frozen.user_attrs.get(_CUT)) is not None:
+            # It may still report for a while. A process that resumes the sweep ends it again.
+            return TrialEnd(**cut) if epoch == newest else None
+        if self.settings.epochs is not None and epoch >= self.settings.epochs:
             # After the last epoch there is nothing to save: the trial finishes.
             return None
         ending = self._compared(trial, epoch, value, suspicion)
         if ending is not None:
-            self._cut.add(number)
+            trial.set_user_attr(_CUT, asdict(ending))
         return ending
 
     def tell(self, number: int, ending: TrialEnd, result: Sequence[float] = ()) -> Trial:
@@ -188,9 +208,7 @@ class Study:
         if ending.state == "finished" and not complete:
             said = ", ".join(goal.metric for goal in self.settings.goals)
             ending = TrialEnd("stopped", f"no finite value of {said} at its end", fault="nonfinite")
-        attributes = {"state": ending.state, "reason": ending.reason}
-        attributes |= {"rule": ending.rule, "fault": ending.fault, "remedy": ending.remedy}
-        trial.set_user_attr(_ENDING, attributes)
+        trial.set_user_attr(ENDING, asdict(ending))
         values = list(result) if ending.state == "finished" else None
         self._study.tell(trial, values=values, state=_STATES[ending.state])
         del self._running[number]
@@ -199,7 +217,7 @@ class Study:
 
     def trial(self, number: int) -> Trial:
         """Return a trial."""
-        return _trial(self._frozen(number))
+        return _trial(self._frozen(number), self._agenda.retried)
 
     def running(self) -> list[Trial]:
         """Return the running trials, by number."""
@@ -207,7 +225,8 @@ class Study:
 
     def trials(self) -> list[Trial]:
         """Return all trials that have started, by number."""
-        return [_trial(one) for one in self._found() if one.state is not OptunaState.WAITING]
+        begun = [one for one in self._found() if one.state is not OptunaState.WAITING]
+        return [_trial(one, self._agenda.retried) for one in begun]
 
     def best(self) -> list[Trial]:
         """Return the best finished trial, the first of equal ones; [] if none has finished.
@@ -217,8 +236,8 @@ class Study:
         if not self._found(OptunaState.COMPLETE):
             return []
         if len(self.settings.goals) > 1:
-            return [_trial(one) for one in self._study.best_trials]
-        return [_trial(self._study.best_trial)]
+            return [_trial(one, self._agenda.retried) for one in self._study.best_trials]
+        return [_trial(self._study.best_trial, self._agenda.retried)]
 
     def importance(self) -> dict[str, float]:
         """Return the importance of each hyperparameter for the objective, from 0 to 1.
@@ -246,15 +265,18 @@ class Study:
 
     def _choose(self, trial: optuna.Trial) -> Proposal:
         """Return a trial's configuration, suggested now unless it was before."""
-        parameters = trial.user_attrs.get(_CHOSEN)
-        if parameters is None:
-            parameters = self.space.suggest(trial)
-            # In the order of the space, which Optuna's own parameters do not keep.
-            trial.set_user_attr(_CHOSEN, parameters)
-        self._running[trial.number] = trial
-        seeds = self.settings.seeds
-        seed = seeds[trial.number % len(seeds)] if seeds else None
-        return Proposal(trial.number, parameters, seed)
+        number = trial.number
+        parameters = trial.user_attrs.get(CHOSEN)
+        if parameters is None or parameters.keys() != trial.params.keys():
+            chosen = self.space.suggest(trial)
+            if CHOSEN not in trial.user_attrs:
+                # In the order of the space, which Optuna's own parameters do not keep.
+                trial.set_user_attr(CHOSEN, chosen)
+            if parameters is None:
+                self._agenda.note(number, chosen)
+            parameters = chosen
+        self._running[number] = trial
+        return Proposal(number, parameters, self._agenda.seed(number))
 
     def _compared(
         self, trial: optuna.Trial, epoch: int, value: float, suspicion: TrialEnd | None
@@ -280,7 +302,7 @@ class Study:
         for trial in self._found():
             if _SUSPECTED in trial.user_attrs:
                 continue
-            if trial.user_attrs.get(_ENDING, {}).get("state") == "stopped":
+            if trial.user_attrs.get(ENDING, {}).get("state") == "stopped":
                 continue
             values = trial.intermediate_values
             reported = [one for one in values if one <= epoch]
@@ -298,15 +320,25 @@ class Study:
         return storage.get_trial(storage.get_trial_id_from_study_id_trial_number(study, number))
 
 
-def _trial(found: FrozenTrial) -> Trial:
-    ending = found.user_attrs.get(_ENDING)
+def _trial(found: FrozenTrial, retried: Mapping[int, int]) -> Trial:
+    parameters = found.user_attrs.get(CHOSEN, {})
+    if not isinstance(parameters, dict):
+        raise TypeError(f"trial {found.number} has the configuration {shown(parameters)}")
     return Trial(
         number=found.number,
-        parameters=found.user_attrs.get(_CHOSEN, {}),
+        parameters=parameters,
         values=_values(found),
         result=tuple(found.values) if found.state is OptunaState.COMPLETE else (),
-        ending=TrialEnd(**ending) if ending and found.state.is_finished() else TrialEnd("running"),
+        ending=_ending(found),
+        retried_as=retried.get(found.number),
     )
+
+
+def _ending(found: FrozenTrial) -> TrialEnd:
+    ending = found.user_attrs.get(ENDING)
+    if not ending or not found.state.is_finished():
+        return TrialEnd("running")
+    return TrialEnd(**known_fields(TrialEnd, ending))
 
 
 def _values(found: FrozenTrial) -> dict[int, float]:

@@ -9,6 +9,7 @@ from typing import Literal
 from vinedresser.sweeps.dimension import Choice
 
 __all__ = [
+    "ALL_BEGUN",
     "LEAST_RESULTS",
     "Proposal",
     "Trial",
@@ -21,8 +22,12 @@ __all__ = [
 # Minimum number of different results of finished trials for the importance of hyperparameters.
 LEAST_RESULTS = 4
 
-# "stopped": by a rule or a person, for its own symptoms; "pruned": by comparison with others.
-TrialState = Literal["running", "finished", "pruned", "stopped", "failed"]
+# Why a sweep whose number of trials was reached begins no other trial.
+ALL_BEGUN = "all trials have begun"
+
+# "stopped": by a rule or a person, for its own symptoms; "pruned": by comparison with others;
+# "interrupted": the sweep ended before the trial, which continues when it is resumed.
+TrialState = Literal["running", "finished", "pruned", "stopped", "failed", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class Trial:
         values: values of the first objective by epoch, from 1.
         result: result of each objective, once it has finished; otherwise empty.
         ending: how it ended, or state "running".
+        retried_as: number of the trial that tries it again, as it failed; None: none does.
     """
 
     number: int
@@ -83,6 +89,7 @@ class Trial:
     values: Mapping[int, float] = field(default_factory=dict)
     result: tuple[float, ...] = ()
     ending: TrialEnd = field(default_factory=lambda: TrialEnd("running"))
+    retried_as: int | None = None
 
     @property
     def name(self) -> str:
@@ -96,6 +103,12 @@ class Trial:
             f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in self.parameters.items()
         )
+
+    @property
+    def why(self) -> str:
+        """Why it ended in a few words, and which trial tries it again."""
+        again = "" if self.retried_as is None else f"; again as {trial_name(self.retried_as)}"
+        return f"{self.ending.why}{again}"
 
     @property
     def epochs(self) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from vinedresser.infra.launcher import request_stop
-from vinedresser.store.storage import Location
-from vinedresser.tasks.stores import owned_here
+from vinedresser.infra.catalog.stores import owned_here
+from vinedresser.infra.supervise.launcher import request_stop
+from vinedresser.objects import Location
 
 __all__ = ["INTERRUPTED", "REASONS", "Interruption", "interrupt"]
 

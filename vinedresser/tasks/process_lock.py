@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vinedresser.errors import StillRunning, StoreError
-from vinedresser.store.file_lock import take_lock
+from vinedresser.errors import NotAFile, StillRunning, StoreError
+from vinedresser.objects.file_lock import take_lock
+from vinedresser.objects.files import open_file
 
 __all__ = ["process_lock"]
 
@@ -23,11 +24,13 @@ def process_lock(path: Path, word: str) -> Iterator[None]:
 
     Raises:
         StillRunning: another process holds it.
+        NotAFile: there is something else, such as a symbolic link.
         StoreError: the file cannot be opened.
     """
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(path, flags, 0o644)
+        descriptor = open_file(path.parent, path.name, os.O_RDWR | os.O_CREAT)
+    except NotAFile:
+        raise
     except OSError as error:
         raise StoreError(f"{path}: cannot be locked: {error.strerror}") from error
     try:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from vinedresser.errors import StoreError
-from vinedresser.retrying import retry
-from vinedresser.store.storage import Location
+from vinedresser.objects import Location
+from vinedresser.objects.retrying import retry
+from vinedresser.plain_logs import plain_logger
 
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from prefect.logging import get_run_logger
 
 from vinedresser.errors import StillRunning
 from vinedresser.explain.formatting import count
+from vinedresser.objects import LocalStorage, Location
 from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.records import read_record
-from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.lifecycle.prefect_page import leave_run_artifact, state_of_place
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.supervision import Stages

@@ -13,27 +13,52 @@ end trainings.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prefect.exceptions import TerminationSignal
 
 from vinedresser.errors import VinedresserError
+from vinedresser.foreign_signals import handle_foreign
 from vinedresser.infra.guard import guard_descendants
-from vinedresser.plain_logs import format_plainly
+from vinedresser.infra.supervise.launcher import pass_on
+from vinedresser.objects import Location
+from vinedresser.plain_logs import format_plainly, plain_logger
 from vinedresser.store.records import FLOW_VARIABLE
-from vinedresser.store.storage import Location
 from vinedresser.tasks.interruption import INTERRUPTED, interrupt
+
+__all__ = ["WORK", "Work", "ends_in_order"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+
+class Work:
+    """The work of a flow in this process, as `ends_in_order` does it.
+
+    Attributes:
+        future: its result, which does not depend on Prefect; None if no flow has begun to work.
+    """
+
+    future: Future[Any] | None = None
+
+    def clear(self) -> None:
+        """Forget the work of an earlier flow."""
+        self.future = None
+
+
+WORK = Work()
+
+# Seconds after which the main thread looks for signals. The kernel may give one to another thread,
+# such as SIGHUP together with SIGCONT when a terminal is closed, and Python handles it in the main
+# thread only, once that runs.
+_LOOK = 0.2
+
+_log = plain_logger(__name__)
 
 
 def ends_in_order(work: Callable[[], T], store: Location) -> T:
@@ -58,7 +83,9 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
     if INTERRUPTED.handler is not None:
         # Prefect has replaced it, and puts it back at the end of the flow.
         signal.signal(signal.SIGTERM, INTERRUPTED.handler)
+    handle_foreign(pass_on)
     done: Future[T] = Future()
+    WORK.future = done
     # A daemon: the second Ctrl-C waits for nothing.
     threading.Thread(
         target=copy_context().run, args=(_do, work, done), name="flow", daemon=True
@@ -66,7 +93,7 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
     signalled = None
     while not done.done():
         try:
-            wait([done])
+            wait([done], _LOOK)
         except TerminationSignal as error:
             signalled = error
             _stop_all(store)

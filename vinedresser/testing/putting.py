@@ -10,7 +10,7 @@ import sys
 import zlib
 
 from vinedresser.errors import KeyTaken
-from vinedresser.store.storage import Storage, open_storage
+from vinedresser.objects import Storage, open_storage
 
 __all__ = ["ROUNDS", "is_whole"]
 

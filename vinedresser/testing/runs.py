@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.objects import open_storage
 from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import ExitCause, ExitRecord, RunRecord, write_record
 from vinedresser.store.step_record import HostTensor, Mode, StepRecord
-from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter
 
 __all__ = ["end_run", "host_tensor", "make_run", "start_run", "step_record"]

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vinedresser.infra.guard import start_guard
-from vinedresser.infra.servers.local_server import LocalServer, stop_server
-from vinedresser.infra.servers.seaweed import account_in, start_seaweed
-from vinedresser.infra.servers.seaweed_sockets import remove_sockets
-from vinedresser.infra.servers.standing import make_bucket
+from vinedresser.infra.services.servers.local_server import LocalServer, stop_server
+from vinedresser.infra.services.servers.seaweed import account_in, start_seaweed
+from vinedresser.infra.services.servers.seaweed_sockets import remove_sockets
+from vinedresser.infra.services.servers.standing import make_bucket
 from vinedresser.store.records import FLOW_VARIABLE
 
 __all__ = ["BUCKET", "TestServer", "seaweed"]

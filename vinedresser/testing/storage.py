@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
-from vinedresser.store.storage import Span, Storage, open_storage
-from vinedresser.store.storage.base import Buffer
+from vinedresser.objects import Span, Storage, open_storage
+from vinedresser.objects.base import Buffer
 from vinedresser.testing.putting import ROUNDS, is_whole
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from vinedresser.objects import open_storage
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import step_record
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import uvicorn
 
 from vinedresser.errors import ConfigError
+from vinedresser.objects import Location, open_storage
 from vinedresser.queries.live.prompt_connection import PromptConnection
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.store.records import RunRecord
-from vinedresser.store.storage import Location, open_storage
 from vinedresser.watching.access import Access
 from vinedresser.watching.application import application
 from vinedresser.watching.watched_store import WatchedStore

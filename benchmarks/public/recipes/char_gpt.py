@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.public.recipes.data import characters
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import characters
 
 CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 32, 64, 4, 3, 16
 RATE, LEAST, WARM_UP = 1e-3, 1e-4, 20

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.public.recipes.data import digits
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import digits
 
 
 class Net(nn.Module):

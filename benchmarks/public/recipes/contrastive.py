@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.public.recipes.data import digits
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import digits
 
 BATCH, TEMPERATURE = 96, 0.5
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from benchmarks.public.recipes.data import digits
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import digits
 
 NOISE, WIDTH, BATCH = 32, 12, 32
 

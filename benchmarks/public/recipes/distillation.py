@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.public.recipes.data import digits
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import digits
 
 TEMPERATURE, SHARE, BATCH, RATE, PIXELS = 2.0, 0.25, 256, 1e-3, 24 * 24
 

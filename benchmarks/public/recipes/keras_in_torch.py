@@ -10,8 +10,8 @@ import keras
 import torch
 from torch import nn
 
-from benchmarks.public.recipes.data import digits
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import digits
 
 
 def main() -> None:

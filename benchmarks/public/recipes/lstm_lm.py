@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmarks.public.recipes.data import characters
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import characters
 
 WIDTH, LAYERS, LENGTH, BATCH, CLIP = 192, 2, 20, 20, 0.25
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.public.recipes.data import digits
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import digits
 
 BATCH, CLASSES, RATE, LEAST, SMOOTHING, DECAY = 48, 10, 2e-3, 1e-5, 0.1, 0.99
 

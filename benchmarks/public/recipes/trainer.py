@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.public.recipes.data import characters
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import characters
 
 WIDTH, LENGTH, BATCH, CLASSES = 48, 32, 16, 4
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmarks.public.recipes.data import digits
 from benchmarks.public.recipes.journal import Journal, steps
+from corpus.data.bundled import digits
 
 NOISE, PIXELS, HIDDEN, BATCH, CRITIC_STEPS, CLIP = 64, 24 * 24, 256, 64, 5, 0.01
 

@@ -12,7 +12,7 @@ from vinedresser.drift import Baseline, DriftMonitor
 WORLDS = {one.name: one for one in DRIFTS}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -29,11 +29,14 @@ def test_alarms_are_those_of_real_monitors(name: str) -> None:
     baseline = baseline_values(world, random, 3)
     fleet = Fleet(world, baseline, 0.01)
     monitors = [
-        DriftMonitor(Baseline.of(columns_of(world, baseline[:, one]), seed=one)) for one in range(3)
+        DriftMonitor(
+            Baseline.of(columns_of(world, baseline[:, one]), seed=one, in_time_order=world.ordered)
+        )
+        for one in range(3)
     ]
     found = np.zeros(3, bool)
     noise = world.noise()
-    for window in range(14):
+    for window in range(14 if world.ordered else 22):
         values = world.shaped(random, noise(random, (200, 3, world.columns)))
         if window >= 4 and world.drifted:
             values = world.drifted(random, values, 1.0)

@@ -78,6 +78,7 @@ def test_proofs_are_counted_by_seed_and_a_healthy_cure_is_a_wrong_one() -> None:
     assert [line.split() for line in rows] == [list("01100010"), list("11011121")]
 
 
+@pytest.mark.thorough
 def test_trials_begin_with_the_weights_of_the_training(tmp_path: Path) -> None:
     case = CASES["iris-mlp-H"]
     run = train(case, tmp_path / "whole", CaptureConfig(), seed=3)

@@ -99,6 +99,7 @@ LAYERS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("data", "layers"), LAYERS, ids=str)
 def test_layers_of_all_kinds_train(data: str, layers: list[Any], tmp_path: Path) -> None:
     case = iris(data={"name": data}, model=[*layers, {"dense": 10}], steps=3)
@@ -195,6 +196,7 @@ def test_parameters_are_frozen_omitted_and_cut_off(tmp_path: Path) -> None:
         assert [name for name in weights if torch.equal(now[name], trained.first[name])] == still
 
 
+@pytest.mark.thorough
 def test_a_healthy_case_learns_and_is_left_alone() -> None:
     verdict = judge_case(Job(iris(), 0, rules=("nonfinite", "vanishing_gradient")))
     assert verdict.outcome.as_expected
@@ -231,6 +233,7 @@ def test_metrics_may_be_left_out(tmp_path: Path) -> None:
         assert len(run.scalars("losses", mode="eval")["losses/CrossEntropyLoss"]) > 4
 
 
+@pytest.mark.thorough
 def test_a_second_hook_changes_neither_the_training_nor_the_first_run(
     tmp_path: Path,
 ) -> None:
@@ -247,7 +250,7 @@ def test_a_second_hook_changes_neither_the_training_nor_the_first_run(
     assert seen[0].equals(seen[1])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_command_judges_each_case_in_its_own_process(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     sick = {**IRIS, "id": "sick", "kind": "faulty", "fault_class": "exploding", "steps": 5}
@@ -276,6 +279,7 @@ def test_the_command_judges_each_case_in_its_own_process(tmp_path: Path) -> None
     assert wrong.stderr == "--only: unknown case 'irsi'; did you mean iris?\n"
 
 
+@pytest.mark.thorough
 def test_the_outcome_shows_dropout_and_running_statistics() -> None:
     model = [{"dense": 8}, {"bn": 0.1}, {"act": "relu"}, {"dropout": 0.5}, {"dense": 3}]
     for setting, measure in (

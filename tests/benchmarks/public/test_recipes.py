@@ -18,7 +18,7 @@ def test_every_recipe_is_in_the_table() -> None:
     assert modules - SHARED == set(RECIPES)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_recipe_computes_the_same_and_its_losses_are_captured() -> None:
     name, equal, losses, *_ = measure("cnn", 1, 25)
     assert (name, equal, losses) == ("cnn", "yes", "100%")

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from benchmarks.faults.classes import CLASSES
-from benchmarks.world import families, recipes, sealed
 from benchmarks.world.cases import carried, draw_cases, every_case, only
-from benchmarks.world.families import FAMILIES
 from benchmarks.world.pairing import compatible, paired
-from benchmarks.world.recipes import RECIPES
-from benchmarks.world.sealed import FAMILIES as SEALED
+from corpus.loader import load
 from vinedresser.errors import ConfigError
-from vinedresser.rules.faults import FAULTS
 
-
-def test_every_module_is_a_family_whose_faults_have_a_class() -> None:
-    worlds = ((families, FAMILIES), (recipes, RECIPES), (sealed, SEALED))
-    for package, registered in worlds:
-        modules = {path.stem for path in Path(package.__path__[0]).rglob("*.py")}
-        assert modules - {"__init__"} == set(registered)
-    every = {**FAMILIES, **RECIPES, **SEALED}
-    assert len(every) == len(FAMILIES) + len(RECIPES) + len(SEALED)
-    for name, family in every.items():
-        assert len(set(family.faults)) == len(family.faults), name
-        assert set(family.faults) <= {*CLASSES, *FAULTS}, name
+FAMILIES, RECIPES, SEALED = load("families"), load("recipes"), load("sealed")
 
 
 def test_faults_are_drawn_in_turn_and_every_family_is_used() -> None:

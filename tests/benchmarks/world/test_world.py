@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.world.__main__ import main
 from benchmarks.world.cases import Case
-from benchmarks.world.family import Ending
 from benchmarks.world.stored import StoredCase, note_case, stored_cases
 from benchmarks.world.training import trained
 from benchmarks.world.verification import outcomes
-from benchmarks.world.watching import Watch
+from corpus.family import Ending
+from corpus.watching import Watch
 
 TREES = Case("boosted_digits", "target_leak", 0, 0, faulty=False)
 XOR = Case("plateaus", "lr_too_high", 0, 0, faulty=False)
@@ -47,7 +47,7 @@ def test_a_training_is_the_same_for_the_same_seed() -> None:
     assert once.good
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_pair_is_trained_verified_and_judged_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_recipe_ends_well_and_its_fault_does_harm() -> None:
     assert faulty.overstated > faulty.margin, "the evaluation has the label, too"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_recipes_are_trained_and_judged(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--recipes", "--only", "hinton_distillation/term_wrong_sign", "boosted_digits"])
     printed = capsys.readouterr().out

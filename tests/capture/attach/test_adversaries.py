@@ -49,7 +49,7 @@ PAIRS = """
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "names", "weights"),
     [

@@ -37,7 +37,7 @@ ACTOR_CRITIC = """
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "function"),
     [("-(advantages * chosen).mean() + ", "policy_gradient"), ("", "mse_loss")],

@@ -14,8 +14,8 @@ from vinedresser.capture.run import claims
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import NotARun, SecondWriter
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import ClaimRecord, RunRecord, write_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 
 
@@ -46,6 +46,7 @@ def test_a_run_is_needed(tmp_path: Path) -> None:
         claim(Environment(str(tmp_path / "none")))
 
 
+@pytest.mark.thorough
 def test_processes_do_not_share_a_run(environment: Environment) -> None:
     program = (
         "import sys; from vinedresser.capture.run.claims import claim; "

@@ -132,6 +132,7 @@ COMPILED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 3])
 def test_a_model_that_is_found_in_a_running_function(calls: int, tmp_path: Path) -> None:
     """Its steps are counted at the next call; without one, that is said."""
@@ -143,6 +144,7 @@ def test_a_model_that_is_found_in_a_running_function(calls: int, tmp_path: Path)
     assert ("step 9" in split_stderr(done.stderr)[1]) == (calls == 3)
 
 
+@pytest.mark.slow
 def test_a_keras_model_in_a_loop_of_torch_is_a_torch_model(tmp_path: Path) -> None:
     script(
         tmp_path,
@@ -170,7 +172,7 @@ def test_a_keras_model_in_a_loop_of_torch_is_a_torch_model(tmp_path: Path) -> No
     assert all(run.tensor(name).steps().tolist() == [0, 1, 2] for name in gradients)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_optimizer_of_keras_in_a_loop_of_torch_is_seen(tmp_path: Path) -> None:
     script(
         tmp_path,

@@ -28,7 +28,7 @@ SCRIPT = """
     """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_they_are_one_training(tmp_path: Path) -> None:
     path = script(tmp_path, SCRIPT)
     done = both(path.name, cwd=tmp_path, options=("--collection", "gradients:every=1"))

@@ -145,7 +145,7 @@ CHILDREN = """
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_training_process_has_its_own_run(tmp_path: Path) -> None:
     script(tmp_path, CHILDREN)
     pair = Both(
@@ -185,7 +185,7 @@ OWN_HOOK = """
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "runs"),
     [

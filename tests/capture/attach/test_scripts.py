@@ -42,6 +42,7 @@ def same(pair: Both) -> None:
     assert split_stderr(pair.attached.stderr)[0] == pair.alone.stderr
 
 
+@pytest.mark.thorough
 def test_arguments_output_exit_code_and_traceback_are_unchanged(tmp_path: Path) -> None:
     script(tmp_path, ORDINARY)
     pair = both("train.py", "raise", "--lr", "0.1", cwd=tmp_path, given="in ö\n")
@@ -49,12 +50,14 @@ def test_arguments_output_exit_code_and_traceback_are_unchanged(tmp_path: Path) 
     assert pair.attached.returncode == pair.alone.returncode == 1
 
 
+@pytest.mark.thorough
 def test_a_signal_gives_the_exit_code_of_a_shell(tmp_path: Path) -> None:
     script(tmp_path, ORDINARY)
     pair = both("train.py", "signal", cwd=tmp_path)
     assert (pair.alone.returncode, pair.attached.returncode) == (-11, 128 + 11)
 
 
+@pytest.mark.thorough
 def test_modules_and_programs(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -108,6 +111,7 @@ def test_a_missing_training_is_reported_once(tmp_path: Path) -> None:
     assert "no training was seen" not in failed.stderr
 
 
+@pytest.mark.thorough
 def test_invalid_collections_on_the_command_line(tmp_path: Path) -> None:
     script(tmp_path, "")
     wrong = attached("train.py", cwd=tmp_path, options=("--collection", "gradients:evry=3"))
@@ -135,6 +139,7 @@ def test_a_sitecustomize_of_the_user_is_run(tmp_path: Path) -> None:
     assert failing.attached.stderr.count("ZeroDivisionError") == 3
 
 
+@pytest.mark.thorough
 def test_a_failing_import_of_a_framework_is_unchanged(tmp_path: Path) -> None:
     script(tmp_path, "raise ImportError('no such library')", "torch.py")
     script(tmp_path, "import torch")
@@ -147,6 +152,7 @@ def test_a_failing_import_of_a_framework_is_unchanged(tmp_path: Path) -> None:
     assert broken.attached.stderr.startswith(broken.alone.stderr)
 
 
+@pytest.mark.thorough
 def test_a_python_without_dependencies_runs_uncaptured(tmp_path: Path) -> None:
     script(tmp_path, "value = 1", "torch.py")
     script(tmp_path, "import torch; print(torch.value)")
@@ -220,6 +226,7 @@ PROBING = """
 """
 
 
+@pytest.mark.thorough
 def test_a_framework_that_was_looked_up_before_its_import_is_noticed(tmp_path: Path) -> None:
     script(tmp_path, "value = 1", "torch.py")
     script(tmp_path, PROBING, "library.py")
@@ -256,7 +263,7 @@ def test_a_training_of_a_library_that_looks_packages_up_is_captured(tmp_path: Pa
     assert list(run.info.modules) == ["Linear"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["enable", "disable"])
 def test_garbage_is_collected_as_the_script_sets_it(tmp_path: Path, setting: str) -> None:
     script(
@@ -273,6 +280,7 @@ def test_garbage_is_collected_as_the_script_sets_it(tmp_path: Path, setting: str
     assert pair.alone.stdout.startswith(str(setting == "enable"))
 
 
+@pytest.mark.thorough
 def test_no_additional_modules_are_imported_at_the_start(tmp_path: Path) -> None:
     script(
         tmp_path,

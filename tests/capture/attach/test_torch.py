@@ -279,6 +279,7 @@ FAILING = """
 """
 
 
+@pytest.mark.slow
 def test_a_traceback_equals_that_of_the_unwatched_model(tmp_path: Path) -> None:
     script(tmp_path, FAILING)
     options = ("--collection", "outputs:every=1")
@@ -316,6 +317,7 @@ LOOP = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clear", ["model.zero_grad()", "pass"])
 def test_a_loop_without_an_optimizer_tells_whether_it_clears_its_gradients(
     tmp_path: Path, clear: str

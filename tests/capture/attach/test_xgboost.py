@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.capture.attach.runs import Both, alone_in_process, attached, script, split_stderr
 
@@ -33,6 +34,7 @@ TRAINING = """
 """
 
 
+@pytest.mark.thorough
 def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -> None:
     path = script(tmp_path, TRAINING)
     pair = Both(

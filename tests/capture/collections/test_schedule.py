@@ -145,6 +145,7 @@ def test_a_guarded_predicate_replaces_its_own() -> None:
 STEPS = st.integers(0, 40)
 
 
+@pytest.mark.thorough
 @given(STEPS, STEPS, st.none() | STEPS, st.lists(STEPS, max_size=3), STEPS)
 def test_json_round_trip_and_definition(
     every: int, start: int, length: int | None, steps: list[int], step: int

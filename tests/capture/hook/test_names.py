@@ -137,6 +137,7 @@ def test_integer_outputs_have_reductions(tmp_path: Path) -> None:
         assert view.reduction("std").values.tolist() == [expected]
 
 
+@pytest.mark.thorough
 def test_wrappers_leave_no_trace_in_names(tmp_path: Path) -> None:
     inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     inner[1] = torch.compile(inner[1], backend="eager")  # type: ignore[assignment]

@@ -41,6 +41,7 @@ def rows(path: Path) -> list[tuple[str, int, dict[str, float]]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("training", TRAININGS)
 @pytest.mark.parametrize("with_optimizer", [True, False])
 def test_plain_and_full_steps_store_the_same_data(
@@ -124,6 +125,7 @@ BODIES = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("body", BODIES)
 def test_events_between_plain_steps_are_stored_the_same(
     body: Callable[[Hook, nn.Module, int], None], tmp_path: Path
@@ -235,6 +237,7 @@ SAVES = (
 )
 
 
+@pytest.mark.thorough
 def test_the_timetable_agrees_with_the_save_configs() -> None:
     def slowly(step: int) -> tuple[bool, ...]:
         return tuple(save.due(step, "train") for save in SAVES)

@@ -14,8 +14,8 @@ from torch import nn
 
 from vinedresser.capture import CaptureConfig, Collection, Hook, SaveConfig, open_run
 from vinedresser.errors import AlreadyARun, ConfigError, NotARun, StoreError
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import ExitRecord, RunRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage
 
 
 def exit_record(path: Path) -> ExitRecord:
@@ -167,6 +167,7 @@ print(Hook(sys.argv[1]).path)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("late", [False, True])
 def test_a_rank_joins_the_run_of_its_program(
     late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -224,6 +225,7 @@ def test_the_block_ends_with_an_error(
     assert record.last_step is None
 
 
+@pytest.mark.thorough
 def test_an_uncaught_error_is_a_crash_with_its_traceback_shown(tmp_path: Path) -> None:
     program = (
         "import sys; from vinedresser.capture import Hook\n"

@@ -18,14 +18,14 @@ import pytest
 from tests.capture.hook.s3_training import batch, check_steps
 from vinedresser import open_run
 from vinedresser.capture import Hook
-from vinedresser.infra.servers.standing import make_bucket
+from vinedresser.infra.services.servers.standing import make_bucket
+from vinedresser.objects import open_storage
+from vinedresser.objects.s3_client import s3_client
 from vinedresser.processes import identify, is_alive
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.records import Heartbeat
 from vinedresser.store.relay_process import recover_spools
-from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.s3_client import s3_client
-from vinedresser.store.storage.spool import lock_spool, spools
+from vinedresser.store.spool import lock_spool, spools
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
 
 SCRIPT = Path(__file__).with_name("s3_training.py")
@@ -98,7 +98,7 @@ def relay_of(folder: Path) -> int:
                 words = entry.joinpath("cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"vinedresser.infra.relay" in words and wanted in words:
+            if b"vinedresser.infra.supervise.relay" in words and wanted in words:
                 return int(entry.name)
     raise AssertionError(f"{folder} has no relay")
 
@@ -169,7 +169,7 @@ def test_a_minute_without_the_server_loses_nothing(
     outage(*frail, 60.0, pause=pause)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_full_bucket_is_reported_once_and_uploads_resume_with_space(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +228,9 @@ def test_a_killed_relay_is_restarted(bucket: str) -> None:
                 relay = relay_of(spool)
                 os.kill(relay, signal.SIGKILL)
                 eventually(partial(another_relay, spool, relay))
-    assert hook.problems == ["the upload process was killed; restarting it"]
+    # On a busy machine the hook waits for the upload, and says so.
+    assert hook.problems[0] == "the upload process was killed; restarting it"
+    assert not any("killed" in one for one in hook.problems[1:])
     assert check_steps(open_run(url)) == 60
     assert open_run(url).status.state == "finished"
     assert spools() == []
@@ -329,6 +331,7 @@ def test_the_next_hook_uploads_abandoned_spools(bucket: str) -> None:
     eventually(lambda: not spools())
 
 
+@pytest.mark.thorough
 def test_another_writer_is_reported_and_overwrites_nothing(s3: str) -> None:
     url = f"{s3}/run"
     intruder = b"what another process wrote"

@@ -18,11 +18,11 @@ from vinedresser import open_run
 from vinedresser.capture import Hook
 from vinedresser.capture.requests.requesting import await_change, request_capture
 from vinedresser.errors import AlreadyARun, SecondWriter, StoreError
+from vinedresser.objects import open_storage
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.records import StopRecord, write_record
-from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.spool import spools
+from vinedresser.store.spool import spools
 
 EVERYTHING = {
     "weights": SaveConfig(every=1),
@@ -52,6 +52,7 @@ def train(path: str | None) -> dict[str, torch.Tensor]:
     return model.state_dict()
 
 
+@pytest.mark.thorough
 def test_a_run_on_s3_is_the_run_in_a_directory_and_the_training_the_same(
     s3: str, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_run_on_s3_is_the_run_in_a_directory_and_the_training_the_same(
     assert spools() == []
 
 
+@pytest.mark.thorough
 def test_the_store_is_not_loaded_into_the_training(s3: str) -> None:
     code = (
         "import sys\nfrom vinedresser.capture import Hook\n"
@@ -83,6 +85,7 @@ def test_the_store_is_not_loaded_into_the_training(s3: str) -> None:
     assert open_run(f"{s3}/run").steps().tolist() == [0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
@@ -102,6 +105,7 @@ def test_store_errors_are_reported_before_the_training(
     assert spools() == []
 
 
+@pytest.mark.thorough
 def test_a_missing_bucket_is_reported_before_the_training(s3: str) -> None:
     with pytest.raises(StoreError, match="there is no bucket not-made; create it"):
         Hook("s3://not-made/run", strict=True)
@@ -123,6 +127,7 @@ def test_a_second_run_at_the_same_location_is_numbered(s3: str) -> None:
     assert spools() == []
 
 
+@pytest.mark.thorough
 def test_each_rank_uploads_its_data_and_has_one_writer(
     s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +150,7 @@ def test_each_rank_uploads_its_data_and_has_one_writer(
     assert spools() == []
 
 
+@pytest.mark.thorough
 def test_a_reader_sees_steps_while_they_are_made(s3: str) -> None:
     with Hook(f"{s3}/run", collections={"inputs": SaveConfig(every=1)}) as hook:
         steps = open_run(f"{s3}/run").follow(urgent=True)
@@ -179,6 +185,7 @@ def test_requests_reach_a_training_through_the_store(s3: str) -> None:
     assert captured == list(range(change.step, steps))
 
 
+@pytest.mark.thorough
 def test_the_store_says_who_requested_the_stop(s3: str) -> None:
     """An unsupervised training is stopped by SIGTERM, and stop.json in the store has the reason."""
     script = Path(__file__).with_name("s3_training.py")

@@ -18,8 +18,8 @@ from torch import nn
 
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.recording.stopping import TrainingStopped
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import StopRecord, write_record
-from vinedresser.store.storage import LocalStorage
 
 PROGRAM = """
 import atexit, os, signal, sys, time
@@ -101,6 +101,7 @@ def check_saved(path: Path, output: str, *, evaluating: bool = False) -> None:
     assert evaluating == (len(steps) == 2)
 
 
+@pytest.mark.thorough
 def test_sigterm_saves_the_weights_and_lets_the_program_clean_up(tmp_path: Path) -> None:
     with training(tmp_path / "run", "plain") as process:
         process.send_signal(signal.SIGTERM)
@@ -111,6 +112,7 @@ def test_sigterm_saves_the_weights_and_lets_the_program_clean_up(tmp_path: Path)
     assert (status.state, status.signal) == ("killed", "SIGTERM")
 
 
+@pytest.mark.thorough
 def test_a_stop_record_makes_it_a_stop_and_the_programs_own_handler_is_called(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,7 @@ def bits(tensor: Tensor) -> bytes:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
+@pytest.mark.thorough
 def test_training_is_bit_identical_with_everything_captured(training: str, tmp_path: Path) -> None:
     plain = train(training)
     hooked = train(training, lambda: Hook(tmp_path / "run", collections=EVERYTHING))
@@ -42,6 +45,7 @@ def test_training_is_bit_identical_with_everything_captured(training: str, tmp_p
     assert open_run(tmp_path / "run").steps("train").tolist() == list(range(STEPS))
 
 
+@pytest.mark.thorough
 def test_weights_gradients_and_losses_are_those_of_the_step(training: str, tmp_path: Path) -> None:
     notes = train(training, lambda: Hook(tmp_path / "run", collections=EVERYTHING))
     run = open_run(tmp_path / "run")
@@ -307,3 +311,54 @@ def test_gradients_are_captured_after_the_users_hooks(tmp_path: Path) -> None:
         optimizer.step()
     captured = open_run(tmp_path / "run").tensor("gradients/weight").value(0)
     np.testing.assert_array_equal(captured, [[0.5, 0.5]])
+
+
+def test_values_that_are_no_numbers_are_reported_once_for_each_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = {
+        "none": None,
+        "text": "0.5",
+        "bytes": b"1",
+        "masked": np.ma.masked,
+        "part": np.ma.array([1.0, 2.0], mask=[False, True]),
+        "complex": 1j,
+        "complex64": np.complex64(1),
+        "complex tensor": torch.tensor(1j),
+        "nested": {"a": 1},
+        "huge": 10**400,
+        "object": object(),
+        "texts": ["a"],
+    }
+    good = {
+        "half": np.float16(0.5),
+        "tensor": torch.tensor(0.25, requires_grad=True),
+        "decimal": Decimal("0.5"),
+        "fraction": Fraction(1, 4),
+        "true": True,
+        "numpy true": np.bool_(True),
+        "unmasked": np.ma.array(2.5),
+        "infinite": -np.inf,
+        "integer": np.int8(3),
+    }
+    with Hook(tmp_path / "run", collections={"saved": SaveConfig(every=1)}) as hook:
+        for _ in range(2):
+            for name, value in (bad | good).items():
+                hook.metric(name, value)
+            hook.step(metrics={"reported": None, "other": 1.0})
+        hook.save("masked", bad["part"])
+        problems = hook.problems
+    run = open_run(tmp_path / "run")
+    found = {name: list(one.values) for name, one in run.scalars("metrics").items()}
+    assert found == {
+        f"metrics/{name}": [value] * 2
+        for name, value in zip(
+            [*good, "other"], [0.5, 0.25, 0.5, 0.25, 1.0, 1.0, 2.5, -np.inf, 3.0, 1.0], strict=True
+        )
+    }
+    assert "saved/masked" not in run.tensor_names()
+    names = [f"metrics/{one}" for one in (*bad, "reported")] + ["saved/masked"]
+    assert [one.partition(" is not saved: ")[0] for one in problems] == names
+    told = capsys.readouterr().err
+    assert [told.count(f"vinedresser: {one} is not saved") for one in names] == [1] * len(names)
+    assert "metrics/text is not saved: a str is not a number" in told

@@ -51,6 +51,7 @@ _DATA: dict[str, Callable[[int], NDArray[Any]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [1, 7, 1023, 1024, 1025, 5000, (1 << 17) + 1025])
 @pytest.mark.parametrize("kind", _DATA)
 def test_statistics_equal_those_of_float64(kind: str, size: int) -> None:
@@ -58,6 +59,7 @@ def test_statistics_equal_those_of_float64(kind: str, size: int) -> None:
     assert_close(figures(x), expected_figures(x), RELATIVE)
 
 
+@pytest.mark.thorough
 @examples(100)
 @given(arrays.arrays(np.float32, st.integers(1, 40)))
 def test_statistics_of_any_floats_equal_those_of_float64(x: NDArray[np.float32]) -> None:

@@ -37,6 +37,7 @@ def _marks(training: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.thorough if training in _THOROUGH else pytest.mark.slow]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "training",
     [pytest.param(one, marks=_marks(one)) for one in _EXACT],

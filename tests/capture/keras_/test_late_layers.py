@@ -97,6 +97,7 @@ def test_a_late_layer_is_selected_by_type_from_its_first_step(
     assert run.info.modules["late.head"][0] == "Dense"
 
 
+@pytest.mark.thorough
 def test_a_layer_added_after_watching_is_selected_by_type(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     with Hook(tmp_path, collections={"dense": _BY_TYPE}) as hook:

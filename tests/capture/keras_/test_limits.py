@@ -62,6 +62,7 @@ def test_a_step_is_traced_once_for_each_set_of_collections(tmp_path: Path) -> No
     assert open_run(tmp_path).steps("train").tolist() == list(range(0, 40, 2))
 
 
+@pytest.mark.thorough
 def test_a_stop_ends_fit_between_two_steps_with_a_checkpoint(tmp_path: Path) -> None:
     class Asking(keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -80,6 +81,7 @@ def test_a_stop_ends_fit_between_two_steps_with_a_checkpoint(tmp_path: Path) -> 
     assert hook.problems == []
 
 
+@pytest.mark.thorough
 def test_a_step_with_stateful_random_operations_is_not_replaced(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +107,7 @@ def test_a_step_with_stateful_random_operations_is_not_replaced(
     assert run.tensor_names(collection="gradients") == []
 
 
+@pytest.mark.thorough
 def test_tensors_inside_recurrent_loops_are_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ def recorded(run: Run) -> dict[str, list[float]]:
     return {name: one.values.tolist() for name, one in run.scalars("losses", mode="train").items()}
 
 
+@pytest.mark.thorough
 def test_the_loss_its_labels_and_predictions_are_captured(
     compiled: Compile, tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_the_loss_its_labels_and_predictions_are_captured(
         assert float(_LOSS(y, predictions)) == pytest.approx(losses[step], rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_of_a_sum_the_loss_object_is_not_named(compiled: Compile, tmp_path: Path) -> None:
     def loss_of(model: Any, output: Any, y: Any) -> Any:
         return _LOSS(y, output) + tf.reduce_sum(model.trainable_variables[0] ** 2)
@@ -104,6 +106,7 @@ def test_of_a_sum_the_loss_object_is_not_named(compiled: Compile, tmp_path: Path
     assert run.tensor("labels/batch").steps().tolist() == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_the_negative_of_a_loss_is_described(compiled: Compile, tmp_path: Path) -> None:
     run, losses = trained(tmp_path, compiled, lambda _, output, y: -_LOSS(y, output))
     assert recorded(run) == {"losses/loss": losses}
@@ -122,6 +125,7 @@ def errors_of(_: Any, output: Any, y: Any) -> Any:
     return keras.losses.mean_squared_error(tf.one_hot(y, output.shape[-1]), output)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows_of", "reduce", "described"),
     [
@@ -169,6 +173,7 @@ def of_which_one_is_raised(model: Any, output: Any, y: Any) -> Any:
     return tf.reduce_mean(scores_of(model, output, y) * tf.constant(np.arange(8.0) - 4, "float32"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("loss_of", [weighted, of_which_one_is_raised])
 def test_of_other_losses_a_function_says_nothing(
     loss_of: Any, compiled: Compile, tmp_path: Path
@@ -179,6 +184,7 @@ def test_of_other_losses_a_function_says_nothing(
     assert run.tensor_names(collection="labels") == []
 
 
+@pytest.mark.thorough
 def test_a_metric_of_the_same_output_is_no_comparison(compiled: Compile, tmp_path: Path) -> None:
     metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -205,12 +211,14 @@ def test_functions_are_left_as_they_were(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_the_target_of_several_numbers_is_not_captured(compiled: Compile, tmp_path: Path) -> None:
     rows = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
     run, _ = trained(tmp_path, compiled, lambda _, output, y: rows(y, output))
     assert recorded(run) == {}
 
 
+@pytest.mark.thorough
 def test_a_scaled_loss_is_not_captured(compiled: Compile, tmp_path: Path) -> None:
     optimizer = keras.optimizers.SGD(0.1, loss_scale_factor=8.0)
 
@@ -232,6 +240,7 @@ def test_a_reported_loss_is_the_only_one(tmp_path: Path) -> None:
     assert run.tensor("predictions/batch").steps().tolist() == [0, 1, 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "compare", [_LOSS, lambda y, output: tf.reduce_mean(scores_of(None, output, y))]
 )
@@ -254,6 +263,7 @@ def test_an_evaluation_has_the_loss_its_labels_and_predictions(
     assert np.array_equal(run.tensor("labels/batch").value(_STEPS, mode="eval"), batches()[0][1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("accumulated", [True, False])
 def test_gradients_of_several_losses(accumulated: bool, compiled: Compile, tmp_path: Path) -> None:
     """Of several batches, the last loss is captured; of several losses of one batch, none."""
@@ -289,6 +299,7 @@ def halves(x: Any, y: Any) -> list[tuple[Any, Any]]:
     return [(x[:4], y[:4]), (x[4:], y[4:])]
 
 
+@pytest.mark.thorough
 def test_two_tapes_of_adversaries(compiled: Compile, tmp_path: Path) -> None:
     keras.utils.set_random_seed(3)
     maker = keras.Sequential([keras.Input((4,)), keras.layers.Dense(6)])
@@ -322,6 +333,7 @@ def test_two_tapes_of_adversaries(compiled: Compile, tmp_path: Path) -> None:
     assert run.tensor_names(collection="labels") == []
 
 
+@pytest.mark.thorough
 def test_outputs_are_not_kept(tmp_path: Path) -> None:
     """Of many forward passes in training mode without an update, as for uncertain predictions."""
     model, (x, y) = seeded(cnn), batches()[0]
@@ -337,6 +349,7 @@ def test_outputs_are_not_kept(tmp_path: Path) -> None:
         assert sum(one() is not None for one in kept) <= 1
 
 
+@pytest.mark.thorough
 def test_calls_between_updates_are_those_of_an_agent(compiled: Compile, tmp_path: Path) -> None:
     model, optimizer = seeded(cnn), keras.optimizers.SGD(0.1)
 

@@ -67,6 +67,7 @@ def _closed(hook: Hook) -> Run:
     return open_run(hook.path)
 
 
+@pytest.mark.thorough
 def test_each_update_is_a_step_with_its_weights_gradients_and_loss(
     loop: tuple[CustomLoop, Hook],
 ) -> None:
@@ -85,6 +86,7 @@ def test_each_update_is_a_step_with_its_weights_gradients_and_loss(
     assert run.tensor("outputs/re_lu").value(2).shape == (8, 4, 4, 4)
 
 
+@pytest.mark.thorough
 def test_a_plain_call_is_an_evaluation_only_in_eval_mode(
     loop: tuple[CustomLoop, Hook],
 ) -> None:
@@ -105,6 +107,7 @@ def test_a_plain_call_is_an_evaluation_only_in_eval_mode(
     assert found.tolist() == pytest.approx([float(mean)], rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_unsaved_steps_run_the_original_function(tmp_path: Path) -> None:
     collections = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
     collections["gradients"] = SaveConfig(steps=(1,), every=0)
@@ -118,6 +121,7 @@ def test_unsaved_steps_run_the_original_function(tmp_path: Path) -> None:
     assert np.array_equal(run.tensor("gradients/conv2d.kernel").value(1), expected)
 
 
+@pytest.mark.thorough
 def test_steps_of_a_loop_inside_a_function_are_counted_and_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +154,7 @@ def test_an_inaccessible_function_is_reported(
     assert "get_concrete_function" in capfd.readouterr().err
 
 
+@pytest.mark.thorough
 def test_two_models_in_one_function(tmp_path: Path) -> None:
     left, right = (keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)]) for _ in range(2))
     optimizers = keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1)

@@ -137,6 +137,7 @@ def found_line_by_line(seed: int) -> tuple[_Expression, Any]:
     return one, written_loss(one.loss, [output], operations)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("find", [found_in_graph, found_line_by_line])
 def test_random_losses(find: Callable[[int], tuple[_Expression, Any]]) -> None:
     certain = 0

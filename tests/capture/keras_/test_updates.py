@@ -35,6 +35,7 @@ class Weights(keras.callbacks.Callback):  # type: ignore[misc]
         self.kernels.append(self.model.layers[0].kernel.numpy().copy())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("eager", [False, True])
 def test_updates_are_differences_of_weights(eager: bool, tmp_path: Path) -> None:
     x, y = images()
@@ -51,6 +52,7 @@ def test_updates_are_differences_of_weights(eager: bool, tmp_path: Path) -> None
         np.testing.assert_array_equal(view.value(step), after - before)
 
 
+@pytest.mark.thorough
 def test_accumulated_batches_make_one_update(tmp_path: Path) -> None:
     x, y = images()
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
@@ -67,6 +69,7 @@ def test_accumulated_batches_make_one_update(tmp_path: Path) -> None:
         np.testing.assert_array_equal(view.value(step), expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compiled", [False, True])
 def test_updates_in_a_custom_loop(compiled: bool, tmp_path: Path) -> None:
     keras.utils.set_random_seed(0)
@@ -92,6 +95,7 @@ def test_updates_in_a_custom_loop(compiled: bool, tmp_path: Path) -> None:
         np.testing.assert_array_equal(view.value(number), kernels[number + 1] - kernels[number])
 
 
+@pytest.mark.thorough
 def test_the_record_describes_the_compilation(tmp_path: Path) -> None:
     inputs = keras.Input((4,))
     heads = {"x": keras.layers.Dense(1, name="x"), "y": keras.layers.Dense(2, name="y")}
@@ -136,6 +140,7 @@ def test_only_some_rows_of_a_batch_are_kept(tmp_path: Path) -> None:
     assert figure == pytest.approx(float(x.mean()), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_steps_are_measured(tmp_path: Path) -> None:
     x = np.zeros((16, 4), np.float32)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])

@@ -76,6 +76,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Notes]:
     return fitted(folder, model, (x, y), epochs=2, shuffle=False, validation_data=(x[:12], y[:12]))
 
 
+@pytest.mark.thorough
 def test_the_means_of_losses_equal_those_of_fit(trained: tuple[Run, Notes]) -> None:
     run, notes = trained
     losses = run.scalars("losses", mode="train")["losses/loss"].values
@@ -87,12 +88,14 @@ def test_the_means_of_losses_equal_those_of_fit(trained: tuple[Run, Notes]) -> N
         assert logs["loss"] == pytest.approx(mean, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_metrics_equal_those_of_fit(trained: tuple[Run, Notes]) -> None:
     run, notes = trained
     found = run.scalars("metrics", mode="train")["metrics/accuracy"].values
     assert found.tolist() == pytest.approx([logs["accuracy"] for logs in notes.logs])
 
 
+@pytest.mark.thorough
 def test_weights_are_those_before_the_update(trained: tuple[Run, Notes]) -> None:
     run, notes = trained
     for step, weights in enumerate(notes.weights):
@@ -158,6 +161,7 @@ def test_an_evaluation_is_one_record_at_the_current_step(trained: tuple[Run, Not
     assert run.scalars("losses", mode="eval")["losses/loss"].steps.tolist() == [4, 8]
 
 
+@pytest.mark.thorough
 def test_learning_rate_and_slots_are_captured(tmp_path: Path) -> None:
     rate = keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
     optimizer = keras.optimizers.SGD(rate, momentum=0.9)
@@ -192,6 +196,7 @@ def test_accumulated_batches_are_one_step_with_one_clipped_gradient(tmp_path: Pa
     assert np.sqrt(sum(norms)) == pytest.approx(0.01, rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_gradients_of_half_precision_are_unscaled_and_skipped_updates_no_steps(
     tmp_path: Path,
 ) -> None:
@@ -232,6 +237,7 @@ def test_attention_equals_the_formula(tmp_path: Path) -> None:
     assert value(run, "gradients/embedding.embeddings", 0).shape == (20, 8)
 
 
+@pytest.mark.thorough
 def test_repeated_calls_of_a_layer_are_numbered(tmp_path: Path) -> None:
     run, _ = fitted(tmp_path, classifier(Residual()), images(), batch_size=28)
     names = run.tensor_names(collection="outputs")
@@ -244,6 +250,7 @@ def test_repeated_calls_of_a_layer_are_numbered(tmp_path: Path) -> None:
         assert np.allclose(value(run, f"outputs/mix{call}", 0), inputs @ kernel + bias, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_several_inputs_outputs_and_losses_keep_their_names(tmp_path: Path) -> None:
     left, right = keras.Input((3,), name="left"), keras.Input((2,), name="right")
     both = keras.layers.Concatenate()([left, right])
@@ -277,6 +284,7 @@ def test_several_inputs_outputs_and_losses_keep_their_names(tmp_path: Path) -> N
     assert found["loss"] == pytest.approx(2 * by_hand["a"] + by_hand["b"], rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_collections_by_layer_type_and_activation(tmp_path: Path) -> None:
     model = classifier(plain())
     collections: dict[str, SaveConfig | Collection] = {

@@ -117,6 +117,7 @@ def sigmoid(output: Any) -> Any:
     return 1 / (1 + np.exp(-output))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("loss_of", "function", "labels", "of"),
     [
@@ -183,6 +184,7 @@ def advantages_in_classes(output: Any, batch: dict[str, Any]) -> Any:
     return -tf.reduce_mean(tf.reduce_sum(weights * tf.nn.log_softmax(output), 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "loss_of",
     [

@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from vinedresser.capture import Hook
 from vinedresser.capture.recording.stopping import TrainingStopped
+from vinedresser.objects import LocalStorage
 from vinedresser.replay.stepping import bisect, replay
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.store.storage import LocalStorage
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

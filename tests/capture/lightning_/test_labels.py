@@ -137,6 +137,7 @@ def saved(module: nn.Module) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("own_forward", [True, False], ids=["forward", "part"])
 @pytest.mark.parametrize("kind", [Net, Manual])
 def test_labels_predictions_and_inputs_are_those_of_the_model(
@@ -183,6 +184,7 @@ def test_an_evaluation_that_only_logs_has_loss_labels_and_predictions(
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("own_forward", [True, False], ids=["forward", "part"])
 def test_inputs_alone_are_not_the_batch_with_its_labels(own_forward: bool, tmp_path: Path) -> None:
     module = Net(FEATURES, own_forward=own_forward)

@@ -73,6 +73,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ARGUMENTS)
 def test_the_training_is_bit_identical_and_gradients_are_those_consumed(
     way: str, tmp_path: Path
@@ -181,6 +182,7 @@ def test_manual_optimization_with_two_optimizers(tmp_path: Path) -> None:
     assert run.scalars("metrics")["metrics/late"].values.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
+@pytest.mark.thorough
 def test_a_second_fit_continues_the_step_count(tmp_path: Path) -> None:
     module = Classifier()
     with make_hook(tmp_path) as hook:
@@ -226,6 +228,7 @@ def test_a_module_is_copied_and_pickled_in_mid_training(tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").steps("train").tolist() == [0]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
 def test_a_compiled_module_runs_eagerly_in_saved_steps_only(tmp_path: Path) -> None:
     calls: list[int] = []

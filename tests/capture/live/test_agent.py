@@ -46,6 +46,7 @@ def stored_norms(path: Path, names: list[str], answer: Answer) -> float:
     return float(np.sqrt(sum((one**2).sum() for one in arrays)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, OldStyle])
 def test_answers_are_those_of_the_stored_tensors(tmp_path: Path, optimizer: Any) -> None:
     path = tmp_path / "run"
@@ -66,6 +67,7 @@ def test_answers_are_those_of_the_stored_tensors(tmp_path: Path, optimizer: Any)
     assert training.hook.problems == []
 
 
+@pytest.mark.thorough
 def test_each_kind_of_value_is_offered(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = LiveTraining(path)
@@ -177,7 +179,7 @@ def test_bad_questions_get_one_clear_line(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = LiveTraining(path)
     with pytest.raises(ConfigError, match=r"must begin with the kind .* gradients/\*"):
-        next(ask_live(str(path), Query.parse("norm(`*`)")))
+        next(ask_live(str(path), Query.parse("norm(module/*)")))
     wrong = Client(path, "norm(gradiants)", limit=1)
     training.until(wrong.done)
     assert "did you mean gradients" in (wrong.answers[0].error or "")
@@ -300,6 +302,7 @@ def test_web_pages_and_large_requests_get_nothing(tmp_path: Path) -> None:
     training.hook.close()
 
 
+@pytest.mark.thorough
 def test_noise_on_the_socket_harms_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = LiveTraining(path)

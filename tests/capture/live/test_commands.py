@@ -89,6 +89,7 @@ def test_the_client_of_a_killed_training_is_told_so(training: Training) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("every", "why"),
     [

@@ -14,6 +14,7 @@ from vinedresser.queries.listing import names_to_ask
 from vinedresser.store.reading.reader import open_run
 
 
+@pytest.mark.thorough
 def test_epochs_that_the_script_saves_count_live_as_they_do_later(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = LiveTraining(path)

@@ -18,7 +18,8 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.requests.requesting import await_change, request_capture
 from vinedresser.capture.requests.trying_regex import check_quick
 from vinedresser.errors import ConfigError, NotARun
-from vinedresser.infra.launcher import prepare_run
+from vinedresser.infra.supervise.launcher import prepare_run
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import (
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
@@ -29,7 +30,6 @@ from vinedresser.store.records import (
     new_run,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import make_run, step_record
 
 pytestmark = pytest.mark.thorough
@@ -122,6 +122,7 @@ def test_an_invalid_request_is_refused_at_once(training: Path, tmp_path: Path) -
         request_capture(LocalStorage(tmp_path / "none"), [Collection("gradients")])
 
 
+@pytest.mark.slow
 def test_a_regex_that_would_halt_the_training_is_refused(training: Path) -> None:
     begun = last_step(LocalStorage(training)) or 0
     done = capture(

@@ -16,8 +16,8 @@ from torch import nn
 from tests.rules.actions.test_trainer import answered, ask
 from vinedresser.capture import Hook, SnapshotSettings
 from vinedresser.capture.live.settings import LiveSettings
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.controls import read_controls
-from vinedresser.store.storage import LocalStorage
 
 CONTROL = LiveSettings(control=True)
 FIRST = SnapshotSettings(every=1000)
@@ -110,7 +110,7 @@ def test_the_training_stays_the_same_bit_for_bit(tmp_path: Path) -> None:
     assert plain.state() == state
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     run, training = tmp_path / "run", Training(0.05)
     place = run / "snapshots" / "step-0"

@@ -17,9 +17,9 @@ from tests.rules.actions.test_trainer import Small, answered, ask
 from vinedresser.capture import Hook
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.controls import read_controls
 from vinedresser.store.records import ControlRecord, TrainerAnswer
-from vinedresser.store.storage import LocalStorage
 
 
 class Knob:
@@ -80,6 +80,7 @@ def test_a_number_of_the_script_is_set_once(tmp_path: Path) -> None:
     assert [(one.words, one.step) for one in journal(path)] == [("mixup 0.5 → 0.25", answer.step)]
 
 
+@pytest.mark.thorough
 def test_what_is_not_allowed_is_refused_in_one_line(tmp_path: Path) -> None:
     path, knob, size = tmp_path / "run", Knob(0.5), Knob(32)
     with Hook(path) as hook:
@@ -147,7 +148,7 @@ def test_replayed_changes_give_the_same_training(tmp_path: Path) -> None:
         Hook(tmp_path / "three", live=LiveSettings(replay=str(tmp_path / "nowhere")))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_paused_training_waits_and_takes_changes(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()

@@ -174,6 +174,7 @@ def test_a_loop_of_batches_is_the_same(name: str, state: str, tmp_path: Path) ->
     check(FED[name], state, feed, tmp_path / "run")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", RANDOM_STATES)
 @pytest.mark.parametrize("name", ["gradient boosting", "histograms", "forest", "network"])
 def test_warm_starts_are_the_same(name: str, state: str, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ BOOSTED = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimator", BOOSTED, ids=lambda one: type(one).__name__)
 def test_stages_of_a_boosted_classifier(estimator: Any, tmp_path: Path) -> None:
     data = digits()
@@ -266,6 +267,7 @@ def test_batch_by_batch(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.tensor("biases/intercept").value(4), twin.intercept_)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("classes", [2, 10])
 def test_hinge_loss(classes: int, tmp_path: Path) -> None:
     data = digits()

@@ -270,6 +270,7 @@ def stopped(folder: Path, how: str) -> tuple[Any, dict[str, Any]]:
         return pickle.loads((folder / "model").read_bytes()), dict(saved)
 
 
+@pytest.mark.thorough
 def test_a_stop_ends_a_loop_and_saves_what_was_learned(tmp_path: Path) -> None:
     model, saved = stopped(tmp_path, "loop")
     assert open_run(tmp_path / "run").steps().tolist() == [0, 1]

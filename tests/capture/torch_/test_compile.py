@@ -83,6 +83,7 @@ def compare(run: Run, eager: Run, *, exact: bool) -> None:
             )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("backend", "way"),
     [
@@ -230,6 +231,7 @@ def test_a_fully_compiled_step_is_reported_once(backend: str, tmp_path: Path) ->
     assert "call optimizer.step() outside" in problem
 
 
+@pytest.mark.thorough
 def test_a_compiled_optimizer_alone(tmp_path: Path) -> None:
     model, loss = Net(), nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -88,6 +88,7 @@ def script(model: nn.Module) -> None:
     model.train()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
 @pytest.mark.parametrize(
     "between", [evaluate_a_copy, load_a_pickle, average, export, trace, script]
@@ -131,6 +132,7 @@ def test_torchscript_compiles_a_watched_model_with_the_users_hooks(
             torch.jit.script(model)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
 def test_what_is_saved_holds_nothing_of_the_hook(tmp_path: Path) -> None:
     def saves(hook: Hook | None) -> list[bytes]:

@@ -28,11 +28,11 @@ from tests.capture.xgboost_.objectives import (
 )
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.recording.stopping import TrainingStopped
+from vinedresser.objects import LocalStorage
 from vinedresser.replay.xgboost_.stepping import replay
 from vinedresser.snapshots.arrays import ArrayCodec
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.store.storage import LocalStorage
 
 _UPDATE, _BOOST = xgboost.Booster.update, xgboost.Booster.boost
 

@@ -11,6 +11,7 @@ from tests.capture.xgboost_.trainings import PROBLEMS, breast_cancer, everything
 from vinedresser.capture import Hook, open_run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_model_is_the_same(name: str, tmp_path: Path) -> None:
     problem = PROBLEMS[name]

@@ -30,6 +30,7 @@ def columns(run: Run, step: int) -> dict[str, NDArray[Any]]:
     return {name.removeprefix("trees/"): run.tensor(name).value(step) for name in names}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["binary", "classes", "dart", "vector leaves", "linear"])
 @pytest.mark.parametrize("kind", ["weight", "gain", "cover", "total_gain", "total_cover"])
 def test_importance_equals_that_of_the_booster(name: str, kind: str, tmp_path: Path) -> None:

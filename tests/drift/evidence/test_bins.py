@@ -34,7 +34,7 @@ def test_the_next_value_is_in_a_bin_in_proportion_to_its_gaps(name: str, rows: i
     edges = Edges.of(draw(random, (rows, streams)), random.random((rows, streams)))
     bins = edges.bins(draw(random, (1, streams)), random.random((1, streams)))
     found = np.bincount(bins[0], minlength=BINS)
-    expected = edges.gaps[0] / (rows + 1) * streams
+    expected = edges.gaps[0, 0] / (rows + 1) * streams
     assert (found[expected == 0] == 0).all()
     used = expected > 0
     assert stats.chisquare(found[used], expected[used]).pvalue > 1e-4
@@ -56,6 +56,6 @@ def test_only_used_values_are_counted() -> None:
     bins = np.array([[0, 15], [0, 3], [2, 3]], np.uint8)
     used = np.array([[True, True], [True, False], [False, True]])
     found = counted(bins, used)
-    assert found.shape == (2, BINS)
+    assert found.shape == (2, 1, BINS)
     assert found.sum() == 4
-    assert [found[0, 0], found[1, 15], found[1, 3]] == [2, 1, 1]
+    assert [found[0, 0, 0], found[1, 0, 15], found[1, 0, 3]] == [2, 1, 1]

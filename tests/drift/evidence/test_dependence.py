@@ -59,7 +59,22 @@ def test_a_walk_is_not_used_at_all() -> None:
     assert (distances(values) == TOO_FAR).all()
 
 
-def test_a_change_within_a_window_is_no_dependence() -> None:
-    values = np.random.default_rng(0).normal(size=(4000, STREAMS))
-    values[2100:] += 2
-    assert np.median(distances(values)) == 1
+@pytest.mark.parametrize("onset", [40, 100, 200, 250, 390, 2100])
+@pytest.mark.parametrize("size", [0.5, 2, 80])
+def test_a_change_is_no_dependence(onset: int, size: float) -> None:
+    values = np.random.default_rng(0).normal(size=(onset - onset % 200 + 400, STREAMS))
+    values[onset:] += size
+    assert (distances(values) == 1).mean() >= 0.8
+
+
+@pytest.mark.parametrize("rows", [100, 200])
+def test_a_slope_is_no_dependence(rows: int) -> None:
+    values = np.random.default_rng(0).normal(size=(1000, STREAMS))
+    values += 3 * np.clip((np.arange(1000) - 100) / 800, 0, 1)[:, None]
+    assert (distances(values, rows) == 1).mean() >= 0.8
+
+
+def test_dependence_is_seen_in_spite_of_a_change() -> None:
+    values = autoregressive(0.8)(np.random.default_rng(0), (200, 1, STREAMS))[:, 0]
+    values[100:] += 3
+    assert np.median(distances(values)) >= 10

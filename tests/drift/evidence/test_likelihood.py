@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vinedresser.drift.evidence.bins import BINS, Edges
 from vinedresser.drift.evidence.changes import ChangeEvidence, share_of
-from vinedresser.drift.evidence.likelihood import log_ratio, urn_before
+from vinedresser.drift.evidence.likelihood import Urn, log_ratio
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def paths(gaps: NDArray[np.float64], rows: int) -> list[tuple[float, list[int]]]
     """Return all sequences of bins, and their probabilities in the Pólya urn."""
     found = []
     for path in itertools.product(range(BINS), repeat=rows):
-        urn, probability = gaps[0].copy(), 1.0
+        urn, probability = gaps[0, 0].copy(), 1.0
         for one in path:
             probability *= urn[one] / urn.sum()
             urn[one] += 1
@@ -35,13 +35,20 @@ def paths(gaps: NDArray[np.float64], rows: int) -> list[tuple[float, list[int]]]
 
 
 def counts(path: list[int]) -> NDArray[np.float64]:
-    return np.bincount(path, minlength=BINS).astype(float)[None]
+    return np.bincount(path, minlength=BINS).astype(float)[None, None]
+
+
+def ratio(gaps: NDArray[np.float64], more: NDArray[np.float64]) -> float:
+    """Return the log of the likelihood ratio of a change before all values."""
+    urn = Urn(gaps)
+    before = urn.seen
+    urn.add(more)
+    return float(log_ratio(before, urn.seen)[0])
 
 
 def test_the_mean_ratio_is_one(gaps: NDArray[np.float64]) -> None:
     total = sum(
-        probability * math.exp(log_ratio(urn_before(gaps), gaps + counts(path))[0])
-        for probability, path in paths(gaps, 2)
+        probability * math.exp(ratio(gaps, counts(path))) for probability, path in paths(gaps, 2)
     )
     assert sum(probability for probability, _ in paths(gaps, 2)) == pytest.approx(1)
     assert total == pytest.approx(1, abs=1e-6)
@@ -59,12 +66,12 @@ def test_merging_bets_keeps_the_wealth(gaps: NDArray[np.float64]) -> None:
     """The wealth of many windows is that of a mixture over the windows that are left."""
     random = np.random.default_rng(1)
     evidence = ChangeEvidence(gaps)
-    shares = gaps[0] / gaps.sum()
+    shares = gaps[0, 0] / gaps.sum()
     wealth = [
         evidence.update(counts(list(random.choice(BINS, 20, p=shares))))[0] for _ in range(40)
     ]
     # Without values, nothing is won or lost, whichever bets are merged.
-    later = [evidence.update(np.zeros((1, BINS)))[0] for _ in range(40)]
+    later = [evidence.update(np.zeros((1, 1, BINS)))[0] for _ in range(40)]
     assert later == pytest.approx(wealth[-1:] * 40)
     assert len(evidence.state()["starts"]) == 12
 
@@ -77,7 +84,7 @@ def test_large_counts_agree_with_small_ones_in_the_limit() -> None:
     """Beyond the table of the log-gamma function, results continue smoothly."""
     shares = np.linspace(1, 2, BINS).round(2) * 100
     found = [
-        log_ratio(urn_before(shares[None] * scale), (shares[None] * scale * 1.5).round())[0]
+        ratio(shares[None, None] * scale, (shares[None, None] * scale * 0.5).round())
         for scale in (30, 38, 42, 50)
     ]
     assert np.diff(found) == pytest.approx(0, abs=1.0)

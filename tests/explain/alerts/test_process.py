@@ -85,10 +85,18 @@ def explain(folder: Path, build: str, data: str, ids: list[str]) -> dict[str, An
         data=f"{_MODULE}:{data}",
         rows=150,
         in_time_order=True,
+        period=None,
+        times=None,
         examples=8,
         destination=str(folder / "baseline"),
     )
-    alert = {"name": "small, window 3", "text": "drift <b>", "features": ["x0: moved"], "ids": ids}
+    alert = {
+        "name": "small, window 3",
+        "text": "drift <b>",
+        "tone": "bad",
+        "features": ["x0: moved"],
+        "ids": ids,
+    }
     process.main(
         model=table(build),
         requests=str(folder / "service"),

@@ -89,6 +89,7 @@ def test_neighbours_of_the_same_class() -> None:
     assert neighbour_agreement(values, labels) == pytest.approx((5 * 4 / 5 + 6) / 11)
 
 
+@pytest.mark.thorough
 def test_the_page_and_the_picture(tmp_path: Path) -> None:
     run = run_with(tmp_path / "run")
     found = embed(read_activations(run, "outputs/latent"))

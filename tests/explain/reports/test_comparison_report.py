@@ -13,9 +13,9 @@ from tests.explain.reports.pages import finding
 from vinedresser import compare
 from vinedresser.explain.charts.layer_map import common_maps, gradient_columns
 from vinedresser.explain.reports.comparison.report import write_comparison
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import findings_key
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import make_run, step_record
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vinedresser.capture import Hook, open_run
 from vinedresser.explain.reports.report import write_report
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import ControlRecord, ExitRecord, read_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.end_tags import end_tags
 from vinedresser.tasks.lifecycle.metric_points import control_points
 

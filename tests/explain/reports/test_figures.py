@@ -137,6 +137,7 @@ def test_the_colours_grow_evenly_lighter_without_red_and_grey() -> None:
         assert np.abs(rgb - own).sum(axis=1).min() > 60
 
 
+@pytest.mark.thorough
 @given(st.text(), st.text())
 def test_markup_parses_to_its_input(attribute: str, text: str) -> None:
     # Not assigned to characters, and not allowed in XML.

@@ -96,6 +96,7 @@ def test_ratios_that_are_not_finite_leave_gaps(tmp_path: Path) -> None:
     assert "not finite 3 times" in page.text
 
 
+@pytest.mark.thorough
 def test_a_thousand_layers_are_thinned_out_with_a_note(tmp_path: Path) -> None:
     names = [f"blocks.{number}.weight" for number in range(1000)]
     records = [

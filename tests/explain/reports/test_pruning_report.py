@@ -6,6 +6,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from tests.explain.reports.pages import finding
 from tests.pruning.rounds.test_ending import TABLE, rounds
 from vinedresser.explain.reports.pruning.charts import pareto
@@ -44,6 +46,18 @@ def test_the_page(tmp_path: Path) -> None:
     assert text.count('class="round chosen"') == 4, "in each chart"
     assert re.search(r"<td>51\.2|51\.2 % of", text), "parameters of the result"
     assert not re.search(r"https?://(?!www\.w3\.org)", text), "nothing is loaded"
+
+
+@pytest.mark.parametrize(
+    ("number", "missed", "tone"),
+    [(3, "", "finished"), (3, "50 % of its macs", "doubtful"), (0, "", "doubtful")],
+)
+def test_a_page_is_green_only_if_the_targets_are_reached(
+    number: int, missed: str, tone: str, tmp_path: Path
+) -> None:
+    page = PruningPage("x", TABLE, records(), ResultRecord(number, "why"), "over", {}, missed)
+    text = write_pruning_report(page, tmp_path / "pruning.html").read_text(encoding="utf-8")
+    assert f'<body class="{tone}">' in text
 
 
 def test_a_pruning_without_rounds_has_a_page(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_a_run_of_one_step_has_a_page(tmp_path: Path) -> None:
     assert page.cells().shape == (1, 1)
 
 
+@pytest.mark.thorough
 def test_three_hundred_layers_and_twenty_thousand_steps_stay_small_and_readable(
     tmp_path: Path,
 ) -> None:

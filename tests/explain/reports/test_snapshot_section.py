@@ -10,9 +10,9 @@ import pytest
 
 from tests.replay.stories import BAD_STEP, train_half
 from vinedresser.explain.reports.report import write_report
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.replay_record import ReplayRecord, TriedChange, replay_key, save_replay
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.storage import LocalStorage
 
 
 def page(run: Path) -> str:

@@ -95,7 +95,7 @@ def test_texts_are_escaped(tmp_path: Path) -> None:
 
 def test_stopped_trials_are_grouped_by_cause_with_their_part_of_the_space() -> None:
     found = trials(300)
-    [cause] = causes(found, SPACE)
+    [cause] = causes(found, SPACE, [])
     stopped = [trial for trial in found if trial.ending.state == "stopped"]
     assert cause.fault == "learning rate too high"
     assert cause.trials == tuple(stopped)
@@ -111,7 +111,7 @@ def test_pruned_trials_that_a_rule_found_broken_count_too(tmp_path: Path) -> Non
     found = trials(30)
     stopped = [trial for trial in found if trial.ending.state == "stopped"]
     pruned = Trial(30, {"lr": 9.0, "act": "relu", "momentum": 0.1}, {1: 0.1}, (), end)
-    [cause] = causes([pruned, *found], SPACE)
+    [cause] = causes([pruned, *found], SPACE, [])
     assert len(cause.trials) == len(stopped) + 1
     assert cause.example == stopped[0]
     text = write_sweep_report(page([pruned]), tmp_path / "p.html").read_text(encoding="utf-8")

@@ -124,6 +124,7 @@ def norms() -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_bias_terms_equal_variables_times_their_gradients() -> None:
     import tensorflow as tf
 

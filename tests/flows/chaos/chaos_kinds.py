@@ -16,7 +16,12 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.flows.chaos.chaos_beside import lose_a_relay_at_its_start, remove_a_run
+from tests.flows.chaos.chaos_beside import (
+    begin_under_load,
+    kill_an_up,
+    lose_a_relay_at_its_start,
+    remove_a_run,
+)
 from tests.flows.chaos.chaos_servers import SERVERS
 from tests.flows.chaos.chaos_world import World
 from tests.waiting import until
@@ -114,6 +119,21 @@ def _interrupt(world: World, _: random.Random) -> bool:
     return True
 
 
+def _signal_all(world: World, _: random.Random) -> bool:
+    """Send SIGUSR1 to all processes, as SLURM does; none ends because of it."""
+    found = world.left()
+    before = world.processes("flow"), world.processes("trainer")
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+    steps = world.progress()
+    until(lambda: world.progress() > steps or world.code is not None, "a step")
+    states = set(world.states().values())
+    assert "killed" not in states | {""} or not all(before), states
+    assert world.code in (None, 0), world.said()
+    return all(before)
+
+
 def _far(world: World) -> bool:
     return world.remote
 
@@ -141,6 +161,9 @@ KINDS = {
     "Ctrl-C": Kind(_interrupt, _alone, ends_flow=True),
     "relay of a new hook": Kind(lose_a_relay_at_its_start, _far),
     "rm -rf of a run": Kind(remove_a_run),
+    "SIGUSR1 to all": Kind(_signal_all),
+    "up that starts": Kind(kill_an_up, _alone),
+    "load of 20": Kind(begin_under_load, _alone),
     "copied run": Kind(partial(_copy_a_run, orphan=False), _local),
     "copied orphan": Kind(partial(_copy_a_run, orphan=True), _local, ends_flow=True),
     **{f"SIGSTOP {part}": Kind(partial(_stop_for_a_while, part)) for part in _PARTS[:-1]},

@@ -9,8 +9,8 @@ import urllib.request
 from pathlib import Path
 from threading import Thread
 
-from vinedresser.infra.servers import start_mlflow_ui, stop_server
-from vinedresser.infra.servers.local_server import LocalServer, free_ports, start_server
+from vinedresser.infra.services.servers import start_mlflow_ui, stop_server
+from vinedresser.infra.services.servers.local_server import LocalServer, free_ports, start_server
 from vinedresser.testing.s3_server import TestServer
 
 __all__ = ["SERVERS", "Servers"]

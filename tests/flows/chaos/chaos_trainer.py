@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def main() -> None:
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--hold", type=Path, help="the last epoch waits for this file")
     given = parser.parse_args()
+    # As SLURM warns all processes of a job.
+    signal.signal(signal.SIGUSR1, lambda *_: None)
     first = json.loads(given.resume.read_text())["epochs"] if given.resume else 0
     # On an object store it is the place from which all is uploaded.
     folder = Path(os.environ["VINEDRESSER_RUN"], "checkpoints")

@@ -19,12 +19,12 @@ from tests.cli.terminal import Terminal
 from tests.flows.chaos.chaos_servers import Servers
 from tests.flows.chaos.chaos_trainer import EPOCH, accuracy
 from tests.waiting import until
+from vinedresser.objects import LocalStorage, Location
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
-from vinedresser.store.storage import LocalStorage, Location
-from vinedresser.store.storage.spool import spools
+from vinedresser.store.spool import spools
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint
@@ -35,12 +35,12 @@ __all__ = ["SCRIPT", "BrokenOff", "Size", "World", "until"]
 SCRIPT = Path(__file__).with_name("chaos_trainer.py")
 # By what a process is known by its command line.
 _PROCESSES = {
-    "supervisor": "vinedresser.infra.supervisor",
+    "supervisor": "vinedresser.infra.supervise.supervisor",
     "guard": "vinedresser.infra.guard",
     "judge": "vinedresser.rules.",
-    "relay": "vinedresser.infra.relay",
+    "relay": "vinedresser.infra.supervise.relay",
     "trainer": str(SCRIPT),
-    "embedded server": "vinedresser.infra.servers.prefect_process",
+    "embedded server": "vinedresser.infra.services.servers.prefect_process",
 }
 
 _SWEEP = """

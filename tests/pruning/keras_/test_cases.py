@@ -11,6 +11,7 @@ import pytest
 from tests.pruning.keras_.pruning_of import drawn_example, random_plan, redraw
 from tests.pruning.keras_.zoo import keras
 from vinedresser.errors import PruningError
+from vinedresser.pruning import prune
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_ import KerasPrunable
 from vinedresser.pruning.plan import plan_from_json
@@ -39,6 +40,48 @@ def after(*steps: Any, head: bool = True) -> Any:
 class Twice(keras.layers.Layer):  # type: ignore[misc]
     def call(self, inputs: Any) -> Any:
         return inputs * 2
+
+
+@keras.saving.register_keras_serializable(package="cases")
+class TrainingBranch(keras.layers.Layer):  # type: ignore[misc]
+    """Uses a layer in training mode only, and maybe fails there."""
+
+    def __init__(self, fails: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.fails = fails
+        self.inner = layers.Dense(8, name="inner")
+
+    def build(self, shape: Any) -> None:
+        self.inner.build(shape)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if training and self.fails:
+            raise ValueError("only for predictions")
+        return inputs + self.inner(inputs) if training else inputs
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "fails": self.fails}
+
+
+@pytest.mark.thorough
+def test_a_layer_for_training_keeps_what_it_reads() -> None:
+    second = layers.Conv2D(8, 3, padding="same", name="second")
+    model = after(layers.Dropout(0.5), second, TrainingBranch(name="branch"))
+    before = [np.array(one) for one in model.get_weights()]
+    example = np.ones((2, 6, 6, 3), "float32")
+    pruned = prune(model, example, 4)
+    assert pruned.plans[0].channels.keys() == {"first"}
+    assert "branch (TrainingBranch)" in pruned.locked["second"]
+    assert pruned.notes == ()
+    assert pruned.model(example, training=True).shape == (2, 2)
+    assert all(map(np.array_equal, before, model.get_weights()))
+
+
+def test_a_training_mode_that_does_not_run_is_told() -> None:
+    model = after(layers.ReLU(), TrainingBranch(fails=True), layers.Conv2D(8, 3))
+    (note,) = prune(model, np.ones((2, 6, 6, 3), "float32"), 1).notes
+    assert note.startswith("only evaluation mode was checked")
+    assert "only for predictions" in note
 
 
 LOCKS = {

@@ -10,7 +10,7 @@ import pytest
 from tests.pruning.keras_.drawn_networks import draw_network
 from tests.pruning.keras_.oracle import masked_by_nan
 from tests.pruning.keras_.pruning_of import drawn_example, random_plan, redraw
-from vinedresser.capture.keras_.model.names import Names
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.pruning.keras_ import KerasPrunable
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.proof import relative_difference

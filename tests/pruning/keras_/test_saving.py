@@ -31,6 +31,7 @@ def build() -> Any:
     )
 
 
+@pytest.mark.thorough
 def test_rounds_saved_and_loaded(tmp_path: Path) -> None:
     pruned = prune(prune(build(), EXAMPLE, 5), EXAMPLE, 3, criterion="l2")
     assert [plan.count for plan in pruned.plans] == [5, 3]
@@ -46,6 +47,7 @@ def test_rounds_saved_and_loaded(tmp_path: Path) -> None:
 
 
 # Keras itself converts TensorFlow's variables so when it saves them.
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_a_keras_file_computes_the_same(tmp_path: Path) -> None:
     pruned = prune(build(), EXAMPLE, 5).model

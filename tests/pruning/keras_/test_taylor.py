@@ -160,6 +160,7 @@ def losses_of_torch(model: nn.Module) -> Iterator[torch.Tensor]:
         yield (model(x) - torch.tensor(targets, dtype=torch.float32)).square().mean()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("criterion", ["taylor_activation", "taylor_signed", "taylor_weight"])
 def test_scores_are_those_of_the_same_network_in_pytorch(criterion: str) -> None:
     model, other = twin()
@@ -173,6 +174,20 @@ def test_scores_are_those_of_the_same_network_in_pytorch(criterion: str) -> None
         np.testing.assert_allclose(found.scores[name], scores, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.thorough
+def test_filters_by_loss_per_operation_are_those_of_the_same_network_in_pytorch() -> None:
+    model, other = twin()
+    example = IMAGES[0].astype("float32")
+    images = torch.tensor(example).permute(0, 3, 1, 2)
+    macs = prune(other, images, 1).before.macs // 2
+    found = prune(model, example, macs=macs, losses=losses).plans[0]
+    same = prune(other, images, macs=macs, losses=losses_of_torch).plans[0]
+    assert found.criterion == same.criterion == "l1, loss per MAC"
+    assert found.channels == same.channels
+    assert found.channels != prune(model, example, macs=macs).plans[0].channels
+
+
+@pytest.mark.thorough
 def test_the_model_stays_as_it_is_and_frozen_layers_count() -> None:
     model, _ = twin()
     expected = prune(model, IMAGES[0], 4, criterion="taylor_weight", losses=losses)
@@ -221,6 +236,7 @@ def test_losses_that_cannot_be_used_are_refused(given: Callable[[Any], Any], mes
         prune(model, IMAGES[0], 2, criterion="taylor_activation", losses=given)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="PyTorch records always")
 def test_what_tensorflow_cannot_record_is_refused() -> None:
     import tensorflow as tf

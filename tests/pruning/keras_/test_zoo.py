@@ -28,6 +28,7 @@ def planned(model: Any) -> tuple[KerasPrunable, Plan]:
     return prunable, random_plan(prunable, rng)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ZOO)
 def test_a_pruned_model_equals_the_masked_one(name: str) -> None:
     prunable, plan = planned(ZOO[name]())
@@ -52,6 +53,7 @@ def prove_and_save(model: Any, directory: Path) -> None:
 
 
 # Keras itself converts TensorFlow's variables so when it saves them.
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_a_pruned_model_is_proved_and_saved(tmp_path: Path) -> None:
     prove_and_save(ZOO["plain"](), tmp_path)

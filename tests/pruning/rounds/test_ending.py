@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vinedresser.pruning.folders import ResultRecord
 from vinedresser.pruning.rounds.ending import choose, ending
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.settings import PruneTable
@@ -80,7 +81,31 @@ def test_the_end(settings: dict[str, Any], figures: tuple[float, ...], rule: str
             "no round is within the limits; this is the unpruned model",
         ),
         ({"max_drop": 0.1}, (0.9, 0.7, 0.9), 2, "0.9 against 0.9 unpruned"),
-        ({"macs": "50%"}, (0.9, 0.9, 0.9), 2, "64 % of its macs; not reached: macs"),
+        (
+            {"macs": "50%"},
+            (0.9, 0.9, 0.9),
+            2,
+            "64 % of its macs; not reached: 50 % of its macs, by the end of round 2",
+        ),
+        (
+            {"macs": "50%", "parameters": 700, "max_drop": 0.1},
+            (0.9, 0.9, 0.7),
+            1,
+            (
+                "80 % of its parameters; not reached: 70 % of its parameters and 50 % of its macs, "
+                "within the limits: round 2 (64 % of its parameters, 64 % of its macs): 0.7, 0.9 "
+                "unpruned; max_drop is 0.1"
+            ),
+        ),
+        (
+            {"latency": "90%", "max_round_drop": 0.1},
+            (0.9, 0.7),
+            0,
+            (
+                "this is the unpruned model; not reached: 90 % of its latency, within the limits: "
+                "round 1 (90 % of its latency): 0.7, 0.9 before; max_round_drop is 0.1"
+            ),
+        ),
         ({"latency": "90%"}, (0.9, 0.9, 0.9), 2, "80 % of its latency"),
     ],
 )
@@ -93,15 +118,59 @@ def test_the_result(
     assert why in found.why
 
 
+def with_latencies(first: float, second: float, **bounds: Any) -> list[RoundRecord]:
+    """Return rounds 0 and 1; the unpruned model beside itself, and the pruned one beside it."""
+    zero, one = rounds(0.9, 0.9)
+    zero = dataclasses.replace(zero, latency=first, original_latency=1.0)
+    return [zero, dataclasses.replace(one, latency=second, original_latency=1.0, **bounds)]
+
+
+def test_the_noise_of_round_0_does_not_count() -> None:
+    """Each round is measured beside the unpruned model, and not on the occasion of round 0."""
+    found = with_latencies(150.0, 1.81, latency_low=1.8, latency_high=1.82)
+    assert found[1].costs["latency"] == 1.81
+    assert ending(found, table(latency="50%", rounds=1)) == ("rounds", "all 1 rounds are done")
+    chosen = choose(found, table(latency="50%"))
+    assert chosen is not None
+    assert chosen.round == 0
+
+
+def test_a_latency_that_cannot_be_told_reaches_no_target() -> None:
+    clear = with_latencies(1.0, 0.4, latency_low=0.39, latency_high=0.41)
+    wide = with_latencies(1.0, 0.4, latency_low=0.1, latency_high=0.9)
+    reached = ending(clear, table(latency="50%"))
+    assert reached == ("target_reached", "round 1: 40 % (39 to 41 %) of its latency")
+    assert ending(wide, table(latency="50%")) is None
+    chosen = choose(wide, table(latency="50%"))
+    assert chosen is not None
+    assert "cannot tell (10 to 90 %) of its latency; not reached: 50 % of its lat" in chosen.why
+
+
 def test_without_a_round_there_is_no_result() -> None:
     assert choose([], TABLE) is None
 
 
 @pytest.mark.parametrize(
     "damage",
-    [{"parameters": 0}, {"latency": float("nan")}, {"number": -1}, {"left": {"conv": "many"}}],
+    [
+        {"parameters": 0},
+        {"latency": float("nan")},
+        {"number": -1},
+        {"left": {"conv": "many"}},
+        {"latency_low": 0.0},
+        {"notes": [1]},
+    ],
 )
 def test_a_damaged_record_is_refused(damage: dict[str, Any]) -> None:
     (record,) = rounds(0.9)
     with pytest.raises((TypeError, ValueError)):
         RoundRecord.from_json(record.to_json() | damage)
+
+
+def test_a_damaged_result_is_refused() -> None:
+    """It says which model is loaded; a record of an earlier version has no checksum."""
+    document = ResultRecord(1, "the best").to_json()
+    assert ResultRecord.from_json(document) == ResultRecord(1, "the best")
+    with pytest.raises(ValueError, match="damaged: its checksum"):
+        ResultRecord.from_json(document | {"round": 3})
+    assert ResultRecord.from_json({"round": 3, "why": ""}) == ResultRecord(3, "")

@@ -15,6 +15,8 @@ from tests.pruning.rounds import functions
 from vinedresser import open_run
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
+from vinedresser.infra.configuration import build
+from vinedresser.objects import LocalStorage
 from vinedresser.pruning import PruningError, load
 from vinedresser.pruning.folders import PRUNED, TUNED, ResultRecord, round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
@@ -28,7 +30,6 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 
 MODULE = "tests.pruning.rounds.functions"
 TABLE = PruneTable(
@@ -56,6 +57,7 @@ def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_rounds_follow_each_other(two_rounds: Path) -> None:
     records = [
         read_record(LocalStorage(round_folder(two_rounds, number)), RoundRecord)
@@ -76,6 +78,26 @@ def test_rounds_follow_each_other(two_rounds: Path) -> None:
     assert max(last.checks.values()) < 1e-5
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"latency": "60%"}, "l1, loss per MAC"),
+        ({"latency": "60%", "amount": {"0": 2}}, "l1"),
+        ({"parameters": "60%"}, "l1"),
+        ({"macs": "60%", "losses": None}, "l1"),
+    ],
+)
+def test_filters_go_by_loss_per_operation_for_a_target_of_speed(
+    settings: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    table = dataclasses.replace(TABLE, losses=f"{MODULE}:losses")
+    table = dataclasses.replace(table, **settings)
+    first, second = (execute(tmp_path, number, table) for number in range(2))
+    assert (first.criterion, second.criterion) == ("", expected)
+
+
+@pytest.mark.thorough
 def test_models_are_loaded_by_round_and_by_result(two_rounds: Path, tmp_path: Path) -> None:
     def weights(folder: Path) -> list[torch.Tensor]:
         return list(load(folder, functions.network).parameters())
@@ -94,12 +116,16 @@ def test_models_are_loaded_by_round_and_by_result(two_rounds: Path, tmp_path: Pa
         load(folder, functions.network)
 
 
+@pytest.mark.thorough
 def test_the_figures_are_metrics_of_the_run(two_rounds: Path) -> None:
     scalars = open_run(two_rounds / "run-1").scalars("metrics", mode="eval")
     values = {name: column.values.tolist() for name, column in scalars.items()}
     assert values["metrics/pruning/before"] == [20 / 24]
     assert values["metrics/pruning/figure"] == [20 / 24]
-    assert values["metrics/pruning/latency_ratio"][0] > 0
+    low, ratio, high = (
+        values[f"metrics/pruning/latency_ratio{end}"][0] for end in ("_low", "", "_high")
+    )
+    assert 0 < low <= ratio <= high
 
 
 @pytest.mark.thorough
@@ -122,12 +148,14 @@ def test_a_round_continues_with_the_phase_that_is_missing(two_rounds: Path, tmp_
                 assert (folder / path.relative_to(two_rounds)).read_bytes() == content
 
 
+@pytest.mark.thorough
 def test_the_teacher_is_the_unpruned_model(two_rounds: Path, tmp_path: Path) -> None:
     shutil.copytree(two_rounds, tmp_path / "copy")
     table = dataclasses.replace(TABLE, teacher=True, train=f"{MODULE}:train_student")
     assert execute(tmp_path / "copy", 3, table).number == 3
 
 
+@pytest.mark.thorough
 def test_amounts_by_round_and_criteria_of_the_user(two_rounds: Path, tmp_path: Path) -> None:
     shutil.copytree(two_rounds, tmp_path / "copy")
     table = dataclasses.replace(TABLE, amount=[1, 2, 3], criterion=f"{MODULE}:first_filters")
@@ -137,6 +165,7 @@ def test_amounts_by_round_and_criteria_of_the_user(two_rounds: Path, tmp_path: P
     assert plan["criterion"] == "first_filters"
 
 
+@pytest.mark.thorough
 def test_no_more_goes_than_a_target_takes(two_rounds: Path, tmp_path: Path) -> None:
     shutil.copytree(two_rounds, tmp_path / "copy")
     whole = sum(one.numel() for one in functions.network().parameters())
@@ -160,6 +189,7 @@ def run_main(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> t
     return str(ended.value), refusal.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -187,12 +217,19 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     table = dataclasses.replace(TABLE, weights=str(tmp_path / "other.pt"))
     with pytest.raises(PruningError, match=r"other\.pt: not the weights of this model: .*weight"):
         execute(tmp_path, 0, table)
-    (tmp_path / "pickled.pt").write_bytes(b"cos\nsystem\n(S'touch obeyed'\ntR.")
-    table = dataclasses.replace(TABLE, weights=str(tmp_path / "pickled.pt"))
-    with pytest.raises(PruningError, match="not the weights of this model"):
+    wanted = r"a\.pt: not the weights of this model: expected model\.state_dict\(\) as torch\.save"
+    table = dataclasses.replace(TABLE, weights=str(tmp_path / "a.pt"))
+    for content in (b"", b"a text\n", b"cos\nsystem\n(S'touch obeyed'\ntR."):
+        (tmp_path / "a.pt").write_bytes(content)
+        # What torch says of them is "EOFError", "97" and how to run the code of the last one.
+        with pytest.raises(PruningError, match=rf"{wanted} writes it, tensors by name$"):
+            execute(tmp_path, 0, table)
+    torch.save({"model": [1]}, tmp_path / "a.pt")
+    with pytest.raises(PruningError, match=rf"{wanted} .*, but it has list$"):
         execute(tmp_path, 0, table)
 
 
+@pytest.mark.thorough
 def test_a_fine_tuning_that_leaves_nan_is_refused(two_rounds: Path, tmp_path: Path) -> None:
     shutil.copytree(two_rounds, tmp_path / "copy")
     with pytest.raises(PruningError, match=r"train: left a model that is not finite: 0\.weight"):
@@ -207,6 +244,7 @@ def test_an_empty_folder_of_weights_is_refused(tmp_path: Path) -> None:
         execute(tmp_path, 0, table)
 
 
+@pytest.mark.thorough
 def test_the_checkpoint_of_a_run_is_a_file_of_weights(tmp_path: Path) -> None:
     model = functions.network()
     torch.save(model.state_dict(), tmp_path / "trained.pth")
@@ -231,15 +269,25 @@ def test_the_checkpoint_of_a_run_is_a_file_of_weights(tmp_path: Path) -> None:
         ({"train": [""]}, "train: is empty"),
         ({"train": ["python", "f.py", "--api-key", "s3cr3t"]}, "train: has what looks like a sec"),
         ({"train": ["python", "f.py"], "teacher": True}, "teacher: not supported with a command"),
-        ({"max_drop": -0.1}, "max_drop: must be at least 0"),
-        ({"max_drop": float("nan")}, "max_drop: must be at least 0"),
-        ({"rounds": 0}, "rounds: must be at least 1"),
-        ({"floor_share": 1.0}, "floor_share: must be from 0"),
     ],
 )
 def test_settings_are_checked(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         dataclasses.replace(TABLE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"max_drop": -0.1}, "max_drop: must be at least 0"),
+        ({"max_drop": float("nan")}, "max_drop: must be a number, not nan"),
+        ({"rounds": 0}, "rounds: must be at least 1"),
+        ({"floor_share": 1.0}, "floor_share: must be below 1"),
+    ],
+)
+def test_ranges_of_settings_are_checked(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^prune\.{said}"):
+        build(PruneTable, {**dataclasses.asdict(TABLE), **changes}, "prune")
 
 
 def test_settings_survive_as_parameters() -> None:

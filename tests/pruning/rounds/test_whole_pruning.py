@@ -11,6 +11,7 @@ import pytest
 from tests.pruning.rounds import functions
 from tests.pruning.rounds.test_round_run import MODULE, TABLE
 from vinedresser import open_run
+from vinedresser.objects import LocalStorage
 from vinedresser.pruning import load
 from vinedresser.pruning.folders import PRUNED, TUNED, ResultRecord, round_folder
 from vinedresser.pruning.rounds.round_run import FOLDER
@@ -22,7 +23,6 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 
 
 @pytest.fixture
@@ -86,6 +86,7 @@ def test_it_ends_when_the_limits_allow_no_further_round(
     assert saved(tmp_path / "models") == {"2/pruned", "2/tuned"}
 
 
+@pytest.mark.thorough
 def test_a_round_whose_fine_tuning_fails_does_not_end_it_as_if_nothing_was_left(
     prune: Any, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_round_whose_fine_tuning_fails_does_not_end_it_as_if_nothing_was_left(
     assert saved(tmp_path / "models") >= {"1/tuned", "2/pruned"}
 
 
+@pytest.mark.thorough
 def test_a_pruning_that_cannot_begin_says_why(prune: Any) -> None:
     with pytest.raises(SystemExit, match=r"vinedresser: .*the limits allow 22 of 24"):
         prune(amount=23)

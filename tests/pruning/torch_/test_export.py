@@ -15,6 +15,12 @@ from vinedresser.pruning.proof import relative_difference
 from vinedresser.pruning.torch_ import TorchPrunable
 
 ZOO = zoo.ZOO | zoo_attention.ZOO
+# Of each kind of block one; that all are pruned rightly, test_zoo.py shows.
+THOROUGH = ("ResNet", "DenseNet", "ShuffleNet", "U-Net", "ViT, fused", "grouped queries", "windows")
+ARCHITECTURES = [
+    pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else pytest.mark.slow)
+    for name in ZOO
+]
 EXAMPLE = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(3))
 # Another batch than the example: an exported model has sizes of layers, not of this input.
 BATCH = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(4))
@@ -46,16 +52,14 @@ def test_a_pruned_model_is_exported() -> None:
     check_export("MobileNetV2")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_architecture_is_exported(name: str) -> None:
     check_export(name)
 
 
 # Exporting, torch itself calls what it deprecates.
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_architecture_is_exported_to_onnx(name: str) -> None:
     pytest.importorskip("onnxscript", reason="needs the extra onnx")
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")

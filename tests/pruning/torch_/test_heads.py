@@ -86,6 +86,7 @@ def test_whole_heads_go(fused: bool) -> None:
     assert np.abs(found - expected).max() <= 1e-12 * np.abs(expected).max()
 
 
+@pytest.mark.thorough
 def test_heads_stay_where_the_result_has_the_width_of_the_input() -> None:
     """With fewer heads, such code does not run."""
     prunable = TorchPrunable(transformer(fused=True, own_width=False), EXAMPLE)

@@ -125,6 +125,7 @@ OPEN: dict[str, Callable[[], nn.Module]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 @pytest.mark.parametrize("name", OPEN)
 def test_can_be_pruned(name: str) -> None:
@@ -204,6 +205,7 @@ LOCKED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOCKED)
 def test_is_locked_with_the_reason(name: str) -> None:
     make, message = LOCKED[name]
@@ -271,6 +273,7 @@ def test_tied_weights_stay_tied() -> None:
     assert smaller.again.weight is smaller.inner.weight
 
 
+@pytest.mark.thorough
 def test_heads_are_removed_as_a_whole() -> None:
     torch.manual_seed(0)
     prunable = TorchPrunable(zoo_attention.ZOO["ViT, fused"](), torch.randn(2, 3, 16, 16))

@@ -50,6 +50,7 @@ def _check(shares: list[float], least: float) -> None:
     assert share >= least, f"only {share:.0%} of the networks lose a quarter of their filters"
 
 
+@pytest.mark.thorough
 def test_networks_of_plain_operations() -> None:
     _check(_pruned(range(10), nasty=False), 0.95)
 

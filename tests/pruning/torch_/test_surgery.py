@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import module as modules
 
 from tests.pruning.torch_ import zoo, zoo_attention
 from tests.pruning.torch_.reference import plan_of
@@ -38,6 +39,8 @@ def test_the_model_stays_as_it_is() -> None:
     assert all(one is tensors[name] for name, one in model.named_parameters())
     assert all(module.training for module in model.modules())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    # Compiled models would warn of it.
+    assert not modules._has_any_global_hook()
 
 
 def test_layers_know_their_sizes() -> None:
@@ -66,6 +69,7 @@ def test_modes_types_and_frozen_parameters_are_kept() -> None:
     assert pruned[0][0].weight.shape == (6, 3, 3, 3)
 
 
+@pytest.mark.thorough
 def test_a_plan_and_a_state_rebuild_the_model_without_a_trace() -> None:
     prunable, plan = small("ViT, fused")
     pruned = prunable.removed(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from tests.pruning.torch_ import zoo, zoo_attention
 from tests.pruning.torch_.reference import (
@@ -20,6 +21,7 @@ from vinedresser.pruning.torch_ import TorchPrunable
 ZOO = zoo.ZOO | zoo_attention.ZOO
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ZOO)
 def test_pruned_models_equal_their_masked_originals(name: str) -> None:
     torch.manual_seed(0)
@@ -33,6 +35,8 @@ def test_pruned_models_equal_their_masked_originals(name: str) -> None:
         masked_reference(model, plan, example), results(pruned.eval(), example), strict=True
     ):
         assert np.abs(found - expected).max() <= 1e-12 * np.abs(expected).max()
+    assert prunable.notes == ()
+    sum(one.mean() for one in pytree.tree_leaves(pruned.train()(example))).backward()
 
 
 def test_proof_has_all_checks() -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.queries.offering import event
 from tests.store.counting_storage import CountingStorage
 from vinedresser.errors import ConfigError, QueryError, UnknownTensor
+from vinedresser.objects import open_storage
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.asking import ask
 from vinedresser.queries.query import Query
@@ -23,7 +24,6 @@ from vinedresser.queries.stored.saving import saved
 from vinedresser.queries.stored.streams import streams
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 
@@ -74,6 +74,7 @@ def norm(step: int) -> float:
     return float(np.sqrt(sum((gradient(step, one).astype(float) ** 2).sum() for one in LAYERS)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("length", [1, 2, 7, 10, 60, 240, 1000])
 @pytest.mark.parametrize("fold", ["mean", "max", "min", "sum", "std", "last", "count"])
 def test_windows_of_steps(run: Run, length: int, fold: str) -> None:

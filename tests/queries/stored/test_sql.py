@@ -43,6 +43,7 @@ def test_a_store_without_streams_has_an_empty_table(tmp_path: Path) -> None:
     assert sql(tmp_path, "select count(*) as n from answers")["n"].tolist() == [0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     [

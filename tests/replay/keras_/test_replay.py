@@ -58,7 +58,7 @@ def line_of(text: str) -> str:
     return f"{file}:{number}"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> None:
     train(tmp_path / "run", distances())
     told = again(tmp_path / "run", "distances", "--locate", "--bisect")
@@ -71,7 +71,7 @@ def test_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> None:
     assert line_of("ops.sum((found * weights)") in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     train(tmp_path / "run", halves(), half=True)
     told = again(tmp_path / "run", "halves", "--what-if", code=2)
@@ -106,7 +106,7 @@ def test_both_stories_on_torch(story: str, operation: str, line: str, tmp_path: 
     assert line_of(line) in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "factory"), [(distances, "distances"), (compiled_by_xla, "compiled_by_xla")]
 )
@@ -141,6 +141,7 @@ def traced() -> Any:
     return model
 
 
+@pytest.mark.thorough
 def test_operations_of_functions_that_are_traced_are_located(tmp_path: Path) -> None:
     train(tmp_path / "run", traced())
     snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")
@@ -157,6 +158,7 @@ def test_operations_of_functions_that_are_traced_are_located(tmp_path: Path) -> 
         assert operation.place.text.endswith("# traced")
 
 
+@pytest.mark.thorough
 def test_another_model_is_named(tmp_path: Path) -> None:
     train(tmp_path / "run", distances())
     snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")

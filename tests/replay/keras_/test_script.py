@@ -63,7 +63,7 @@ def trained(folder: Path, script: str, *arguments: str) -> str:
     return findings[-1].remedy.partition("vinedresser ")[2].partition("; it names")[0]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "operation"),
     [
@@ -94,7 +94,7 @@ def test_the_command_of_the_finding_works_as_it_stands(
     assert "it trained no model with the recorded parameters" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_custom_loop_is_refused(tmp_path: Path) -> None:
     command = trained(tmp_path, LOOP)
     assert "--factory MODULE:FUNCTION" in command

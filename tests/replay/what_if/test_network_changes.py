@@ -120,6 +120,7 @@ def test_usual_biases_cure_units_that_are_dead_at_first(tmp_path: Path) -> None:
     assert "usual initial values of 0.bias" in found.conclusion
 
 
+@pytest.mark.thorough
 def test_a_second_softmax_is_left_out(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(deep(nn.ReLU, 1), nn.Softmax(dim=-1))
@@ -127,6 +128,7 @@ def test_a_second_softmax_is_left_out(tmp_path: Path) -> None:
     assert [one.change for one in found.cures] == ["no softmax of the outputs"]
 
 
+@pytest.mark.thorough
 def test_an_output_that_targets_exceed_is_free_of_its_activation(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 1), nn.Sigmoid())
@@ -138,6 +140,7 @@ def test_an_output_that_targets_exceed_is_free_of_its_activation(tmp_path: Path)
     assert "no sigmoid of the outputs; targets range from" in found.conclusion
 
 
+@pytest.mark.thorough
 def test_targets_are_standardized_and_compared_on_their_own_scale(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 1))
@@ -152,6 +155,7 @@ def test_targets_are_standardized_and_compared_on_their_own_scale(tmp_path: Path
     assert cure.course.last < 0.5 * cure.course.losses[0]
 
 
+@pytest.mark.thorough
 def test_targets_get_the_shape_of_the_outputs(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 1))
@@ -163,6 +167,7 @@ def test_targets_get_the_shape_of_the_outputs(tmp_path: Path) -> None:
     assert [one.kind for one in found.cures] == ["target shape"]
 
 
+@pytest.mark.thorough
 def test_a_sum_is_a_mean_whose_values_are_still_those_of_the_sum(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = deep(nn.ReLU, 1)
@@ -173,6 +178,7 @@ def test_a_sum_is_a_mean_whose_values_are_still_those_of_the_sum(tmp_path: Path)
     assert trial.course.losses[0] == pytest.approx(found.unchanged.losses[0], rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_a_forgotten_layer_is_trained(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = deep(nn.ReLU, 2)
@@ -193,6 +199,7 @@ class Cut(nn.Module):
         return value.detach()
 
 
+@pytest.mark.thorough
 def test_gradients_pass_where_the_model_detaches(tmp_path: Path) -> None:
     torch.manual_seed(0)
     end = nn.Linear(24, 4)

@@ -30,12 +30,12 @@ from tests.replay.what_if.trainings import (
 )
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
+from vinedresser.objects import open_storage
 from vinedresser.replay.stepping import Replayed, replay
 from vinedresser.replay.what_if.results import WhatIf
 from vinedresser.replay.what_if.trying import what_if
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.store.storage import open_storage
 
 # More than any of these needs, so that the result does not depend on the load of the machine.
 _SECONDS = 600.0
@@ -60,6 +60,7 @@ def overflowing(step: int, rows: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
     return rows, wanted
 
 
+@pytest.mark.thorough
 def test_a_lower_learning_rate_cures_one_that_is_too_high(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", fast(), 1)
@@ -142,6 +143,7 @@ def test_a_missing_zero_grad_is_tried(tmp_path: Path) -> None:
     assert not any(one.cures for one in found.trials if one.control)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [0, 3])
 def test_nothing_is_claimed_of_a_healthy_step(tmp_path: Path, number: int) -> None:
     torch.manual_seed(number)
@@ -150,7 +152,7 @@ def test_nothing_is_claimed_of_a_healthy_step(tmp_path: Path, number: int) -> No
     assert found.cures == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(5))
 def test_no_healthy_training_has_a_cure_at_any_time(tmp_path: Path, number: int) -> None:
     torch.manual_seed(number)
@@ -167,6 +169,7 @@ def rates(found: WhatIf) -> set[float]:
     return {one.values[1] for one in found.trials if one.kind == "learning rate"}
 
 
+@pytest.mark.thorough
 def test_a_far_higher_learning_rate_cures_a_training_that_stands_still(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", standing(), 1)
@@ -181,6 +184,7 @@ def test_a_far_higher_learning_rate_cures_a_training_that_stands_still(tmp_path:
     assert max(rates(alone)) < 1e-7
 
 
+@pytest.mark.thorough
 def test_a_healthy_training_that_could_be_faster_has_no_cure(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", slow(), 1)
@@ -202,6 +206,7 @@ def test_a_healthy_training_that_could_be_faster_has_no_cure(tmp_path: Path) -> 
     assert sorted(losses[-6:])[3] < 0.5 * found.unchanged.last
 
 
+@pytest.mark.thorough
 def test_a_weight_decay_that_is_too_high_is_cured_without_it(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", decayed(), 1)
@@ -211,6 +216,7 @@ def test_a_weight_decay_that_is_too_high_is_cured_without_it(tmp_path: Path) -> 
     assert cure.values == (1.0, 0.0)
 
 
+@pytest.mark.thorough
 def test_a_loss_that_falls_no_lower_than_with_shuffled_labels_is_a_symptom(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", unscaled_batches()[:3], 1, change=unscaled)
@@ -224,6 +230,7 @@ def test_a_loss_that_falls_no_lower_than_with_shuffled_labels_is_a_symptom(tmp_p
     assert control.course is found.shuffled
 
 
+@pytest.mark.thorough
 def test_labels_that_go_through_the_model_are_no_baseline(tmp_path: Path) -> None:
     # Shuffled together with the inputs, they say nothing.
     torch.manual_seed(0)
@@ -239,6 +246,7 @@ def test_labels_that_go_through_the_model_are_no_baseline(tmp_path: Path) -> Non
     assert found.symptom == ""
 
 
+@pytest.mark.thorough
 def test_more_batches_come_from_the_factory(tmp_path: Path) -> None:
     torch.manual_seed(2)
     train(tmp_path / "run", healthy(2), 1)
@@ -252,6 +260,7 @@ def test_more_batches_come_from_the_factory(tmp_path: Path) -> None:
     assert found.before == pytest.approx(sorted(last)[2], rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_without_time_nothing_is_claimed(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", fast(), 1)
@@ -259,6 +268,7 @@ def test_without_time_nothing_is_claimed(tmp_path: Path) -> None:
     assert found.conclusion == "nothing was tried: there was no time for 10 steps"
 
 
+@pytest.mark.thorough
 def test_a_control_that_is_not_completed_prevents_a_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +286,7 @@ def test_a_control_that_is_not_completed_prevents_a_claim(
     assert [found.verdict(one) for one in found.trials] == ["better, no proof", "-"]
 
 
+@pytest.mark.thorough
 def test_a_control_that_fails_prevents_a_claim(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", fast(), 1)
@@ -285,6 +296,7 @@ def test_a_control_that_fails_prevents_a_claim(tmp_path: Path) -> None:
     assert found.cures == []
 
 
+@pytest.mark.thorough
 def test_an_unknown_optimizer_is_asked_for(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, loss_fn = halves()

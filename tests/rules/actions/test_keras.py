@@ -14,6 +14,7 @@ from tests.capture.keras_.zoo import cnn, images, seeded
 import keras  # isort: skip
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import (
     TrainerAnswer,
     TrainerRequest,
@@ -22,7 +23,6 @@ from vinedresser.store.records import (
     trainer_request_key,
     write_numbered,
 )
-from vinedresser.store.storage import LocalStorage
 
 # Of Keras itself, whenever it makes an array of a variable.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

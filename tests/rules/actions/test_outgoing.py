@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.rules.actions.servers import WebServer, mail_server, web_server
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.actions.base import ActionContext
 from vinedresser.rules.actions.command import CommandAction
 from vinedresser.rules.actions.mail import EmailAction
@@ -23,7 +24,6 @@ from vinedresser.rules.actions.notify import NotifyAction
 from vinedresser.rules.actions.settings import CommandSettings, EmailSettings, NotifySettings
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import RunRecord
-from vinedresser.store.storage import LocalStorage
 
 FINDING = Finding(
     *("nonfinite", "stop", 7, 6, "train", 0, "losses/x", "value", float("nan"), 0.0, 1.0),
@@ -45,6 +45,7 @@ def flaky() -> Iterator[WebServer]:
         yield server
 
 
+@pytest.mark.thorough
 def test_a_server_that_fails_twice_gets_the_finding_once(
     context: ActionContext, flaky: WebServer
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_refusal_of_a_server_is_not_retried(context: ActionContext, code: int)
     assert str(code) in result.detail
 
 
+@pytest.mark.thorough
 def test_an_unavailable_server_is_given_up(context: ActionContext) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]

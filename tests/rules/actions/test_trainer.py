@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 from vinedresser.capture.requests.requesting import request_capture
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import (
     CaptureChange,
     TrainerAnswer,
@@ -26,7 +27,6 @@ from vinedresser.store.records import (
     trainer_request_key,
     write_numbered,
 )
-from vinedresser.store.storage import LocalStorage
 
 
 class Small:
@@ -111,6 +111,7 @@ def test_snapshot_and_checkpoint_leave_the_training_as_it_is(tmp_path: Path) -> 
     assert "weights" not in run.info.capture
 
 
+@pytest.mark.thorough
 def test_the_learning_rate_changes_where_it_is_declared(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()
@@ -198,6 +199,7 @@ def test_gradients_are_clipped_after_a_request(tmp_path: Path) -> None:
     assert norm(answer.step) == pytest.approx(0.01, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_a_request_of_a_run_that_ends_is_answered(tmp_path: Path) -> None:
     path = tmp_path / "run"
     with Hook(path) as hook:

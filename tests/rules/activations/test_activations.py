@@ -39,6 +39,7 @@ class FunctionalRelu(nn.Module):
         return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model", [lambda: stack((64, 64, 10), nn.ReLU, bias=-10.0), FunctionalRelu]
 )
@@ -51,6 +52,7 @@ def test_dead_units_are_found(tmp_path: Path, model: type[nn.Module]) -> None:
     assert "lr 0.0001 instead of 0.001" in finding.remedy
 
 
+@pytest.mark.thorough
 def test_units_that_a_step_has_killed_blame_the_learning_rate(tmp_path: Path) -> None:
     rule = DyingRelu()
     model = lambda: stack((64, 64, 64, 10), nn.ReLU)  # noqa: E731
@@ -60,6 +62,7 @@ def test_units_that_a_step_has_killed_blame_the_learning_rate(tmp_path: Path) ->
     assert finding.correction["lr"] == pytest.approx(0.3)
 
 
+@pytest.mark.thorough
 def test_sparse_active_units_are_not_dead(tmp_path: Path) -> None:
     """Each unit is zero for most rows, and hardly any is zero for all."""
     rule = DyingRelu()
@@ -92,6 +95,7 @@ def test_a_unit_is_dead_if_it_is_zero_at_all_recent_checks(
     assert bool(found(make_run(tmp_path / "run", made), rule)) is fires
 
 
+@pytest.mark.thorough
 def test_large_inputs_saturate_the_first_layer(tmp_path: Path) -> None:
     rule = SaturatedActivation()
     data = digits()
@@ -110,6 +114,7 @@ def test_large_weights_saturate_a_sigmoid(tmp_path: Path) -> None:
     assert "weights" in finding.cause
 
 
+@pytest.mark.thorough
 def test_weights_that_long_steps_have_made_large_blame_the_learning_rate(tmp_path: Path) -> None:
     rule = SaturatedActivation()
     model = lambda: stack((64, 64, 64, 10), nn.Tanh)  # noqa: E731
@@ -118,6 +123,7 @@ def test_weights_that_long_steps_have_made_large_blame_the_learning_rate(tmp_pat
     assert "at the first check" in finding.seen
 
 
+@pytest.mark.thorough
 def test_unsaturated_layers_are_ignored(tmp_path: Path) -> None:
     rule = SaturatedActivation()
     model = lambda: stack((64, 64, 64, 10), nn.Tanh)  # noqa: E731
@@ -145,6 +151,7 @@ def normed(momentum: float) -> nn.Module:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("momentum", "fires"), [(1e-3, True), (0.1, False), (0.02, False)])
 @pytest.mark.parametrize("total", [300, None])
 def test_lagging_running_statistics_are_found(

@@ -33,7 +33,7 @@ def findings(run: Run) -> list[Finding]:
     return judge(run, [AttentionCollapse()])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "fires"),
     [
@@ -106,6 +106,7 @@ def run_with(path: Path, *layers: NDArray[np.float64], full: bool, loss: float =
 HARD, SOFT, FLAT = 5000.0, 1.0, 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize(
     ("scores", "fires"),

@@ -53,10 +53,10 @@ def test_what_the_first_backward_pass_tells_is_learned_later(tmp_path: Path) -> 
     adam = lambda net: torch.optim.Adam(net.parameters(), lr=1e-2)  # noqa: E731
     run = captured(tmp_path / "run", [rule], lambda: stacked(nn.Identity), adam, data=data, steps=2)
     step = next(iter(run.follow()))
-    rule.begin(replace(run.info, linear=[]))
-    assert rule.look(step) is None
-    rule.know(run.info)
-    assert rule.look(step) is not None
+    rule.on_record(replace(run.info, linear=[]))
+    assert rule.detect(step) is None
+    rule.on_record(run.info)
+    assert rule.detect(step) is not None
 
 
 class ByHand(nn.Module):

@@ -5,24 +5,30 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from vinedresser.capture import open_run
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.base import Rule
-from vinedresser.rules.causes.root_cause import onset, root_causes
-from vinedresser.rules.faults import CONSEQUENCES, FAULTS, brings_about
+from vinedresser.rules.causes.chain import brings_about, declaring_rules
+from vinedresser.rules.causes.root_cause import cause_of, onset, remedies, root_causes
+from vinedresser.rules.faults import FAULTS, STAGES
 from vinedresser.rules.judge import judge
+from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import StopRecord, read_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 
 
-def finding(fault: str, step: int = 100, severity: Severity = "stop") -> Finding:
+def finding(
+    fault: str, step: int = 100, severity: Severity = "stop", rule: str = "", remedy: str = ""
+) -> Finding:
+    name = rule or fault
     return Finding(
-        fault, severity, step, step, "train", 0, "", "", 0.0, 0.0, 1.0, "", "", "", {}, fault
+        name, severity, step, step, "train", 0, "", "", 0.0, 0.0, 1.0, "", "", remedy, {}, fault
     )
 
 
@@ -40,6 +46,90 @@ def test_the_cause_comes_first_whatever_the_order() -> None:
             "class_imbalance",
         ]
         assert {one.fault for one in roots[0].symptoms} == {"not_learning", "dying_relu"}
+
+
+def test_labels_are_the_cause_of_what_stops_a_run_though_only_a_warning() -> None:
+    found = [
+        finding("dying_relu", 40),
+        finding("learning_rate_too_high", 20),
+        finding("not_learning", 226),
+        finding("constant_predictions", 240),
+        finding("corrupt_labels", 220, "warning"),
+    ]
+    for order in itertools.permutations(found):
+        (root,) = root_causes(order)
+        assert root.finding.fault == "corrupt_labels"
+        assert cause_of(found[0], order).fault == "corrupt_labels"
+
+
+def test_units_that_were_dead_before_the_first_update_are_no_symptom_of_labels() -> None:
+    found = [finding("corrupt_labels", 220, "warning"), finding("dying_relu", 0)]
+    assert root_causes(found)[0].finding.fault == "dying_relu"
+
+
+def test_outputs_that_fit_their_loss_at_first_are_no_cause_of_what_was_found_then() -> None:
+    early = [finding("loss_output_mismatch", 40), finding("learning_rate_too_high", 20)]
+    assert root_causes(early)[0].finding.fault == "loss_output_mismatch"
+    late = [finding("loss_output_mismatch", 355), finding("learning_rate_too_high", 20)]
+    assert [one.finding for one in root_causes([*late, finding("not_learning", 300)])] == late[::-1]
+
+
+def test_targets_out_of_the_reach_of_the_outputs_are_not_too_large() -> None:
+    """One softmax unit for quantities of any size: standardising them would mend nothing."""
+    found = [
+        finding("unnormalised_targets", 395, "warning"),
+        finding("all_zero", 10, "warning"),
+        finding("loss_output_mismatch", 10, "warning"),
+    ]
+    (root,) = root_causes(found)
+    assert root.finding.fault == "loss_output_mismatch"
+
+
+def test_of_causes_of_the_same_severity_the_data_come_first() -> None:
+    found = [finding("stalled"), finding("wrong_mode"), finding("token_ratio")]
+    order = [root.finding.fault for root in root_causes(found)]
+    assert order == ["token_ratio", "stalled", "wrong_mode"]
+
+
+def test_a_rule_is_no_symptom_of_itself() -> None:
+    first = finding("dying_relu", 40, "warning")
+    last = finding("dying_relu", 200)
+    other = finding("learning_rate_too_high", 60, rule="dying_relu")
+    (root,) = root_causes([first, last, other, finding("not_learning", 210)])
+    assert root.finding is other
+    assert [one.rule for one in root.symptoms] == ["not_learning"]
+    assert root.repeats == (first, last)
+
+
+def test_the_rule_of_a_fault_explains_graver_findings_of_others_that_name_it() -> None:
+    other = finding("corrupt_labels", 160, rule="underfitting")
+    named = finding("corrupt_labels", 155, "warning")
+    (root,) = root_causes([other, named])
+    assert (root.finding, root.symptoms) == (named, (other,))
+
+
+def test_an_earlier_sign_of_a_fault_is_no_symptom_of_the_rule_of_the_fault() -> None:
+    gradient = finding("nonfinite", 1, rule="nonfinite_gradient")
+    loss = finding("nonfinite", 2)
+    (root,) = root_causes([loss, gradient])
+    assert (root.finding, root.symptoms) == (gradient, (loss,))
+
+
+def test_one_report_changes_each_thing_once() -> None:
+    found = [
+        finding("data_leakage", remedy="split before"),
+        finding("wrong_mode", remedy="call model.train(); lr 0.1 instead of 1"),
+        finding("exploding_gradient", remedy="divide the learning rate by 10"),
+        finding("tree_depth", remedy="use a depth of 6"),
+    ]
+    roots = root_causes(found)
+    told = dict(zip([one.finding.fault for one in roots], remedies(roots), strict=True))
+    assert told == {
+        "data_leakage": "split before",
+        "tree_depth": "use a depth of 6",
+        "wrong_mode": "call model.train(); lr 0.1 instead of 1",
+        "exploding_gradient": "follow the advice of wrong_mode first, then train again",
+    }
 
 
 def test_what_explains_nothing_stands_alone() -> None:
@@ -68,12 +158,30 @@ def test_a_cause_does_not_begin_after_its_symptoms() -> None:
     assert [onset(one, found) for one in found] == [100, 100, 20]
 
 
+def test_steps_rule_out_some_causes() -> None:
+    labels = finding("corrupt_labels", 300)
+    for since, count in ((0, 2), (20, 1)):
+        dead = replace(finding("dying_relu", 120), since=since)
+        assert len(root_causes([labels, dead])) == count
+    # Outputs that fit their loss at first were changed by what came before.
+    for since, count in ((99, 1), (500, 2)):
+        outputs = finding("loss_output_mismatch", since)
+        assert len(root_causes([outputs, finding("underfitting", 200)])) == count
+
+
 def test_every_fault_is_known_and_none_brings_about_itself() -> None:
-    assert set(CONSEQUENCES) <= set(FAULTS)
-    assert all(found <= set(FAULTS) for found in CONSEQUENCES.values())
+    assert set(declaring_rules()) == set(FAULTS)
+    for rule in declaring_rules().values():
+        assert set(rule.consequences) <= {*FAULTS, *STAGES}
     assert not any(brings_about(fault, fault) for fault in FAULTS)
     assert not brings_about("", "not_learning")
     assert not brings_about("of a newer version", "not_learning")
+
+
+def test_one_rule_declares_what_a_fault_brings_about() -> None:
+    for rule in RULES.values():
+        if declaring_rules().get(rule.fault) is not rule:
+            assert not {"stage", "consequences", "cause_unknown"} & set(vars(rule)), rule.name
 
 
 class Reports(Rule):

@@ -24,13 +24,13 @@ class HighLoss(SymptomRule):
         super().__init__(patience=2)
         self.needs = (Need("losses"),)
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         loss = step.scalars["losses/loss"]
         return Symptom("loss", "loss", loss, 5.0, 0.5, f"{loss:g}", "", "") if loss > 5 else None
 
-    def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`."""
+    def is_checked(self, step: Step) -> bool:
+        """See `SymptomRule.is_checked`."""
         return step.mode == "train"
 
 

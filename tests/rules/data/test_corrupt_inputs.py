@@ -23,6 +23,7 @@ def corrupt(path: Path, data: Data, **options: object) -> list[Finding]:
     return found_in(path, [CorruptInputs()], data, network(), batch=64, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_wrong_axis_order_is_found(tmp_path: Path) -> None:
     (finding,) = corrupt(tmp_path, digits(), prepare=lambda x: x.T.reshape(x.shape))
     assert (finding.fault, finding.severity) == ("corrupt_inputs", "warning")
@@ -48,6 +49,7 @@ class Windows(nn.Module):
         return scores
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mixed", [False, True])
 def test_outputs_that_belong_to_positions_in_the_batch(*, mixed: bool, tmp_path: Path) -> None:
     found = found_in(
@@ -67,6 +69,7 @@ def test_zero_inputs_are_found(tmp_path: Path) -> None:
     assert "are zero" in finding.seen
 
 
+@pytest.mark.thorough
 def test_a_row_copied_to_the_whole_batch_is_found(tmp_path: Path) -> None:
     (finding,) = corrupt(tmp_path, digits(), prepare=lambda x: x[:1].expand_as(x))
     assert "the same for all rows of a batch" in finding.seen
@@ -74,6 +77,7 @@ def test_a_row_copied_to_the_whole_batch_is_found(tmp_path: Path) -> None:
     assert finding.step <= 50
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [100.0, 0.01])
 def test_evaluated_rows_of_another_size_are_found(scale: float, tmp_path: Path) -> None:
     data = digits()
@@ -84,6 +88,7 @@ def test_evaluated_rows_of_another_size_are_found(scale: float, tmp_path: Path) 
     assert finding.step <= 100
 
 
+@pytest.mark.thorough
 def test_evaluated_rows_of_another_size_that_are_predicted_well_are_ignored(tmp_path: Path) -> None:
     data = digits()
     data = replace(data, x_eval=data.x_eval * 100)
@@ -91,6 +96,7 @@ def test_evaluated_rows_of_another_size_that_are_predicted_well_are_ignored(tmp_
     assert found_in(tmp_path, [CorruptInputs()], data, layers, batch=64, every=50) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 def test_evaluated_rows_of_similar_size_are_ignored(scale: float, tmp_path: Path) -> None:
     data = digits()
@@ -108,6 +114,7 @@ def test_rows_with_noise_of_many_strengths_have_no_other_size() -> None:
     assert sizes.found() is None
 
 
+@pytest.mark.thorough
 def test_zero_inputs_that_are_also_the_targets_are_found(tmp_path: Path) -> None:
     data = digits()
     zeros = torch.zeros_like(data.x)
@@ -118,6 +125,7 @@ def test_zero_inputs_that_are_also_the_targets_are_found(tmp_path: Path) -> None
     assert [one.fault for one in found] == ["corrupt_inputs"]
 
 
+@pytest.mark.thorough
 def test_mostly_constant_features_are_found(tmp_path: Path) -> None:
     data = with_inputs(lambda x: torch.cat([torch.full((len(x), 60), 7.0), x[:, :4]], 1))
     (finding,) = corrupt(tmp_path, data)
@@ -136,6 +144,7 @@ def words(rows: int, distinct: int) -> Data:
     return Data(x, y, x[:64], y[:64])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("distinct", [600, 30])
 def test_words_that_have_not_occurred_are_ignored(distinct: int, tmp_path: Path) -> None:
     data = words(600, distinct)
@@ -145,6 +154,7 @@ def test_words_that_have_not_occurred_are_ignored(distinct: int, tmp_path: Path)
     assert found_in(tmp_path, rules, data, model, batch=64, optimizer=optimizer) == []
 
 
+@pytest.mark.thorough
 def test_pixels_under_a_mask_and_a_clip_are_found(tmp_path: Path) -> None:
     # Most of those that are left are zero, too, but no sparse features.
     data = with_inputs(lambda x: (x - 0.7).clip(min=0) * (torch.arange(64) % 8 == 3))

@@ -24,6 +24,7 @@ def leaking(data: Data, rows: int) -> Data:
     return replace(data, x_eval=x, y_eval=torch.cat([data.y[:rows], data.y_eval[: 64 - rows]]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [64, 24])
 def test_evaluated_training_rows_are_found(rows: int, tmp_path: Path) -> None:
     data = leaking(digits(), rows)
@@ -37,6 +38,7 @@ def test_split_rows_are_no_leak(tmp_path: Path) -> None:
     assert found_in(tmp_path, [DataLeakage()], digits(), network(), batch=64, every=50) == []
 
 
+@pytest.mark.thorough
 def test_extra_evaluations_of_training_rows_are_ignored(tmp_path: Path) -> None:
     data = digits()
     found = found_in(
@@ -51,6 +53,7 @@ def test_extra_evaluations_of_training_rows_are_ignored(tmp_path: Path) -> None:
     assert found == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("measured", "severity"), [(True, "warning"), (False, "info")])
 def test_references_of_an_evaluation_are_a_hint(
     measured: bool, severity: str, tmp_path: Path
@@ -88,6 +91,7 @@ def test_common_rows_are_no_leak(tmp_path: Path) -> None:
     assert found == []
 
 
+@pytest.mark.thorough
 def test_a_truth_table_has_no_other_rows(tmp_path: Path) -> None:
     # Parity of seven bits, evaluated on all of them while most are trained on.
     bits = (torch.arange(128)[:, None] >> torch.arange(7)) & 1

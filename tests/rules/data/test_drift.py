@@ -14,7 +14,7 @@ from tests.rules.data.trainings import found_in, network
 from tests.rules.trainings import Data, batches, diabetes, digits
 from vinedresser.errors import ConfigError
 from vinedresser.rules.data.drift import Drift
-from vinedresser.rules.data.input_history import InputHistory, Look, shift
+from vinedresser.rules.data.input_history import InputHistory, Sample, shift
 from vinedresser.rules.data.lasting_harm import LastingHarm
 from vinedresser.store.finding import Finding
 
@@ -59,6 +59,7 @@ def later(change: Callable[[Tensor], Tensor]) -> Prepare:
     return lambda step, x: change(x) if step >= CHANGE else x
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "statistic"),
     [
@@ -98,6 +99,7 @@ def test_other_inputs_without_lasting_harm_are_left_alone(prepare: Prepare, tmp_
     assert trained(tmp_path, prepare) == []
 
 
+@pytest.mark.thorough
 def test_a_curriculum_is_left_alone(tmp_path: Path) -> None:
     """Faint digits first, then all: the inputs change, and the evaluations improve."""
     data = digits()
@@ -165,8 +167,8 @@ def test_a_regression_with_one_changed_feature_names_it(tmp_path: Path) -> None:
     assert finding.evidence["after"] - finding.evidence["before"] == pytest.approx(6, abs=0.5)
 
 
-def looks(random: np.random.Generator, count: int, change: float, channels: int) -> list[Look]:
-    """Return looks at batches of 32 normal rows."""
+def samples(random: np.random.Generator, count: int, change: float, channels: int) -> list[Sample]:
+    """Return samples at batches of 32 normal rows."""
     rows = random.normal(change, 1, (count, 32, channels))
     history = InputHistory()
     for step, batch in enumerate(rows):
@@ -175,23 +177,23 @@ def looks(random: np.random.Generator, count: int, change: float, channels: int)
 
 
 @pytest.mark.parametrize("channels", [1, 1000])
-def test_looks_at_the_same_rows_do_not_differ(channels: int) -> None:
+def test_samples_at_the_same_rows_do_not_differ(channels: int) -> None:
     random = np.random.default_rng(0)
     for _ in range(30):
-        before, after = looks(random, 20, 0, channels), looks(random, 4, 0, channels)
+        before, after = samples(random, 20, 0, channels), samples(random, 4, 0, channels)
         assert shift(before, after, distance=0.01, factor=1.01) is None
 
 
 def test_the_distance_is_in_standard_deviations() -> None:
     random = np.random.default_rng(0)
-    found = shift(looks(random, 20, 0, 3), looks(random, 20, 2, 3), distance=0.5, factor=1.5)
+    found = shift(samples(random, 20, 0, 3), samples(random, 20, 2, 3), distance=0.5, factor=1.5)
     assert found is not None
     assert (found.statistic, found.channels) == ("mean", 1.0)
     assert found.distance == pytest.approx(2, rel=0.1)
 
 
 def test_constant_inputs_that_become_others_have_changed() -> None:
-    def constant(value: float) -> list[Look]:
+    def constant(value: float) -> list[Sample]:
         history = InputHistory()
         for step in range(5):
             history.add(step, np.full(3, value), np.zeros(3))

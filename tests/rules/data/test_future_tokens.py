@@ -81,6 +81,7 @@ def judged(
     return judge(open_run(folder), [rule])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [16, 64])
 def test_a_model_that_looks_ahead_is_found(rows: int, tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", noise, both=True, rows=rows)
@@ -91,6 +92,7 @@ def test_a_model_that_looks_ahead_is_found(rows: int, tmp_path: Path) -> None:
     assert finding.evidence["rest"] > 0.5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "ignored"), [(noise, -100), (counting, -100), (questions, -100), (padded, _PAD)]
 )

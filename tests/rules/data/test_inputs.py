@@ -38,6 +38,7 @@ def unnormalised(path: Path, scale: float, rate: float, model: Callable[[], nn.M
     return finding
 
 
+@pytest.mark.thorough
 def test_saturating_inputs_are_reported_with_statistics(tmp_path: Path) -> None:
     finding = unnormalised(tmp_path, 255.0, 1e-4, tanh)
     pixels = digits().x * 255
@@ -64,6 +65,7 @@ def test_inputs_with_a_diverging_loss_are_reported_immediately(tmp_path: Path) -
     assert "not finite" in finding.seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_inputs_of_usual_size_are_ignored(scale: float, tmp_path: Path) -> None:
     data = with_inputs(lambda x: (x - 0.3) / 0.38 * scale)
@@ -77,6 +79,7 @@ def test_large_inputs_of_a_learning_network_are_ignored(tmp_path: Path) -> None:
     assert found_in(tmp_path, [UnnormalisedInputs()], data, network(), optimizer=adam(1e-3)) == []
 
 
+@pytest.mark.thorough
 def test_inputs_that_the_first_layer_normalises_are_ignored(tmp_path: Path) -> None:
     """What else is wrong, such as steps that are far too small, is not blamed on them."""
     data = with_inputs(lambda x: x * 255)
@@ -165,6 +168,7 @@ def of_targets(path: Path, data: Data, optimizer: Callable[[nn.Module], object])
     )
 
 
+@pytest.mark.thorough
 def test_unreachable_targets_are_reported_with_their_normalisation(tmp_path: Path) -> None:
     warning, finding = of_targets(tmp_path, scaled_targets(8e3, 2e4), adam(3e-3))
     assert (warning.severity, finding.severity) == ("warning", "stop")
@@ -180,18 +184,21 @@ def test_targets_that_the_predictions_reach_soon_are_not_warned_of(tmp_path: Pat
     assert not of_targets(tmp_path, scaled_targets(1.5e5, 3.6e5), adam(1.0))
 
 
+@pytest.mark.thorough
 def test_targets_with_a_diverging_loss_are_reported_immediately(tmp_path: Path) -> None:
     (finding,) = of_targets(tmp_path, scaled_targets(1e4), sgd(0.1))
     assert finding.step <= 30
     assert "not finite" in finding.seen
 
 
+@pytest.mark.thorough
 def test_tiny_targets_are_reported(tmp_path: Path) -> None:
     (finding,) = of_targets(tmp_path, scaled_targets(1e-4), sgd(1e-3))
     assert finding.threshold == 0.01
     assert finding.value < 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("scale", "shift", "rate"), [(77.0, 152.0, 3e-2), (1.0, 0.0, 1e-7)])
 def test_learned_or_usual_targets_are_ignored(
     scale: float, shift: float, rate: float, tmp_path: Path

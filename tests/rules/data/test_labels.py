@@ -16,12 +16,42 @@ from tests.rules.trainings import Data, adam, batches, diabetes, digits, evaluat
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.data.corrupt_labels import CorruptLabels
 from vinedresser.rules.data.single_label import SingleLabel
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.class_numbers import ClassNumbers, order_of_classes
+from vinedresser.rules.registry import RULES
 from vinedresser.store.reading.reader import open_run
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rate", [1e-3, 1e-2])
+@pytest.mark.parametrize("size", [25, 1697])
+def test_labels_that_are_shuffled_anew_stop_the_run_whatever_dies_of_it(
+    rate: float, size: int, tmp_path: Path
+) -> None:
+    """Shuffled within each batch, or over all rows in each epoch."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    data = digits()
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer, loss = torch.optim.Adam(model.parameters(), lr=rate), nn.CrossEntropyLoss()
+    rules = [kind() for kind in RULES.values()]
+    with Hook(tmp_path / "run", collections=capture_for(rules).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for _ in range(10):
+            order = torch.randperm(len(data.x))
+            mixed = [part[torch.randperm(len(part))] for part in order.split(size)]
+            for rows, others in zip(order.split(64), torch.cat(mixed).split(64), strict=True):
+                optimizer.zero_grad()
+                loss(model(data.x[rows]), data.y[others]).backward()
+                optimizer.step()
+    findings = judge(open_run(tmp_path / "run"), rules)
+    (root,) = (one for one in root_causes(findings) if one.finding.severity != "info")
+    assert (root.finding.rule, root.finding.severity) == ("corrupt_labels", "stop")
+    assert "rows came again, with labels" in root.finding.seen
 
 
 def test_a_single_label_is_found_after_1000_rows(tmp_path: Path) -> None:
@@ -32,6 +62,7 @@ def test_a_single_label_is_found_after_1000_rows(tmp_path: Path) -> None:
     assert "all 1024 labels" in finding.seen
 
 
+@pytest.mark.thorough
 def test_a_constant_label_of_a_contrastive_loss_is_ignored(tmp_path: Path) -> None:
     # A contrastive loss: the first of ten rows matches a noisy copy.
     class Pairs(nn.Module):
@@ -104,11 +135,13 @@ def test_batches_sorted_by_class_are_found(tmp_path: Path) -> None:
     assert "shuffle" in finding.remedy
 
 
+@pytest.mark.thorough
 def test_shuffled_batches_with_a_rare_class_are_ignored(tmp_path: Path) -> None:
     data = relabelled(lambda y: (y == 0).long())
     assert found_in(tmp_path, [SingleLabel()], data, network(out=2)) == []
 
 
+@pytest.mark.thorough
 def test_memorised_shuffled_labels_are_found(tmp_path: Path) -> None:
     data = relabelled(shuffled)
     (finding,) = found_in(
@@ -131,6 +164,7 @@ def test_at_the_end_three_evaluations_show_memorised_labels(
     assert [one.fault for one in findings] == found
 
 
+@pytest.mark.thorough
 def test_an_evaluation_of_another_model_says_nothing(tmp_path: Path) -> None:
     data = relabelled(shuffled)
     torch.manual_seed(0)
@@ -154,6 +188,7 @@ def test_an_evaluation_of_another_model_says_nothing(tmp_path: Path) -> None:
     assert judge(open_run(tmp_path / "run"), rules) == []
 
 
+@pytest.mark.thorough
 def test_unlearned_shuffled_labels_are_found_without_evaluations(
     tmp_path: Path,
 ) -> None:
@@ -165,6 +200,7 @@ def test_unlearned_shuffled_labels_are_found_without_evaluations(
     assert finding.confidence <= 0.6
 
 
+@pytest.mark.thorough
 def test_shuffled_regression_targets_are_found(tmp_path: Path) -> None:
     data = diabetes()
     mean, std = data.y.mean(), data.y.std()
@@ -181,6 +217,7 @@ def test_shuffled_regression_targets_are_found(tmp_path: Path) -> None:
     assert finding.statistic == "gain"
 
 
+@pytest.mark.thorough
 def test_wrong_training_labels_are_found_by_neighbours(tmp_path: Path) -> None:
     data = relabelled(lambda y: shuffled(y, 0.6), evaluated=False)
     order = torch.randperm(len(data.x), generator=torch.Generator().manual_seed(3))
@@ -199,6 +236,7 @@ def test_wrong_training_labels_are_found_by_neighbours(tmp_path: Path) -> None:
     assert finding.value < finding.threshold
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("inner", "rows", "rate"), [(32, 1437, 3e-3), (256, 100, 1e-2), (4, 1437, 1e-5)]
 )
@@ -223,6 +261,7 @@ def rare(kept: int, *, noise: float = 0.0) -> Data:
     return replace(data, x=x[keep], y=data.y[keep])
 
 
+@pytest.mark.thorough
 def test_an_unlearned_rare_class_is_found(tmp_path: Path) -> None:
     (finding,) = found_in(
         tmp_path,
@@ -239,6 +278,7 @@ def test_an_unlearned_rare_class_is_found(tmp_path: Path) -> None:
     assert finding.step >= 200
 
 
+@pytest.mark.thorough
 def test_a_rare_class_that_is_learned_late_is_ignored(tmp_path: Path) -> None:
     assert found_in(tmp_path, [ClassImbalance()], rare(12), network(out=3), steps=400) == []
 
@@ -250,6 +290,7 @@ def absent(classes: int) -> Data:
     return replace(data, x=data.x[keep], y=data.y[keep])
 
 
+@pytest.mark.thorough
 def test_classes_that_only_the_training_hardly_has_are_found(tmp_path: Path) -> None:
     found = found_in(tmp_path, [ClassImbalance()], absent(5), network(), every=50)
     (finding,) = found
@@ -259,6 +300,7 @@ def test_classes_that_only_the_training_hardly_has_are_found(tmp_path: Path) -> 
     assert finding.value > 20
 
 
+@pytest.mark.thorough
 def test_classes_that_are_as_rare_in_evaluations_are_ignored(tmp_path: Path) -> None:
     data = absent(5)
     keep = (data.y_eval < 5) | (torch.arange(len(data.y_eval)) % 60 == 0)

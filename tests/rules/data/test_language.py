@@ -17,6 +17,7 @@ from vinedresser.rules.judge import judge
 KINDS, LENGTH, ROWS = 12, 16, 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tokens", [True, False])
 def test_rare_tokens_that_are_learned_late(tokens: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -139,6 +139,7 @@ def test_rows_sorted_by_class(tmp_path: Path) -> None:
     assert finding.fault == "single_label"
 
 
+@pytest.mark.thorough
 def test_shuffled_labels(tmp_path: Path) -> None:
     found = reported(tmp_path / "run", lambda y: np.random.default_rng(1).permutation(y))
     assert [one.fault for one in found] == ["corrupt_labels"]

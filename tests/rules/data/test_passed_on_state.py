@@ -28,6 +28,7 @@ class Carrying(nn.Module):
         return result
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("start", "growth", "shape", "found"),
     [

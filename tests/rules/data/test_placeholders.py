@@ -74,6 +74,7 @@ def learned(directory: Path, *, masked: bool) -> list[Finding]:
     return judge(open_run(directory), [rule])
 
 
+@pytest.mark.thorough
 def test_placeholders_are_learned_unless_a_mask_leaves_them_out(tmp_path: Path) -> None:
     (finding,) = learned(tmp_path / "learned", masked=False)
     assert (finding.fault, finding.severity) == ("corrupt_labels", "warning")

@@ -31,6 +31,7 @@ def always(rows: int) -> Iterator[Tensor]:
         yield torch.arange(rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [32, 100])
 def test_rows_that_were_copied_are_reported(size: int, tmp_path: Path) -> None:
     (finding,) = found_in(
@@ -43,6 +44,7 @@ def test_rows_that_were_copied_are_reported(size: int, tmp_path: Path) -> None:
     assert finding.seen.startswith("20 batches, several times in each, had the same")
 
 
+@pytest.mark.thorough
 def test_a_batch_that_is_learned_by_heart_is_reported(tmp_path: Path) -> None:
     # As of a loader that is asked for its first batch at each step.
     (finding,) = found_in(
@@ -120,6 +122,7 @@ def table() -> Data:
     return Data(bits, parity, bits, parity)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [doses, points, few, table])
 def test_few_rows_on_purpose_are_ignored(make: Callable[[], Data], tmp_path: Path) -> None:
     data = make()

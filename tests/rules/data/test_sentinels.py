@@ -41,6 +41,7 @@ def _patients() -> tuple[Tensor, Tensor]:
     return x, y
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("other", [0, 1])
 def test_a_column_that_is_known_only_of_one_class(width: int, other: int, tmp_path: Path) -> None:

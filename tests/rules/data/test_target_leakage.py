@@ -91,6 +91,7 @@ def test_padded_targets_that_are_not_shifted(flat: bool, tmp_path: Path) -> None
     assert (finding.fault, finding.severity) == ("data_leakage", "warning")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("flat", [True, False])
 def test_masked_targets_that_are_not_hidden(flat: bool, tmp_path: Path) -> None:
     (finding,) = language(not_hidden, tmp_path, flat=flat)
@@ -98,6 +99,7 @@ def test_masked_targets_that_are_not_hidden(flat: bool, tmp_path: Path) -> None:
     assert "not hidden" in finding.cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "train",
     [lambda tokens: (tokens[:, :-1], tokens[:, 1:]), masked, filled_in],
@@ -146,6 +148,7 @@ def test_a_column_that_tells_only_some_classes(tmp_path: Path) -> None:
     assert found_in(tmp_path, [TargetLeakage()], data, network(65)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_a_line_without_noise_is_ignored(inputs: int, tmp_path: Path) -> None:
     x = torch.randn(400, inputs, generator=torch.Generator().manual_seed(0))

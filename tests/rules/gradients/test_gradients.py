@@ -58,6 +58,7 @@ def test_a_temporary_plateau_is_no_vanishing_gradient(tmp_path: Path) -> None:
     assert found(run, rule) == []
 
 
+@pytest.mark.thorough
 def test_a_gradient_too_small_for_the_optimizer_is_found_early(tmp_path: Path) -> None:
     rule = VanishingGradient()
     model = lambda: stack(SIGMOIDS, nn.Sigmoid)  # noqa: E731
@@ -69,6 +70,7 @@ def test_a_gradient_too_small_for_the_optimizer_is_found_early(tmp_path: Path) -
     assert "activations saturate" in finding.cause
 
 
+@pytest.mark.thorough
 def test_a_gradient_that_grows_with_depth_explodes(tmp_path: Path) -> None:
     """Sixteen tanh layers whose weights are so large that each about doubles the gradient."""
     rule = ExplodingGradient()
@@ -106,6 +108,7 @@ def test_a_gradient_that_grows_over_steps_explodes_before_overflow(tmp_path: Pat
     assert finding.correction == {"lr": 0.01}
 
 
+@pytest.mark.thorough
 def test_a_learning_deep_tanh_network_is_ignored(tmp_path: Path) -> None:
     rules = [VanishingGradient(), ExplodingGradient()]
     model = lambda: stack((64, *[32] * 10, 10), nn.Tanh)  # noqa: E731

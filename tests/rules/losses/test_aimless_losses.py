@@ -86,6 +86,7 @@ def test_a_loss_that_falls_through_zero_and_rises_again_is_judged(tmp_path: Path
     assert judge(make_run(tmp_path / "run", records), rules())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("acts", "losses", "judged"),
     [
@@ -112,6 +113,7 @@ def test_the_loss_of_an_agent_may_rise(
     assert found == ({"learning_rate_too_high", "loss_not_decreasing"} if judged else set())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("inputs", "judged"),
     [
@@ -137,6 +139,6 @@ def test_a_policy_gradient_that_is_known_after_a_few_updates(
     engine.begin(run.info)
     for step in run.follow():
         if known and step.step == 8:
-            engine.know(replace(run.info, losses={"loss": {"function": POLICY_GRADIENT}}))
+            engine.on_record(replace(run.info, losses={"loss": {"function": POLICY_GRADIENT}}))
         found += engine.update(step)
     assert (found == []) == known

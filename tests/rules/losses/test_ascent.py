@@ -57,6 +57,7 @@ def findings(
     return [one for one in judge(open_run(folder), list(rules)) if one.statistic]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rate", "adam"), [(2e-3, True), (6e-3, True), (0.02, False)])
 def test_a_loss_that_climbs_its_gradient_is_named_ascent(
     rate: float, adam: bool, tmp_path: Path
@@ -68,23 +69,27 @@ def test_a_loss_that_climbs_its_gradient_is_named_ascent(
     assert all("gradient ascent" in one.cause and not one.correction for one in found)
 
 
+@pytest.mark.thorough
 def test_steps_that_are_too_long_are_no_ascent(tmp_path: Path) -> None:
     found = findings(tmp_path / "run", LearningRateTooHigh(), rate=1.0)
     assert {one.fault for one in found} == {"learning_rate_too_high"}
 
 
+@pytest.mark.thorough
 def test_an_optimizer_that_maximises_a_known_loss_is_found_at_once(tmp_path: Path) -> None:
     (finding,) = findings(tmp_path / "run", LossOutputMismatch(), maximize=True)
     assert finding.step <= 30
     assert "maximize=True" in finding.cause
 
 
+@pytest.mark.thorough
 def test_the_maximum_of_a_negative_loss_is_no_ascent(tmp_path: Path) -> None:
     rules = (LossOutputMismatch(), LearningRateTooHigh(), LossNotDecreasing())
     assert findings(tmp_path / "run", *rules, maximize=True, sign=-1.0) == []
     assert findings(tmp_path / "usual", *rules) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_policy_that_becomes_worse_is_found_at_the_end(sign: float, tmp_path: Path) -> None:
     rule = Underfitting()

@@ -37,6 +37,7 @@ def shifted() -> Data:
     return Data(data.x * 1e4 + 1e4, data.y, data.x_eval, data.y_eval)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rule", "model", "optimizer", "data"),
     [
@@ -60,6 +61,7 @@ def test_a_certain_fault_is_warned_of_before_its_outcome_stops_the_run(
     assert warning.fault == stop.fault == rule.fault
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rule", "optimizer"),
     [
@@ -78,6 +80,7 @@ def clip(norm: float, model: nn.Module, _: int) -> None:
     nn.utils.clip_grad_norm_(model.parameters(), norm)
 
 
+@pytest.mark.thorough
 def test_a_clipped_gradient_is_named(tmp_path: Path) -> None:
     rule = LossNotDecreasing()
     before = partial(clip, 1e-4)
@@ -89,6 +92,7 @@ def test_a_clipped_gradient_is_named(tmp_path: Path) -> None:
     assert "the same norm at every step, 0.0001, to which it is clipped" in finding.cause
 
 
+@pytest.mark.thorough
 def test_frozen_layers_are_named(tmp_path: Path) -> None:
     def frozen() -> nn.Module:
         model = stack((64, 32, 32, 10), nn.ReLU, bias=-30.0)

@@ -12,6 +12,7 @@ from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.rules.losses.underfitting import Underfitting
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("epsilon", "count"), [(100.0, 1), (1e-8, 0), (1e-3, 0)])
 def test_an_eps_above_the_gradient_is_the_cause(epsilon: float, count: int, tmp_path: Path) -> None:
     def model() -> nn.Module:

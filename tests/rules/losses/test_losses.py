@@ -49,6 +49,7 @@ def one(case: Case, directory: Path, rule: Rule) -> Finding | None:
     return findings[0] if findings else None
 
 
+@pytest.mark.thorough
 def test_underfitting_is_found_during_the_run(tmp_path: Path) -> None:
     finding = one(digits_case(network(), lr=1e-5, sgd=True), tmp_path, Underfitting())
     assert finding is not None
@@ -67,6 +68,7 @@ def test_underfitting_is_found_at_the_end(tmp_path: Path) -> None:
     assert finding.step == 149
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "case",
     [
@@ -101,6 +103,7 @@ def test_a_sum_is_not_why_a_normalising_optimizer_diverges(tmp_path: Path) -> No
     assert one(case, tmp_path, InitialLoss()) is None
 
 
+@pytest.mark.thorough
 def test_confident_initial_outputs_are_a_hint(tmp_path: Path) -> None:
     case = digits_case(network(), lr=1e-6, sgd=True, steps=400)
     case.x = case.x * 500
@@ -110,6 +113,7 @@ def test_confident_initial_outputs_are_a_hint(tmp_path: Path) -> None:
     assert finding.threshold == pytest.approx(math.log(10))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1.0, 4.0, 30.0])
 def test_initial_weights_that_are_too_large(scale: float, tmp_path: Path) -> None:
     class Large(nn.Linear):
@@ -181,6 +185,7 @@ def test_a_margin_raises_the_first_loss(tmp_path: Path) -> None:
     assert judge(open_run(tmp_path / "run"), [InitialLoss()]) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["classes", "values"])
 def test_constant_predictions(kind: str, tmp_path: Path) -> None:
     # Its units are dead, so no input passes.
@@ -233,6 +238,7 @@ def test_predictions_of_one_class_that_end_are_ignored(total: int | None, tmp_pa
     assert judge(run, [ConstantPredictions()]) == []
 
 
+@pytest.mark.thorough
 def test_varying_predictions_are_ignored(tmp_path: Path) -> None:
     assert one(digits_case(network()), tmp_path / "digits", ConstantPredictions()) is None
     # A rare class that is never predicted at first: the majority is learned first.
@@ -241,6 +247,7 @@ def test_varying_predictions_are_ignored(tmp_path: Path) -> None:
     assert one(case, tmp_path / "rare", ConstantPredictions()) is None
 
 
+@pytest.mark.thorough
 def test_an_oscillating_loss(tmp_path: Path) -> None:
     case = digits_case(network(), lr=0.4, sgd=True, batch=1, steps=1500)
     finding = one(case, tmp_path, OscillatingLoss())
@@ -249,6 +256,7 @@ def test_an_oscillating_loss(tmp_path: Path) -> None:
     assert finding.correction == {"lr": 0.04}
 
 
+@pytest.mark.thorough
 def test_noise_of_small_batches_is_ignored(tmp_path: Path) -> None:
     case = digits_case(network(), lr=0.02, sgd=True, batch=2, steps=1500)
     assert one(case, tmp_path, OscillatingLoss()) is None
@@ -295,11 +303,13 @@ def test_embeddings_are_no_classes(tmp_path: Path) -> None:
     assert judge(run, [ClassifierConfusion()]) == []
 
 
+@pytest.mark.thorough
 def test_separated_classes_are_ignored(tmp_path: Path) -> None:
     case = digits_case(network(), batch=64, steps=600, lr=1e-2)
     assert one(case, tmp_path, ClassifierConfusion()) is None
 
 
+@pytest.mark.thorough
 def test_no_improvement_is_overtraining(tmp_path: Path) -> None:
     # The noise floor is reached soon.
     case = regression_case(nn.Linear(10, 1), lr=0.05, steps=800, batch=350, evaluate=20)

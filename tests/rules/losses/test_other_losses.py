@@ -16,6 +16,7 @@ from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.store.reading.reader import open_run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by_function", [False, True])
 def test_logarithms_of_rates_are_not_judged_as_the_counts(
     by_function: bool, tmp_path: Path

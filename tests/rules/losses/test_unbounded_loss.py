@@ -67,6 +67,7 @@ def test_a_term_with_the_wrong_sign(tmp_path: Path) -> None:
     assert [one.fault for one in found(tmp_path, model, data.x, loss)] == ["unbounded_loss"]
 
 
+@pytest.mark.thorough
 def test_a_negative_likelihood_of_densities(tmp_path: Path) -> None:
     # The targets have no noise, so that the deviation that is learned goes to 0.
     data = diabetes()
@@ -79,6 +80,7 @@ def test_a_negative_likelihood_of_densities(tmp_path: Path) -> None:
     assert found(tmp_path, model, data.x, loss, steps=1500) == []
 
 
+@pytest.mark.thorough
 def test_a_reward_that_is_bounded(tmp_path: Path) -> None:
     # REINFORCE without a baseline: the loss is negative where actions are likely.
     data, model = digits(), mlp(64, 10)

@@ -30,6 +30,7 @@ class Memory(nn.Module):
         return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "forgets", "found_at"), [(True, True, [10]), (True, False, []), (False, False, [])]
 )

@@ -140,6 +140,7 @@ def evaluated(
             optimizer.step()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "loop",
     [

@@ -1,4 +1,4 @@
-"""The rule about overflows of mixed precision, with real scalers."""
+"""The rule about the loss scalers of mixed precision, with real scalers."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def judged(
     scale: float = 65536.0,
     growth: int = 2000,
     factor: float = 1.0,
+    clip: float = 0.0,
+    unscaled: bool = False,
 ) -> list[Finding]:
     """Train with autocast and a scaler on the CPU; return the findings.
 
@@ -37,6 +39,8 @@ def judged(
         scale: initial scale.
         growth: steps after which the scaler doubles the scale.
         factor: factor of the loss.
+        clip: maximum norm of the gradients; 0 for any.
+        unscaled: whether they are clipped after they were unscaled.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -57,6 +61,10 @@ def judged(
             if overflows and batch % overflows == 0:
                 value = value * float("inf")
             scaler.scale(value).backward()
+            if unscaled:
+                scaler.unscale_(optimizer)
+            if clip:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
             scaler.step(optimizer)
             scaler.update()
     assert hook.problems == []
@@ -79,6 +87,7 @@ def test_a_scale_of_one(tmp_path: Path) -> None:
     assert finding.value <= 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "case", [{}, {"dtype": torch.bfloat16}, {"overflows": 100}, {"growth": 25}, {"scale": 1.0}]
 )
@@ -108,3 +117,27 @@ def test_a_decreasing_counter_of_skipped_steps(tmp_path: Path) -> None:
         for place, one in enumerate(scalars)
     ]
     assert found(make_run(tmp_path / "run", records), MixedPrecision(patience=1)) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("clip", "scale", "growth"), [(1.0, 65536.0, 2000), (0.5, 1024.0, 25), (5.0, 512.0, 2000)]
+)
+def test_gradients_clipped_before_they_are_unscaled(
+    clip: float, scale: float, growth: int, tmp_path: Path
+) -> None:
+    (finding,) = judged(tmp_path / "run", clip=clip, scale=scale, growth=growth)
+    assert (finding.rule, finding.statistic) == ("mixed_precision", "l2")
+    assert finding.step <= 40
+    assert finding.threshold == clip
+    assert finding.value == pytest.approx(clip / finding.evidence["scales"][-1], rel=1e-3)
+    assert "unscale_" in finding.remedy
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("clip", [1.0, 0.125, 0.01, 1e-4])
+@pytest.mark.parametrize("scale", [65536.0, 1024.0])
+def test_gradients_clipped_after_they_were_unscaled(
+    clip: float, scale: float, tmp_path: Path
+) -> None:
+    assert judged(tmp_path / "run", clip=clip, scale=scale, unscaled=True) == []

@@ -41,6 +41,7 @@ def test_two_thousand_gradients_in_a_poor_training(tmp_path: Path) -> None:
     assert "200 times the learning rate" in cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "settings", "good"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -68,12 +69,14 @@ def accumulated(path: Path, *, clears: bool, batches: int) -> list[Finding]:
     return found(open_run(path), rule)
 
 
+@pytest.mark.thorough
 def test_uncleared_gradients_are_found(tmp_path: Path) -> None:
     (finding,) = accumulated(tmp_path / "run", clears=False, batches=1)
     assert (finding.fault, finding.since, finding.step) == ("gradients_not_cleared", 5, 10)
     assert "zero_grad" in finding.remedy
 
 
+@pytest.mark.thorough
 def test_gradient_accumulation_is_ignored(tmp_path: Path) -> None:
     assert accumulated(tmp_path / "run", clears=True, batches=4) == []
 

@@ -61,6 +61,7 @@ def judged(
     return found(captured(directory, [rule], model, optimizer, before_step=before_step), rule)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("optimizer", "before_step", "decay"),
     [(adam(1.0), nothing, 1.0), (adamw(300.0), nothing, 300.0), (adam(0.0), penalise(1.0), None)],
@@ -84,6 +85,7 @@ def test_vanishing_weights(
         assert f"{decay / 100:g} instead of {decay:g}" in finding.remedy
 
 
+@pytest.mark.thorough
 def test_too_much_dropout(tmp_path: Path) -> None:
     # Each of three layers drops a share that would be harmless in one.
     def model() -> nn.Module:
@@ -121,6 +123,7 @@ def test_regularised_trainings_that_learn_are_ignored(
     assert judged(tmp_path / "run", model, optimizer, before_step) == []
 
 
+@pytest.mark.thorough
 def test_a_poor_training_with_another_cause_is_ignored(tmp_path: Path) -> None:
     slow = judged(
         tmp_path / "run", net(0.5), lambda model: torch.optim.SGD(model.parameters(), lr=1e-6)
@@ -189,6 +192,7 @@ def test_the_share_of_a_penalty(penalty: float, weight: bool, tmp_path: Path) ->
     signal = Penalty()
     for part in (signal.identities.batches, signal.identities, signal.batches, signal):
         part.begin(run.info)
+        part.on_record(run.info)
     for step in run.follow():
         for part in (signal.identities.batches, signal.identities, signal.batches, signal):
             part.update(step)
@@ -222,6 +226,7 @@ def ratings() -> Data:
     return Data(pairs, known, pairs[:1], known[:1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rate", "decay", "fires"),
     [
@@ -258,3 +263,19 @@ def test_a_decay_that_removes_much_at_each_step_is_warned_of(
         assert (one.severity, one.fault, one.step) == ("warning", "over_regularisation", 10)
         assert one.seen.startswith("each step removes 24% of the weights")
         assert one.correction == {"weight_decay": 0.12}
+
+
+@pytest.mark.thorough
+def test_weights_that_the_targets_ask_to_vanish_are_not_regularised(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    rule = OverRegularisation()
+    model, rows = nn.Linear(4, 1), torch.randn(64, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(100):
+            optimizer.zero_grad()
+            model(rows).square().mean().backward()
+            optimizer.step()
+    assert model.weight.abs().max() < 0.01
+    assert found(open_run(tmp_path / "run"), rule) == []

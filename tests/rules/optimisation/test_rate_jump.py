@@ -43,6 +43,7 @@ def found(directory: Path, factor: Callable[[int], float]) -> list[Finding]:
     return judge(open_run(directory), [rule])
 
 
+@pytest.mark.thorough
 def test_a_jump_after_which_the_loss_stays_high(tmp_path: Path) -> None:
     finding = found(tmp_path / "run", lambda step: 200.0 if step > 150 else 1.0)[0]
     assert (finding.severity, finding.fault) == ("warning", "learning_rate_too_high")
@@ -52,6 +53,7 @@ def test_a_jump_after_which_the_loss_stays_high(tmp_path: Path) -> None:
     assert "200 times" in finding.cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "factor",
     [

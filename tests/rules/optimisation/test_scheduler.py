@@ -77,6 +77,7 @@ def test_an_unstepped_scheduler_is_found(total: int | None, step: int, tmp_path:
     assert "scheduler.step()" in finding.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("total", [60, None])
 def test_in_what_may_be_a_single_epoch_it_is_an_info(total: int | None, tmp_path: Path) -> None:
     # Stepped after the epoch, when no further step shows it.
@@ -124,6 +125,7 @@ def test_an_epoch_schedule_stepped_per_batch_is_found(
     assert "once per epoch" in finding.remedy
 
 
+@pytest.mark.thorough
 def test_the_same_schedule_stepped_per_epoch_is_ignored(tmp_path: Path) -> None:
     decaying = lambda o: lr_scheduler.ExponentialLR(o, 0.8)  # noqa: E731
     run = trained(tmp_path / "run", decaying, every=23, steps=800, total=800, lr=0.1)
@@ -140,6 +142,7 @@ def test_a_decayed_rate_in_a_good_training_is_ignored(tmp_path: Path) -> None:
     assert found(make_run(tmp_path / "run", made, total_steps=1000), SchedulerNotStepped()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("total", "gamma", "at"),
     [(1000, 0.8, 80), (None, 0.8, 160), (1000, 0.96, 600), (1000, 0.97, None)],
@@ -171,6 +174,7 @@ def test_a_rate_of_zero_for_a_third_of_a_run_is_found_once_in_a_good_training(
     assert "steps no longer change the weights" in finding.seen
 
 
+@pytest.mark.thorough
 def test_a_rate_of_zero_from_the_start_is_found_at_once(tmp_path: Path) -> None:
     # A schedule over epochs that counts batches.
     ending = lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0.0, 1 - step / 10))  # noqa: E731
@@ -180,18 +184,21 @@ def test_a_rate_of_zero_from_the_start_is_found_at_once(tmp_path: Path) -> None:
     assert (finding.step, finding.evidence["since"]) == (20, 10)
 
 
+@pytest.mark.thorough
 def test_a_cyclic_rate_that_touches_zero_is_ignored(tmp_path: Path) -> None:
     cyclic = lambda o: lr_scheduler.CyclicLR(o, 0.0, 0.1, 20)  # noqa: E731
     run = trained(tmp_path / "run", cyclic, every=1, steps=200, total=1000)
     assert found(run, SchedulerNotStepped()) == []
 
 
+@pytest.mark.thorough
 def test_a_rate_of_zero_at_the_end_of_a_run_is_ignored(tmp_path: Path) -> None:
     ending = lambda o: lr_scheduler.LambdaLR(o, lambda step: max(0.0, 1 - step / 200))  # noqa: E731
     run = trained(tmp_path / "run", ending, every=1, steps=290, total=290)
     assert found(run, SchedulerNotStepped()) == []
 
 
+@pytest.mark.thorough
 def test_step_count_equals_that_of_torch(tmp_path: Path) -> None:
     parameter = nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([parameter], lr=0.1)
@@ -231,6 +238,7 @@ def test_noted_schedulers_are_those_that_a_search_finds() -> None:
     assert Schedulers(noted).steps(copied) == 0
 
 
+@pytest.mark.thorough
 def test_step_count_is_captured_with_the_learning_rate(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

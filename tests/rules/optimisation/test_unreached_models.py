@@ -25,6 +25,7 @@ def net() -> nn.Module:
     return stack((64, 32, 10), nn.ReLU)
 
 
+@pytest.mark.thorough
 def test_an_optimizer_of_another_model_is_the_cause_of_uncleared_gradients(tmp_path: Path) -> None:
     def others(model: nn.Module) -> torch.optim.Optimizer:
         return adam(1e-3)(net())
@@ -90,6 +91,7 @@ def adversaries(folder: Path, *, detached: bool, pretrained: int = 0) -> list[Fi
     return [one for one in judge(open_run(folder), [rule]) if one.statistic]
 
 
+@pytest.mark.thorough
 def test_a_generator_that_no_gradient_reaches_is_found(tmp_path: Path) -> None:
     (finding,) = adversaries(tmp_path / "run", detached=True)
     assert (finding.severity, finding.evidence["trouble"]) == ("warning", "elsewhere")
@@ -97,6 +99,7 @@ def test_a_generator_that_no_gradient_reaches_is_found(tmp_path: Path) -> None:
     assert all(name.startswith("weights/generator.") for name in finding.evidence["names"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pretrained", [0, 110])
 def test_a_generator_that_is_trained_later_is_no_alarm(pretrained: int, tmp_path: Path) -> None:
     found = adversaries(tmp_path / "run", detached=False, pretrained=pretrained)

@@ -81,6 +81,7 @@ def test_a_whole_policy_that_is_trained_is_ignored(tmp_path: Path) -> None:
     assert of_agent(tmp_path, lambda agent: list(agent.parameters())) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_policy_beside_its_critic_may_be_updated_by_hand_from_time_to_time(
     tmp_path: Path,

@@ -136,6 +136,7 @@ def judged(
     return found(run, rule)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "optimizer", "cause", "names"),
     [
@@ -162,6 +163,7 @@ def test_untrained_parameters_are_a_warning(
     assert finding.value == pytest.approx(share, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("optimizer", [everything, decayed])
 def test_gradients_of_zero_are_a_warning_once_the_others_learn(
     optimizer: Optimizer, tmp_path: Path
@@ -187,6 +189,7 @@ def test_gradients_of_zero_at_the_looks_only_are_no_alarm(tmp_path: Path) -> Non
     assert judged(tmp_path / "run", Net, plain, 200, in_turns) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lost", ["constant", "bias"])
 def test_gradients_of_zero_of_a_network_that_does_not_learn_are_another_fault(
     lost: str, tmp_path: Path
@@ -217,6 +220,7 @@ def test_an_optimizer_of_frozen_parameters_only_is_a_warning(tmp_path: Path) -> 
     assert finding.evidence["names"] == ["weights/head.weight"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "optimizer", "before_step", "trouble"),
     [
@@ -242,6 +246,7 @@ def test_possibly_intended_cases_are_info(
     assert ("no longer" in finding.seen) is (before_step is freeze)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "optimizer", "before_step"),
     [
@@ -298,6 +303,7 @@ def test_layers_that_are_trained_later_are_no_alarm(gradual: bool, tmp_path: Pat
     assert [one.severity for one in found(open_run(tmp_path / "run"), rule)] == ["info"] * gradual
 
 
+@pytest.mark.thorough
 def test_harmful_untrained_parameters_stop_the_run(tmp_path: Path) -> None:
     first, then = judged(tmp_path / "run", dark, some("head"), steps=300)
     assert (first.severity, then.severity) == ("info", "stop")

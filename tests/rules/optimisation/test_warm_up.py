@@ -43,6 +43,7 @@ def judged(path: Path, factor: Callable[[int], float], rate: float) -> list[Find
     return found(open_run(path), rule)
 
 
+@pytest.mark.thorough
 def test_a_warm_up_of_a_hundred_runs_is_found_at_the_end(tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", lambda step: (step + 1) / 24000, 1e-3)
     assert (finding.severity, finding.fault) == ("warning", "learning_rate_too_low")
@@ -51,6 +52,7 @@ def test_a_warm_up_of_a_hundred_runs_is_found_at_the_end(tmp_path: Path) -> None
     assert "the warm-up is far longer than the run" in finding.cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("factor", "rate"),
     [

@@ -16,7 +16,6 @@ from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTo
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
 from vinedresser.rules.optimisation.over_regularisation import OverRegularisation
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
-from vinedresser.rules.weights.update_ratio import UpdateRatio
 from vinedresser.store.finding import Finding
 
 Optimizer = Callable[[nn.Module], torch.optim.Optimizer]
@@ -53,11 +52,12 @@ def alarms(
     return [one for one in found(run, *rules) if one.severity != "info"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("optimizer", [adamw(2e-3, 150.0), sgd(0.1, 3.0)])
 def test_steps_that_are_long_by_weight_decay_are_no_learning_rate(
     optimizer: Optimizer, tmp_path: Path
 ) -> None:
-    rules = [LearningRateTooHigh(), UpdateRatio(), OverRegularisation()]
+    rules = [LearningRateTooHigh(), OverRegularisation()]
     first, *others = alarms(tmp_path / "run", rules, net, optimizer)
     assert (first.severity, first.fault) == ("warning", "over_regularisation")
     assert first.step <= 60
@@ -66,7 +66,7 @@ def test_steps_that_are_long_by_weight_decay_are_no_learning_rate(
 
 def test_a_high_rate_with_a_usual_decay_is_a_learning_rate(tmp_path: Path) -> None:
     # The decay removes as much of the weights in a step as above; the gradient does far worse.
-    rules = [LearningRateTooHigh(), UpdateRatio(), OverRegularisation()]
+    rules = [LearningRateTooHigh(), OverRegularisation()]
     found = alarms(tmp_path / "run", rules, net, adamw(30.0, 0.01))
     assert found[0].fault == "learning_rate_too_high"
 
@@ -85,6 +85,7 @@ class Raised(nn.Module):
         return scores
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "optimizer", [sgd(0.1), lambda model: torch.optim.Adamax(model.parameters(), lr=2e-3)]
 )
@@ -98,6 +99,7 @@ def test_a_gradient_that_reaches_biases_only_is_missing(
     assert found[0].correction == {}
 
 
+@pytest.mark.thorough
 def test_units_within_reach_train(tmp_path: Path) -> None:
     rules = [LearningRateTooLow()]
     adam: Optimizer = lambda model: torch.optim.Adam(model.parameters(), lr=1e-2)  # noqa: E731
@@ -114,6 +116,7 @@ def test_gradients_clipped_to_nothing_leave_the_weights(clip: float, tmp_path: P
     assert found[0].step <= 40
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("decay", "fault"), [(1e-3, "learning_rate_too_low"), (1.0, "over_regularisation")]
 )
@@ -129,6 +132,7 @@ def test_a_usual_decay_shrinks_weights_where_the_gradient_is_clipped_to_nothing(
     assert ("clipped to a norm of 1e-06" in found[0].cause) == (fault == "learning_rate_too_low")
 
 
+@pytest.mark.thorough
 def test_weights_with_a_rate_of_zero_beside_trained_biases_are_not_lost_to_rounding(
     tmp_path: Path,
 ) -> None:

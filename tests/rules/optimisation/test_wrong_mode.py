@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from tests.rules.trainings import batches, digits
 from tests.rules.weights.inside_trainings import found
@@ -83,6 +84,7 @@ def judged(
     steps: int = 100,
     every: int = 20,
     metric: bool = True,
+    copies: int = 1,
 ) -> list[Finding]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -97,7 +99,7 @@ def judged(
                 modes(net, "eval")
                 if block:
                     with hook.mode("eval"), torch.no_grad():
-                        outputs = net(data.x_eval)
+                        outputs = torch.stack([net(data.x_eval) for _ in range(copies)]).mean(0)
                         if metric:
                             hook.metric(
                                 "accuracy", (outputs.argmax(1) == data.y_eval).float().mean()
@@ -113,6 +115,7 @@ def judged(
     return found(open_run(directory), rule)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", [dropping, norming])
 @pytest.mark.parametrize("block", [True, False])
 def test_training_in_eval_mode(model: Callable[[], nn.Module], block: bool, tmp_path: Path) -> None:
@@ -124,6 +127,7 @@ def test_training_in_eval_mode(model: Callable[[], nn.Module], block: bool, tmp_
     assert finding.remedy.startswith("call model.train()")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("block", [True, False])
 def test_training_mode_missing_after_an_evaluation(block: bool, tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", dropping, not_back, block=block)
@@ -132,6 +136,7 @@ def test_training_mode_missing_after_an_evaluation(block: bool, tmp_path: Path) 
     assert "again after an evaluation" in finding.cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", [dropping, norming])
 @pytest.mark.parametrize("block", [True, False])
 def test_evaluation_in_training_mode(
@@ -145,6 +150,7 @@ def test_evaluation_in_training_mode(
     assert finding.remedy.startswith("call model.eval()")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "modes"),
     [
@@ -174,3 +180,61 @@ def test_passes_without_a_metric_or_at_every_step_are_ignored(tmp_path: Path) ->
 def test_fine_tuning_with_pretrained_statistics_is_info(tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", fitted, always_eval)
     assert finding.severity == "info"
+
+
+class Dropping(nn.Module):
+    """Drops units by a function of torch, in training or always.
+
+    Args:
+        kind: the function.
+        always: also in evaluation mode.
+    """
+
+    def __init__(self, kind: str, *, always: bool) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 10)
+        self.kind, self.always = kind, always
+
+    def forward(self, x: Tensor) -> Tensor:
+        on = self.always or self.training
+        hidden = torch.tanh(self.first(x))
+        if self.kind == "attention":
+            heads = hidden.reshape(-1, 4, 4, 4)
+            share = 0.5 if on else 0.0
+            hidden = functional.scaled_dot_product_attention(
+                heads, heads, heads, dropout_p=share
+            ).flatten(1)
+        elif self.kind == "random":
+            # As of a variational autoencoder, in any mode.
+            hidden = hidden + 0.1 * torch.randn_like(hidden)
+        elif self.kind == "inputs":
+            # As of a denoising autoencoder.
+            hidden = torch.tanh(self.first(functional.dropout(x, 0.1)))
+        else:
+            hidden = functional.dropout(hidden, 0.5, training=on)
+        logits: Tensor = self.last(hidden)
+        return logits
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("kind", "always", "copies", "fires"),
+    [
+        ("dropout", True, 1, True),
+        ("attention", True, 1, True),
+        ("dropout", False, 1, False),
+        ("attention", False, 1, False),
+        ("random", True, 1, False),
+        ("inputs", True, 1, False),
+        # Monte Carlo dropout.
+        ("dropout", True, 5, False),
+    ],
+)
+def test_dropout_that_stays_on_in_evaluations(
+    kind: str, always: bool, copies: int, fires: bool, tmp_path: Path
+) -> None:
+    findings = judged(tmp_path / "run", lambda: Dropping(kind, always=always), right, copies=copies)
+    assert [(one.step, one.tensor) for one in findings] == [(60, "state/dropped")] * fires
+    for one in findings:
+        assert one.severity == "warning"
+        assert one.remedy.startswith("use training=self.training")

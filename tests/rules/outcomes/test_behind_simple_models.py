@@ -61,6 +61,7 @@ def trained(
     return judge(open_run(directory), [rule])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("columns", "steps", "severities"),
     [(2, _STEPS, ["warning"]), (3, _STEPS, []), (2, 200, [])],
@@ -93,6 +94,7 @@ class Untrained(nn.Module):
         return outputs + self.offset
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("offset", "found"), [(2.0, 1), (0.0, 0)], ids=["far", "near"])
 def test_targets_of_which_a_constant_is_better(offset: float, found: int, tmp_path: Path) -> None:
     """The other task is learned, so the outcome is good."""

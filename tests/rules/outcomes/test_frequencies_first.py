@@ -16,6 +16,7 @@ from vinedresser.rules.losses.constant_predictions import ConstantPredictions
 KINDS, LENGTH, ROWS = 40, 16, 16
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("steps", "rate", "stopped"), [(165, 1e-2, False), (165, 3e-3, False), (400, 1e-2, True)]
 )

@@ -57,6 +57,7 @@ def chosen(strength: float, directory: Path, *, told: bool) -> list[Finding]:
     return judge(open_run(directory), [rule])
 
 
+@pytest.mark.thorough
 def test_labels_that_nothing_tells(tmp_path: Path) -> None:
     (finding,) = chosen(0.0, tmp_path / "run", told=False)
     assert (finding.rule, finding.severity) == ("underfitting", "warning")
@@ -71,6 +72,7 @@ def test_what_is_learned_or_ranked(strength: float, *, told: bool, tmp_path: Pat
     assert chosen(strength, tmp_path / "run", told=told) == []
 
 
+@pytest.mark.thorough
 def test_numbers_that_nobody_can_predict_stop_no_run(tmp_path: Path) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)

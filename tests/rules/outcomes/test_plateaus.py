@@ -46,6 +46,35 @@ def test_a_plateau_that_is_left_is_no_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_weights_that_hardly_move_on_a_plateau_are_no_fault_while_they_may_leave_it(
+    tmp_path: Path,
+) -> None:
+    torch.manual_seed(7)
+    torch.set_num_threads(1)
+    layers: list[nn.Module] = []
+    for width in (8, 16, 16, 16, 16, 16):
+        layers += [nn.Linear(width, 16), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Linear(16, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    loss = nn.BCEWithLogitsLoss()
+    rules = [kind() for kind in RULES.values()]
+    losses = []
+    with Hook(tmp_path / "run", collections=capture_for(rules).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for _ in range(2400):
+            bits = torch.randint(0, 2, (32, 8)).float()
+            optimizer.zero_grad()
+            value = loss(model(bits), bits)
+            value.backward()
+            optimizer.step()
+            losses.append(value.item())
+    assert min(losses[:1000]) > 0.65
+    assert losses[-1] < 0.63
+    findings = judge(open_run(tmp_path / "run"), rules)
+    assert [one.rule for one in findings if one.severity != "info"] == []
+
+
+@pytest.mark.thorough
 def test_the_end_of_a_run_on_a_plateau_is_reported(tmp_path: Path) -> None:
     last, findings = xor(tmp_path / "run", learns=False)
     assert last > 0.2

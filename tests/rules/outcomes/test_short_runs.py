@@ -19,6 +19,7 @@ def network() -> nn.Module:
     return stack((64, 32, 10), nn.ReLU)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("optimizer", "steps", "rules"),
     [

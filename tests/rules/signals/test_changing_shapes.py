@@ -106,6 +106,7 @@ def test_batches_of_several_sizes_are_judged(tmp_path: Path) -> None:
     assert [(one.rule, one.severity) for one in found if one.severity != "info"] == []
 
 
+@pytest.mark.thorough
 def test_noisy_images_of_several_sizes_are_judged(tmp_path: Path) -> None:
     torch.manual_seed(0)
     data = digits(image=True)
@@ -116,6 +117,7 @@ def test_noisy_images_of_several_sizes_are_judged(tmp_path: Path) -> None:
     assert judged_by_turns(tmp_path, network, nn.MSELoss(), [large, small]) == []
 
 
+@pytest.mark.thorough
 def test_pairs_in_batches_of_several_sizes_are_judged(tmp_path: Path) -> None:
     """Each row is a class of its own, as in contrastive training: the last batch has fewer."""
     torch.manual_seed(0)

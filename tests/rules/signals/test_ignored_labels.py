@@ -63,11 +63,13 @@ def shuffled(kinds: Tensor) -> Tensor:
     return kinds.flatten()[torch.randperm(kinds.numel())].view(kinds.shape)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ignored", "flat"), [(-100, True), (255, False), (4, True)])
 def test_padded_sentences_that_are_learned(ignored: int, *, flat: bool, tmp_path: Path) -> None:
     assert tagged(tmp_path / "run", ignored, Tensor.clone, flat=flat) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ignored", "flat"), [(-100, True), (255, False)])
 def test_padded_sentences_with_labels_of_other_words(
     ignored: int, *, flat: bool, tmp_path: Path
@@ -121,7 +123,7 @@ def test_labels_that_count(
     records = [step_record(0, tensors=tensors, scalars={"losses/loss": 0.7})]
     run = make_run(tmp_path / "run", records, framework="torch", losses=losses)
     batches = Batches()
-    batches.begin(run.info)
+    batches.on_record(run.info)
     for step in run.follow():
         batches.update(step)
     assert [len(one.labels) for one in batches.compared] == [counted]

@@ -183,6 +183,7 @@ def worthless(outputs: Tensor, truth: Tensor) -> dict[str, float]:
     return {name: value - 57 for name, value in explained(outputs, truth).items()}
 
 
+@pytest.mark.thorough
 def test_a_metric_at_its_guessing_level_makes_the_outcome_poor(tmp_path: Path) -> None:
     (of_labels,) = findings(tmp_path / "labels", Underfitting(), accuracy, rate=1e-9)
     assert "where guessing gives 0.1" in of_labels.seen
@@ -193,6 +194,7 @@ def test_a_metric_at_its_guessing_level_makes_the_outcome_poor(tmp_path: Path) -
     assert finding.seen.startswith("R2 is -5")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("metrics", [accuracy, explained])
 def test_a_good_metric_raises_no_alarm(
@@ -208,6 +210,7 @@ def test_a_metric_with_another_meaning_says_nothing(tmp_path: Path) -> None:
     assert findings(tmp_path / "run", Underfitting(), of_a_class) == []
 
 
+@pytest.mark.thorough
 def test_classes_in_another_order_in_the_evaluation_are_found(tmp_path: Path) -> None:
     (finding,) = findings(tmp_path / "shifted", CorruptLabels(), accuracy, shift=1)
     assert (finding.severity, finding.tensor) == ("warning", "metrics/val_acc")

@@ -32,7 +32,7 @@ def test_rows_of_inputs_and_labels(unpaired: list[str], tmp_path: Path) -> None:
     losses = {LOSS: {"type": LOSS, "settings": {}}}
     run = make_run(tmp_path / "run", records, losses=losses, unpaired=unpaired)
     batches = Batches(every=1)
-    batches.begin(run.info)
+    batches.on_record(run.info)
     for step in run.follow():
         batches.update(step)
         assert [one.loss for one in batches.compared] == [LOSS]

@@ -46,7 +46,21 @@ def test_unreduced_gradients_are_distinguished(trained: Path) -> None:
     assert "gradients are not reduced" in finding.cause
 
 
-@pytest.mark.parametrize("name", ["healthy", "averaged", "sharded"])
+@pytest.mark.parametrize(
+    ("name", "since", "cause"),
+    [("lost_hooks", EVERY, "hooks were lost"), ("set_apart", 0, "changed on one rank only")],
+)
+def test_replicas_that_the_wrapper_should_keep_equal(
+    name: str, since: int, cause: str, trained: Path
+) -> None:
+    (finding,) = judged(trained / name)
+    assert (finding.since, finding.step) == (since, since + EVERY)
+    assert cause in finding.cause
+
+
+@pytest.mark.parametrize(
+    "name", ["healthy", "averaged", "sharded", "not_synchronised", "own_reduction"]
+)
 def test_correct_replicas_are_ignored(trained: Path, name: str) -> None:
     path = trained / name
     if name == "healthy":

@@ -102,6 +102,7 @@ def test_share_is_computed_from_sums(tmp_path: Path) -> None:
     assert judge(open_run(path), [SlowInput(seconds=0.011)]) == []
 
 
+@pytest.mark.thorough
 def test_periodic_slow_steps_are_found(tmp_path: Path) -> None:
     rules: list[Rule] = [StepOutlier()]
     slow = 25
@@ -165,6 +166,7 @@ def test_usual_pauses_and_the_end_are_no_silence(tmp_path: Path) -> None:
     assert [one.step for one in judge(open_end, [StalledTraining()])] == [1]
 
 
+@pytest.mark.thorough
 def test_silence_is_found_live_and_later(tmp_path: Path) -> None:
     rules: list[Rule] = [StalledTraining(seconds=0.5, times=1.0)]
     silent = threading.Event()

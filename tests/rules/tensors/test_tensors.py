@@ -31,6 +31,7 @@ def dead() -> nn.Module:
     return stack(WIDTHS, nn.ReLU, bias=-10.0)
 
 
+@pytest.mark.thorough
 def test_zero_gradients_are_found(tmp_path: Path) -> None:
     rules = [AllZero(), UnchangedTensor()]
     findings = found(captured(tmp_path, rules, dead, adam(1e-3)), *rules)
@@ -58,6 +59,7 @@ class Lossy(nn.Module):
         return loss
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "change",
     # The first underflows in float32, as small numbers do in float16; the second has no slope.
@@ -72,6 +74,7 @@ def test_gradients_that_never_arrive_are_warned_of_at_once(
     assert (finding.severity, finding.fault, finding.step) == ("warning", "vanishing_gradient", 10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cut_off", [True, False])
 def test_outputs_that_an_activation_cuts_off(tmp_path: Path, *, cut_off: bool) -> None:
     """The same outputs of 0 by a last layer of zeros have gradients."""
@@ -121,6 +124,7 @@ def test_a_loss_of_zero_has_no_gradient(tmp_path: Path) -> None:
     assert findings == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("total", "step"), [(200, 160), (None, 180)])
 def test_a_loss_that_leaves_all_labels_out(total: int | None, step: int, tmp_path: Path) -> None:
     """As with an inverted mask: it is divided by 1 where no label counts."""
@@ -140,6 +144,7 @@ def test_a_loss_that_leaves_all_labels_out(total: int | None, step: int, tmp_pat
     assert finding.step == step
 
 
+@pytest.mark.thorough
 def test_some_zeros_are_ignored(tmp_path: Path) -> None:
     data = digits()
     order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(3))
@@ -149,6 +154,7 @@ def test_some_zeros_are_ignored(tmp_path: Path) -> None:
     assert found(captured(tmp_path, rules, model, sgd(1e-3), data=shuffled), *rules) == []
 
 
+@pytest.mark.thorough
 def test_nearly_constant_outputs_are_found(tmp_path: Path) -> None:
     rule = LowVariance()
     small = lambda weight: nn.init.normal_(weight, std=1e-6)  # noqa: E731
@@ -157,6 +163,7 @@ def test_nearly_constant_outputs_are_found(tmp_path: Path) -> None:
     assert (finding.fault, finding.severity) == ("low_variance", "warning")
 
 
+@pytest.mark.thorough
 def test_frozen_weights_are_not_reported_as_unchanged(tmp_path: Path) -> None:
     """Two layers are frozen, and the third learns far too slowly."""
     rule = UnchangedTensor()
@@ -171,6 +178,7 @@ def test_frozen_weights_are_not_reported_as_unchanged(tmp_path: Path) -> None:
     assert found(run, rule) == []
 
 
+@pytest.mark.thorough
 def test_updates_below_the_precision_are_found(tmp_path: Path) -> None:
     """Steps below the precision of float32."""
     rule = UnchangedTensor()
@@ -179,6 +187,7 @@ def test_updates_below_the_precision_are_found(tmp_path: Path) -> None:
     assert finding.tensor == "weights/0.weight"
 
 
+@pytest.mark.thorough
 def test_a_repeated_run_is_distinguished_from_a_deviating_one(tmp_path: Path) -> None:
     rule = SimilarAcrossRuns(other="nowhere")
     model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731

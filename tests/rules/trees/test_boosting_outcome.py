@@ -90,6 +90,23 @@ def test_a_weight_that_removes_a_class_is_found(
     assert all("scale_pos_weight = 0.001" in one.cause for one in alarms)
 
 
+@pytest.mark.parametrize(
+    ("eta", "gamma", "fault"),
+    [
+        # The steps raise the loss until no split is worth gamma.
+        (5.0, 5.0, "learning_rate_too_high"),
+        # No tree has a split: there are no steps whose length could matter.
+        (5.0, 50.0, "over_regularisation"),
+    ],
+)
+def test_what_leaves_no_split_after_long_steps_is_found(
+    eta: float, gamma: float, fault: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"objective": "binary:logistic", "eta": eta, "gamma": gamma}
+    (alarm,) = boost(tmp_path / "run", [EmptyTrees()], weak(600), rounds=25, **settings)
+    assert alarm.fault == fault
+
+
 def test_a_penalty_that_outweighs_all_rows_is_found(tmp_path: Path) -> None:
     (finding,) = found_in(
         tmp_path / "run", numbers(), rounds=25, objective="reg:squarederror", reg_lambda=1e8
@@ -112,6 +129,7 @@ def test_a_low_rate_is_found_in_scikit_learn(tmp_path: Path) -> None:
     assert finding.rule == "shrinkage_too_low"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "settings"),
     [
@@ -166,6 +184,7 @@ def test_early_stopping_with_a_low_rate_is_ignored(tmp_path: Path) -> None:
     assert found(tmp_path / "run", rules) == []
 
 
+@pytest.mark.thorough
 def test_a_run_cut_short_or_continued_is_ignored(tmp_path: Path) -> None:
     x, y = tumours()
     train = xgboost.DMatrix(x, y)
@@ -213,6 +232,7 @@ def test_a_rate_that_memorises_at_once_is_called_overfitting(tmp_path: Path) -> 
     assert "learning rate of 0.1" in finding.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "settings"),
     [
@@ -232,6 +252,7 @@ def test_boosters_that_learn_are_ignored(
 _QUANTILES = {"objective": "reg:quantileerror", "quantile_alpha": [0.1, 0.5, 0.9]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spoil", [shuffled, mixed_axes])
 @pytest.mark.parametrize(
     "settings",
@@ -248,6 +269,7 @@ def test_numbers_that_do_not_belong_to_the_rows_are_found(
     assert 29 <= finding.step < 80
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "settings"),
     [
@@ -268,6 +290,7 @@ def test_a_feature_made_from_the_labels_of_training_rows_is_leakage(
     assert finding.cause.startswith("f0 contributes")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "settings"),
     [

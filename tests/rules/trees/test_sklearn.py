@@ -224,6 +224,13 @@ FAULTY = {
         rules("empty_trees"),
         "over_regularisation",
     ),
+    "more than full steps": Case(
+        Learning(
+            lambda: GradientBoostingRegressor(n_estimators=12, learning_rate=3.0), patients, 0
+        ),
+        rules("shrinkage_too_high"),
+        "learning_rate_too_high",
+    ),
     "trees that learn rows by heart": Case(
         Learning(
             lambda: GradientBoostingClassifier(n_estimators=40, max_depth=14, random_state=0),
@@ -239,7 +246,7 @@ FAULTY = {
             lambda: (np.column_stack([tumours()[0], tumours()[1]]), tumours()[1].astype(int)),
             0,
         ),
-        rules("feature_dominance", "unused_features"),
+        rules("feature_dominance"),
     ),
 }
 
@@ -277,7 +284,9 @@ SOUND = {
             0,
             evaluate=False,
         ),
-        rules("empty_trees", "tree_depth", "feature_dominance", "unused_features"),
+        rules(
+            *("empty_trees", "tree_depth", "feature_dominance", "shrinkage_too_high"),
+        ),
     ),
 }
 
@@ -305,6 +314,7 @@ THOROUGH = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in FAULTY],

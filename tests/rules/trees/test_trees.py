@@ -13,15 +13,16 @@ from tests.rules.trees.trainings import boost, found, hook_for, mislabelled, tum
 from vinedresser.capture import open_run
 from vinedresser.errors import ConfigError
 from vinedresser.rules.losses.overfitting import Overfitting
+from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.trees.empty_trees import EmptyTrees
 from vinedresser.rules.trees.feature_dominance import FeatureDominance
 from vinedresser.rules.trees.tree_depth import TreeDepth
-from vinedresser.rules.trees.unused_features import UnusedFeatures
 from vinedresser.testing.runs import make_run, step_record
 
-ALL = (TreeDepth, EmptyTrees, FeatureDominance, UnusedFeatures)
+ALL = (TreeDepth, EmptyTrees, FeatureDominance)
 
 
+@pytest.mark.thorough
 def test_deep_trees_on_noisy_labels_are_found(tmp_path: Path) -> None:
     (finding,) = boost(tmp_path / "run", [TreeDepth()], mislabelled(), max_depth=16)
     assert (finding.fault, finding.severity) == ("tree_depth", "warning")
@@ -30,6 +31,7 @@ def test_deep_trees_on_noisy_labels_are_found(tmp_path: Path) -> None:
     assert finding.correction == {"max_depth": 6}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "params",
     [
@@ -137,10 +139,15 @@ def test_unused_features_are_reported(tmp_path: Path) -> None:
     x, y = tumours()
     padded = np.column_stack([x[:, :8], np.zeros((len(x), 12))])
     names = [*(f"measure_{n}" for n in range(8)), *(f"empty_{n}" for n in range(12))]
-    (finding,) = boost(tmp_path / "run", [UnusedFeatures()], (padded, y), names=names)
-    assert finding.value == pytest.approx(0.6)
-    assert finding.evidence["unused"] == names[8:]
-    assert boost(tmp_path / "all", [UnusedFeatures()], (x, y)) == []
+    # Whether or not the rule has reported that some dominate.
+    for threshold, count in ((0.01, 2), (0.999, 1)):
+        rules = rules_from_table({"unused_features": {"threshold": threshold}})
+        folder = tmp_path / str(threshold)
+        found = boost(folder, rules, (padded, y), names=names)
+        assert len(found) == count
+        assert found[-1].value == pytest.approx(0.6)
+        assert found[-1].evidence["unused"] == names[8:]
+    assert boost(tmp_path / "all", [FeatureDominance(threshold=0.999)], (x, y)) == []
 
 
 def test_overfitting_boosting_is_found(tmp_path: Path) -> None:
@@ -163,7 +170,7 @@ def test_a_training_without_trees_is_ignored(tmp_path: Path) -> None:
     [
         (lambda: TreeDepth(depth=0), "depth = 0: must be at least 1"),
         (lambda: FeatureDominance(at_least=3), "at_least = 3: must be more than features = 3"),
-        (lambda: UnusedFeatures(share=1.5), r"share = 1\.5: must lie above 0"),
+        (lambda: FeatureDominance(share=1.5), r"share = 1\.5: must lie above 0"),
         (lambda: EmptyTrees(drop=1.0), "drop = 1: must lie between 0 and 1"),
     ],
 )

@@ -166,6 +166,16 @@ FAULTY = {
         rules("learning_rate_too_high"),
         "learning_rate_too_high",
     ),
+    "more than full steps": Case(
+        Boosting(digits, 20, {**_CLASSES, "eta": 5.0}),
+        rules("shrinkage_too_high"),
+        "learning_rate_too_high",
+    ),
+    "more than full steps of numbers": Case(
+        Boosting(patients, 20, {"max_depth": 4, "eta": 2.5}),
+        rules("shrinkage_too_high"),
+        "learning_rate_too_high",
+    ),
     "a learning rate that overflows": Case(
         Boosting(patients, 60, {"eta": 30.0}), rules("nonfinite"), "learning_rate_too_high"
     ),
@@ -204,6 +214,9 @@ SOUND = {
         Boosting(tumours, 110, binary(eta=1.0, max_depth=1)),
         rules("learning_rate_too_high"),
     ),
+    "steps of twice the length that lower the loss": Case(
+        Boosting(digits, 20, {**_CLASSES, "eta": 2.0}), rules("shrinkage_too_high")
+    ),
 }
 
 _OUTCOME = "rules/trees/test_boosting_outcome.py"
@@ -220,11 +233,6 @@ ELSEWHERE = {
             "feature_dominance",
             "test_a_feature_derived_from_the_label_is_found",
             "test_few_or_balanced_features_are_ignored",
-        ),
-        (
-            "unused_features",
-            "test_unused_features_are_reported",
-            "test_unused_features_are_reported",
         ),
     )
 } | {
@@ -247,6 +255,7 @@ ELSEWHERE = {
 THOROUGH = ("a learning rate far too small", "inputs that are lost", "rounds that add nothing")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in FAULTY],

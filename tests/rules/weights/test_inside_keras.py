@@ -22,7 +22,6 @@ from vinedresser.rules.tensors.low_variance import LowVariance
 from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
 from vinedresser.rules.weights.bad_initialisation import BadInitialisation
 from vinedresser.rules.weights.identical_units import IdenticalUnits
-from vinedresser.rules.weights.update_ratio import UpdateRatio
 from vinedresser.store.reading.reader import Run, open_run
 
 # Raised by Keras itself when it converts a variable to an array.
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 KINDS: tuple[type[Rule], ...] = (
     BadInitialisation,
     IdenticalUnits,
-    UpdateRatio,
     StaleBatchNorm,
     ExplodingGradient,
     VanishingGradient,

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from tests.rules.trainings import adam, sgd
 from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.rules.causes.root_cause import root_causes
+from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.weights.bad_initialisation import BadInitialisation
 from vinedresser.rules.weights.identical_units import IdenticalUnits
-from vinedresser.rules.weights.update_ratio import UpdateRatio
 from vinedresser.testing.runs import make_run, step_record
 
 DEEP = (64, *[32] * 8, 10)
@@ -28,6 +28,7 @@ def normal(std: float) -> object:
     return lambda weight: nn.init.normal_(weight, std=std)
 
 
+@pytest.mark.thorough
 def test_small_weights_are_reported_with_the_size_to_use(tmp_path: Path) -> None:
     rule = BadInitialisation()
     model = lambda: stack(DEEP, nn.ReLU, normal(0.01))  # type: ignore[arg-type]  # noqa: E731
@@ -38,6 +39,7 @@ def test_small_weights_are_reported_with_the_size_to_use(tmp_path: Path) -> None
     assert finding.value == pytest.approx(0.01 * math.sqrt(32), rel=0.1)
 
 
+@pytest.mark.thorough
 def test_large_weights_are_found(tmp_path: Path) -> None:
     rule = BadInitialisation()
     model = lambda: stack(DEEP, nn.Tanh, normal(1.5))  # type: ignore[arg-type]  # noqa: E731
@@ -46,6 +48,7 @@ def test_large_weights_are_found(tmp_path: Path) -> None:
     assert "too large" in finding.cause
 
 
+@pytest.mark.thorough
 def test_zero_weights_are_the_root_cause(tmp_path: Path) -> None:
     rules = [BadInitialisation(), IdenticalUnits()]
     model = lambda: stack((64, 32, 32, 10), nn.ReLU, nn.init.zeros_)  # noqa: E731
@@ -57,7 +60,7 @@ def test_zero_weights_are_the_root_cause(tmp_path: Path) -> None:
 
 
 def test_a_zero_last_layer_and_large_weights_that_learn_are_ignored(tmp_path: Path) -> None:
-    rules = [BadInitialisation(), IdenticalUnits(), UpdateRatio()]
+    rules = [BadInitialisation(), IdenticalUnits(), *rules_from_table({"update_ratio": {}})]
 
     def model() -> nn.Module:
         net = stack((64, 64, 10), nn.Tanh, normal(0.5))  # type: ignore[arg-type]
@@ -67,6 +70,7 @@ def test_a_zero_last_layer_and_large_weights_that_learn_are_ignored(tmp_path: Pa
     assert found(captured(tmp_path, rules, model, adam(5e-3)), *rules) == []
 
 
+@pytest.mark.thorough
 def test_small_weights_with_normalisation_are_ignored(tmp_path: Path) -> None:
     """The same weights with random labels: the initialisation is not the cause."""
     rule = BadInitialisation()
@@ -107,6 +111,7 @@ class Distribution(nn.Module):
         return x @ (self.mean + noise).T
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("equal", [False, True])
 def test_spreads_may_start_equal_but_not_with_the_means(tmp_path: Path, equal: bool) -> None:
     """Noise would separate the units, so it is 0 where the means are equal."""
@@ -201,24 +206,26 @@ def test_units_that_become_equal_are_ignored(tmp_path: Path) -> None:
     assert found(run, rule) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rate", "fault"), [(1e-7, "learning_rate_too_low"), (1.0, "learning_rate_too_high")]
 )
 def test_a_learning_rate_fault_shows_in_the_updates(
     tmp_path: Path, rate: float, fault: str
 ) -> None:
-    rule = UpdateRatio()
+    rules = rules_from_table({"update_ratio": {}})
     model = lambda: stack((64, 32, 32, 10), nn.ReLU)  # noqa: E731
-    (finding,) = found(captured(tmp_path, [rule], model, adam(rate)), rule)
-    assert finding.fault == fault
+    finding = found(captured(tmp_path, rules, model, adam(rate)), *rules)[-1]
+    assert (finding.fault, finding.severity) == (fault, "stop")
     corrected = finding.correction["lr"]
     assert f"lr {corrected:g} instead of {rate:g}" in finding.remedy
     # Within a factor of ten of what trains such a network.
     assert 1e-4 <= corrected <= 1e-2
 
 
+@pytest.mark.thorough
 def test_usual_updates_are_ignored(tmp_path: Path) -> None:
-    rules = [UpdateRatio(), BadInitialisation(), IdenticalUnits()]
+    rules = [*rules_from_table({"update_ratio": {}}), BadInitialisation(), IdenticalUnits()]
 
     def model() -> nn.Module:
         return nn.Sequential(Shuffled(), *stack((64, 64, 10), nn.ReLU))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
 import os
 import shutil
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +128,40 @@ def test_a_full_queue_drops_and_counts_and_never_waits(tmp_path: Path) -> None:
     recorder.close()
 
 
+@pytest.mark.thorough
+def test_a_recorder_may_be_collected_on_its_own_thread(tmp_path: Path) -> None:
+    others = {*threading.enumerate()}
+    recorder = RequestRecorder(tmp_path, "service", limits=FAST)
+    location = recorder.location
+    released, collected = threading.Event(), threading.Event()
+    collectors: list[threading.Thread] = []
+
+    def read() -> tuple[np.ndarray, np.ndarray]:
+        released.wait(30)
+        collectors.append(threading.current_thread())
+        gc.collect()
+        return np.zeros((1, 2)), np.zeros((1, 2))
+
+    item = recorder.choose("one")
+    assert item is not None
+    item.read = read
+    recorder.record_later(item)
+    (thread,) = {*threading.enumerate()} - others
+    gc.disable()
+    try:
+        weakref.finalize(recorder, collected.set)
+        del recorder
+        assert not collected.is_set()
+        released.set()
+        assert collected.wait(30)
+    finally:
+        gc.enable()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert collectors == [thread]
+    assert RequestStore(location).after(None)[0].ids == ("one",)
+
+
 def test_threads_record_at_once(tmp_path: Path) -> None:
     recorder = RequestRecorder(
         tmp_path, "service", limits=Limits(flush_seconds=0.01, rate=1e9, cost=1)
@@ -199,3 +236,68 @@ def test_the_end_of_the_process_writes_what_is_left(tmp_path: Path) -> None:
     requests, cursor = store.after(None)
     assert requests.ids == ("last",)
     assert [*cursor["runs"].values()] == [[1, 0, True]]
+
+
+def test_requests_that_came_were_recorded_or_were_lost_are_counted(tmp_path: Path) -> None:
+    recorder = RequestRecorder(tmp_path, "service", sample=0.25, limits=UNLIMITED)
+    store = RequestStore(recorder.location)
+    for place in range(400):
+        recorder.record(np.zeros((1, 2)), ids=[f"id-{place}"])
+    chosen = len(recorded(recorder))
+    assert 50 < chosen < 150
+    # A flush tells of all of them.
+    assert store.counts() == (400, chosen, 0, True)
+    for place in range(8):
+        # Ids that are not as many as the requests.
+        recorder.record(np.zeros((3, 2)), ids=[f"id-{place}"])
+    recorder.close()
+    came, kept, lost, exact = store.counts()
+    assert (came, kept, exact) == (400 + 8 * 3, chosen, True)
+    assert lost == recorder.dropped == 8 * 3
+    recorder.record(np.zeros((1, 2)))
+    assert store.counts() == (came, kept, lost, exact)
+
+
+def test_a_service_of_which_nothing_is_recorded_tells_how_many_requests_came(
+    tmp_path: Path,
+) -> None:
+    recorder = RequestRecorder(tmp_path, "service", sample=1e-12, limits=UNLIMITED)
+    for _ in range(50):
+        recorder.record(np.zeros((1, 2)))
+    assert len(recorded(recorder)) == 0
+    assert RequestStore(recorder.location).counts() == (50, 0, 0, True)
+    recorder.close()
+
+
+def test_counts_of_a_killed_process_are_not_exact(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, numpy as np\n"
+        "from vinedresser.serving import RequestRecorder\n"
+        "recorder = RequestRecorder(sys.argv[1], 'service')\n"
+        "recorder.record(np.zeros((1, 2)))\n"
+        "assert recorder.flush(60)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
+    found = RequestStore(tmp_path / "service").counts()
+    assert (found.came, found.recorded, found.exact) == (1, 1, False)
+    [beat] = tmp_path.glob("service/requests-*/heartbeat/*")
+    old = json.loads(beat.read_text()) | {"seen": None, "recorded": None}
+    beat.write_text(json.dumps(old))
+    found = RequestStore(tmp_path / "service").counts()
+    assert (found.came, found.recorded, found.lost) == (None, None, 0)
+
+
+def test_calls_without_rows_are_not_recorded(tmp_path: Path) -> None:
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
+    empty: list[Any] = [np.zeros((0, 3)), [], {"x0": np.zeros(0)}]
+    for inputs in empty:
+        recorder.record(inputs, np.zeros((0, 2)))
+        recorder.record(inputs, np.zeros((0, 2)), ids=[])
+        assert recorder.flush(60)
+    recorder.record(np.ones((1, 3)), np.ones((1, 2)), ids=["one"])
+    recorder.record(empty[0], np.zeros((0, 2)))
+    assert recorded(recorder).ids == ("one",)
+    assert recorder.problems == []
+    assert recorder.dropped == 0
+    recorder.close()

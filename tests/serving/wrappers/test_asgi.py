@@ -75,7 +75,8 @@ def recorded(recorder: RequestRecorder) -> Any:
     assert recorder.flush(60)
     if not Path(recorder.location).exists():
         return None
-    return RequestStore(recorder.location).after(None)[0]
+    found = RequestStore(recorder.location).after(None)[0]
+    return found if len(found) else None
 
 
 @pytest.mark.parametrize(
@@ -213,3 +214,15 @@ def test_a_closed_recorder_only_passes(recorder: RequestRecorder) -> None:
 def test_paths_must_be_a_list(recorder: RequestRecorder) -> None:
     with pytest.raises(ConfigError, match="paths: '/predict' is not a list"):
         RequestMiddleware(application([]), recorder, paths="/predict")
+
+
+def test_a_body_without_requests_is_not_recorded(recorder: RequestRecorder) -> None:
+    for rows in ([], [[3.0]], []):
+        app = RequestMiddleware(
+            application(reply(json.dumps({"predictions": [1] * len(rows)}).encode())), recorder
+        )
+        exchange(app, json.dumps({"instances": rows}).encode(), headers=[])
+        assert recorder.flush(60)
+    assert recorded(recorder).columns["x0"].tolist() == [3.0]
+    assert recorder.problems == []
+    assert recorder.dropped == 0

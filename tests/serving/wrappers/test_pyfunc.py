@@ -47,6 +47,7 @@ def output(code: str, *arguments: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_logged_model_records_its_requests(tmp_path: Path) -> None:
     recorded = output(_LOG, str(tmp_path))
     assert output(_SERVE, str(tmp_path), recorded) == "[False, True]"

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import WaitingRecord, read_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 from vinedresser.testing.writing import known_records
@@ -38,6 +38,7 @@ def write_in_a_process(
     return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.thorough
 def test_live_and_afterwards_are_the_same(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = write_in_a_process(tmp_path, steps=150, pause=0.002)
@@ -58,6 +59,7 @@ def test_live_and_afterwards_are_the_same(tmp_path: Path) -> None:
     assert seen(open_run(tmp_path).follow()) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("polls", [(0.0, 0.03), (0.05, 0.0)])
 def test_the_merged_order_does_not_depend_on_polling(
     tmp_path: Path, polls: tuple[float, float]
@@ -171,6 +173,7 @@ def test_it_ends_when_the_run_never_began(tmp_path: Path) -> None:
     assert list(open_run(tmp_path).follow()) == []
 
 
+@pytest.mark.thorough
 def test_it_ends_when_the_writer_dies(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = write_in_a_process(tmp_path, steps=0, pause=0.001)
@@ -206,6 +209,7 @@ def test_a_step_is_seen_soon_after_it_ended(tmp_path: Path) -> None:
     writer.close()
 
 
+@pytest.mark.thorough
 def test_the_request_for_urgency_is_renewed(tmp_path: Path) -> None:
     start_run(tmp_path)
     run = open_run(tmp_path)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.store.counting_storage import CountingStorage
+from vinedresser.objects import LocalStorage
 from vinedresser.store.index.codec import encode_record
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
@@ -17,7 +18,6 @@ from vinedresser.store.reading.index_lookup import IndexLookup
 from vinedresser.store.records import index_key
 from vinedresser.store.segments.packing import pack
 from vinedresser.store.step_record import Mode, StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import step_record
 
 RANK = 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.store.counting_storage import CountingStorage
+from vinedresser.objects import LocalStorage
 from vinedresser.store.index.codec import encode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
@@ -17,7 +18,6 @@ from vinedresser.store.problems import Problems
 from vinedresser.store.reading.index_reading import IndexCursor, IndexReader
 from vinedresser.store.records import index_key, manifest_key
 from vinedresser.store.segments.packing import pack
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import step_record
 
 RANK = 2

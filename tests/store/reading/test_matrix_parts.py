@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 
@@ -87,6 +87,7 @@ def test_steps_in_any_order(large: Path) -> None:
         assert step.reductions["weights/w7"] == {"l2": value(2 * number, 7)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", [0.3, 0.6, 0.95])
 def test_any_wrong_byte_is_detected_before_the_first_row(
     large: Path, tmp_path: Path, place: float
@@ -102,6 +103,7 @@ def test_any_wrong_byte_is_detected_before_the_first_row(
     assert first.scalars == {"losses/loss": 0.0}
 
 
+@pytest.mark.thorough
 def test_a_truncated_segment(large: Path, tmp_path: Path) -> None:
     folder = copied(large, tmp_path / "run")
     path = next((folder / "segments" / "0").iterdir())
@@ -111,6 +113,7 @@ def test_a_truncated_segment(large: Path, tmp_path: Path) -> None:
         _ = first.reductions
 
 
+@pytest.mark.thorough
 def test_a_missing_segment(large: Path, tmp_path: Path) -> None:
     folder = copied(large, tmp_path / "run")
     next((folder / "segments" / "0").iterdir()).unlink()

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vinedresser.capture import Hook, SaveConfig
+from vinedresser.errors import UnknownTensor
 from vinedresser.store.finding import Finding
-from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import findings_key
 from vinedresser.testing.runs import make_run, step_record
 
@@ -77,3 +79,17 @@ def test_a_tensor_without_values_shows_its_statistics(run: Run) -> None:
 
 def test_names_are_completed(run: Run) -> None:
     assert run.scalars()._ipython_key_completions_() == ["losses/x"]
+
+
+def test_vector_statistics_are_named_and_say_how_they_are_read(tmp_path: Path) -> None:
+    saved = SaveConfig(every=1, reductions=("l2", "histogram", "channel_abs_mean"))
+    with Hook(tmp_path / "run", collections={"saved": saved}) as hook:
+        hook.save("z", np.ones((3, 2)))
+        hook.step()
+    view = open_run(tmp_path / "run").tensor("saved/z")
+    assert repr(view) == "TensorView(saved/z: l2, channel_abs_mean, histogram)"
+    with pytest.raises(UnknownTensor, match=r"read it with \.histogram\(step=\.\.\.\)"):
+        view.reduction("histogram")
+    with pytest.raises(UnknownTensor, match=r'read it with \.channels\("abs_mean", step='):
+        view.reduction("channel_abs_mean")
+    assert view.histogram(step=0).counts.sum() == 6

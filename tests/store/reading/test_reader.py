@@ -14,10 +14,10 @@ import pytest
 
 from tests.store.counting_storage import CountingStorage
 from vinedresser.errors import ConfigError, CorruptData, NotARun, UnknownStep, UnknownTensor
+from vinedresser.objects import LocalStorage
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
 
@@ -340,6 +340,7 @@ def test_ranks_that_are_announced_later_are_found(tmp_path: Path) -> None:
     assert run.ranks == (0, 1)
 
 
+@pytest.mark.thorough
 def test_a_long_run_opens_with_few_requests_and_polling_costs_the_same(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = RunWriter(LocalStorage(tmp_path))

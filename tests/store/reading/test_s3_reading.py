@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinedresser.infra.relay.heartbeats import Heartbeats
+from vinedresser.infra.supervise.relay.heartbeats import Heartbeats
+from vinedresser.objects import LocalStorage, Storage, open_storage
+from vinedresser.objects.s3_client import s3_client
 from vinedresser.processes import ProcessIdentity, this_process
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import Heartbeat, heartbeat_key, read_record, write_record
+from vinedresser.store.spool import adopt_spool, spool_root
 from vinedresser.store.status import rank_is_over, run_status
-from vinedresser.store.storage import LocalStorage, Storage, open_storage
-from vinedresser.store.storage.s3_client import s3_client
-from vinedresser.store.storage.spool import adopt_spool, spool_root
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from vinedresser.errors import ConfigError
+from vinedresser.objects import open_storage
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import WaitingRecord
 from vinedresser.store.reductions import derived_name
 from vinedresser.store.step_record import ScalarStep
-from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (
     CaptureRequest,
@@ -21,7 +22,6 @@ from vinedresser.store.records import (
     trainer_request_key,
     write_numbered,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 

@@ -17,9 +17,9 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor
+from vinedresser.objects import open_storage
 from vinedresser.store.reductions import REDUCTIONS, Statistics, compute_statistics, parse_reduction
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.record_queue import RecordQueue
 from vinedresser.store.writing.writer import RunWriter
 
@@ -78,6 +78,7 @@ def test_a_training_with_every_reduction_ends_in_the_same_bits(everything: Path)
         assert set(view.vector_reductions) == {w for w in EVERY_WORD if parse_reduction(w).vector}
 
 
+@pytest.mark.thorough
 def test_captured_statistics_match_the_tensors(everything: Path) -> None:
     run = open_run(everything)
     assert {name.partition("/")[0] for name in run.tensor_names()} >= {"weights", "gradients"}

@@ -33,6 +33,7 @@ def histogram(array: NDArray[np.generic], word: str = "histogram") -> Histogram:
     return Histogram.unpacked(statistics.vectors[word])
 
 
+@pytest.mark.thorough
 @examples(150)
 @given(arrays.arrays("f8", st.integers(1, 50), elements=FINITE))
 def test_quantiles_match_numpy(array: NDArray[np.float64]) -> None:

@@ -174,6 +174,7 @@ def tensors(draw: st.DrawFn) -> Tensor:
     return tensor
 
 
+@pytest.mark.thorough
 @examples(150)
 @given(tensors())
 def test_torch_agrees_with_the_plain_implementation_on_anything(tensor: Tensor) -> None:
@@ -182,6 +183,7 @@ def test_torch_agrees_with_the_plain_implementation_on_anything(tensor: Tensor) 
     assert_close(later(tensor), expected, RELATIVE)
 
 
+@pytest.mark.thorough
 @examples(100)
 @given(
     arrays.arrays(

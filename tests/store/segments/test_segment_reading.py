@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import LocalStorage
 from vinedresser.store.problems import Problems
 from vinedresser.store.segments.packing import pack
 from vinedresser.store.segments.segment import ContiguousRows, Segment, TensorRow, row_position
 from vinedresser.store.step_record import MODES, Mode, StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import host_tensor, step_record
 
 # Mode, step, and whether "outputs/some" and "metrics/*" were captured.

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vinedresser.objects import LocalStorage
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import step_record
 from vinedresser.testing.writing import known_records

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.base import Buffer
 from vinedresser.store.records import (
     Heartbeat,
     heartbeat_key,
     read_record,
 )
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
-from vinedresser.store.storage.base import Buffer
 from vinedresser.testing.runs import step_record
 
 __all__ = ["GatedStorage", "heartbeat", "index_records", "record_of", "wait_for"]

@@ -31,8 +31,9 @@ def stored_steps(run: Run) -> int:
     return len(committed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "failures", [QUICK, pytest.param(EVERY_ERROR, marks=pytest.mark.thorough)], ids=["quick", "all"]
+    "failures", [QUICK, pytest.param(EVERY_ERROR, marks=pytest.mark.slow)], ids=["quick", "all"]
 )
 def test_losses_are_counted_whatever_call_fails(tmp_path: Path, failures: list[Failure]) -> None:
     whole = 0

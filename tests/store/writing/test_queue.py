@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.store.writing.records import GatedStorage, heartbeat, index_records, record_of
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
 

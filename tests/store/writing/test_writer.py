@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.store.writing.records import GatedStorage, heartbeat, index_records, record_of, wait_for
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (
     WaitingRecord,
@@ -19,7 +20,6 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.step_record import Mode, ScalarStep
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
 
@@ -189,6 +189,7 @@ def test_close_and_flush_give_up_in_time(gated: GatedStorage) -> None:
     assert writer.close()
 
 
+@pytest.mark.thorough
 def test_the_heartbeat_continues_without_records(storage: LocalStorage) -> None:
     beats: list[float] = []
     writer = RunWriter(storage, on_beat=lambda: beats.append(heartbeat(storage).time))

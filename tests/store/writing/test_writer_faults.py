@@ -11,6 +11,8 @@ import pytest
 
 from tests.store.writing.records import heartbeat, index_records, record_of, wait_for
 from vinedresser.errors import SecondWriter, StoreFull
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.base import Buffer
 from vinedresser.store.index.manifest import SPAN
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (
@@ -21,8 +23,6 @@ from vinedresser.store.records import (
     segment_key,
 )
 from vinedresser.store.step_record import HostTensor, StepRecord
-from vinedresser.store.storage import LocalStorage
-from vinedresser.store.storage.base import Buffer
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run
 from vinedresser.testing.small_disk import small_disk

@@ -223,6 +223,6 @@ def test_values_that_look_like_secrets_are_named(
         "run.environment_from names"
     )
     with pytest.raises(ConfigError, match=r"run\.environment_from: NOT_SET_HERE is not set"):
-        experiment.refuse_missing_variables()
+        experiment.refuse_missing()
     monkeypatch.setenv("NOT_SET_HERE", "")
-    experiment.refuse_missing_variables()
+    experiment.refuse_missing()

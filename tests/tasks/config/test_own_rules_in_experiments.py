@@ -88,7 +88,7 @@ def test_a_file_that_is_not_there_is_refused_before_anything_starts(folder: Path
         load_experiment(folder / "experiment.toml")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("shared_prefect")
 def test_it_stops_a_training_that_was_started_from_elsewhere(folder: Path, tmp_path: Path) -> None:

@@ -108,4 +108,4 @@ def test_branches_have_names_of_their_own(tmp_path: Path) -> None:
         load_pruning(path, branch="round-3")
     (there / "round.json").touch()
     assert load_pruning(path, branch="round-3").name == "small-from-3"
-    assert load_pruning(path, mark="now").name == "small-now"
+    assert load_pruning(path).marked("now").name == "small-now"

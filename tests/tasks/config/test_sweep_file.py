@@ -57,6 +57,7 @@ def test_what_is_wrong_is_named_with_its_file_and_key(tmp_path: Path, text: str,
         load_sweep(write(tmp_path, text))
 
 
+@pytest.mark.thorough
 def test_a_function_is_called_with_the_parameters_by_name(tmp_path: Path) -> None:
     text = '[run]\nname = "search"\nentry = "train:main"\n' + SWEEP + SPACE
     sweep = load_sweep(write(tmp_path, text))

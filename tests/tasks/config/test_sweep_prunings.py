@@ -59,6 +59,7 @@ def test_weights_are_relative_to_the_file(tmp_path: Path) -> None:
     assert fetched == str(sweep.fetched_weights) == str(tmp_path / "runs/small/weights")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 from vinedresser.errors import VinedresserError
-from vinedresser.infra.tracking import prepare_tracking
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.services.tracking import prepare_tracking
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.mlflow_metrics import record_metrics
 from vinedresser.tasks.lifecycle.settle import settle_place
 from vinedresser.tasks.places.run_place import RunPlace

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.explain.reports.pages import finding
-from vinedresser.infra.tracking import NOTE_TAG
+from vinedresser.infra.services.tracking import NOTE_TAG
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.replay_record import ReplayRecord, save_replay
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
@@ -18,7 +19,6 @@ from vinedresser.store.records import (
     findings_key,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.end_tags import end_tags, proof_tags
 from vinedresser.testing.runs import start_run
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.failing_calls.campaign import EVERY_ERROR, Case, Failure, failing_calls, run_campaign
 from tests.tasks.lifecycle.failing_recorder import DATABASE, LOSSES, RUN
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import TrackingRecord, read_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.reconcile.reconcile import reconcile
 
 SCENARIO = "tests.tasks.lifecycle.failing_recorder:record"
@@ -52,7 +52,7 @@ def check(case: Case) -> None:
     assert reconcile(store, prefect=False) == [], case
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(

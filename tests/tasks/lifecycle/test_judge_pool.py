@@ -9,10 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.children import children_of
 from tests.waiting import until
 from vinedresser.errors import VinedresserError
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.tasks.lifecycle.judging import JudgeFailed, rules_key, run_judge
 from vinedresser.tasks.lifecycle.supervision import side_by_side
@@ -23,8 +24,7 @@ NONFINITE = {"nonfinite": {"severity": "warning"}}
 
 def standing() -> list[psutil.Process]:
     """Return the judges of this process that wait or judge."""
-    children = psutil.Process().children()
-    return [one for one in children if "vinedresser.rules.judge_server" in one.cmdline()]
+    return children_of("vinedresser.rules.judge_server")
 
 
 def judged(run: Path, rules: object = NONFINITE) -> None:
@@ -58,6 +58,7 @@ def test_one_process_judges_run_after_run(tmp_path: Path) -> None:
     assert {one.pid for one in standing()} == before != set()
 
 
+@pytest.mark.thorough
 def test_a_judge_has_the_environment_of_who_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_judge_has_the_environment_of_who_asks(
     assert [one.environ()["VINEDRESSER_TEST_MARK"] for one in standing()] == ["new"]
 
 
+@pytest.mark.thorough
 def test_the_linear_algebra_of_a_judge_uses_one_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +91,7 @@ def test_the_linear_algebra_of_a_judge_uses_one_thread(
     assert "0" in (tmp_path / "own" / "rules" / "all.log").read_text().split()
 
 
+@pytest.mark.thorough
 def test_a_run_that_goes_on_keeps_no_other_waiting(tmp_path: Path) -> None:
     long = make(tmp_path / "long", over=False)
     beside = threading.Thread(target=judged, args=(long,))
@@ -102,6 +105,7 @@ def test_a_run_that_goes_on_keeps_no_other_waiting(tmp_path: Path) -> None:
     assert findings(long) == [("nonfinite", 5)]
 
 
+@pytest.mark.thorough
 def test_judges_that_are_killed_are_replaced(tmp_path: Path) -> None:
     judged(make(tmp_path / "before"))
     for idle in standing():
@@ -127,6 +131,7 @@ def test_judges_that_are_killed_are_replaced(tmp_path: Path) -> None:
     assert findings(run) == [("nonfinite", 5)]
 
 
+@pytest.mark.thorough
 def test_a_rule_of_ones_own_is_left_nothing_by_the_run_before(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(
@@ -144,6 +149,7 @@ def test_a_rule_of_ones_own_is_left_nothing_by_the_run_before(tmp_path: Path) ->
         assert log.split() == [str(number) for number in range(1, 11)]
 
 
+@pytest.mark.thorough
 def test_wrong_settings_are_named_and_the_next_run_is_judged(tmp_path: Path) -> None:
     with pytest.raises(JudgeFailed, match=r"wrong.*group all ended with code 2.*nonfinite\.when"):
         judged(make(tmp_path / "wrong"), {"nonfinite": {"when": 3}})

@@ -22,10 +22,10 @@ import pytest
 
 from tests.paths import ROOT
 from tests.waiting import until
+from vinedresser.objects import LocalStorage
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import Heartbeat, SupervisorRecord, heartbeat_key, read_record
-from vinedresser.store.storage import LocalStorage
 
 SCRIPT = ROOT / "examples" / "digits" / "train.py"
 LONG = 100_000
@@ -128,7 +128,7 @@ def assert_no_process(tmp_path: Path) -> None:
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: ReadMlflow) -> None:
     draw = random.Random(seed)

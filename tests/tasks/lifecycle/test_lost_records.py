@@ -10,9 +10,9 @@ import numpy as np
 from vinedresser.cli.views.console import PlainConsole
 from vinedresser.cli.views.results import print_result, results_table
 from vinedresser.explain.reports.report import write_report
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import ExitRecord, read_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.tasks.lifecycle.end_tags import end_tags
 from vinedresser.tasks.lifecycle.run_result import run_result
@@ -44,7 +44,7 @@ def test_lost_records_are_in_the_table_the_summary_the_report_and_mlflow(tmp_pat
     console = PlainConsole(file=output, width=200)
     console.print(results_table([result]))
     print_result(result, to=console)
-    table, summary = output.getvalue().split("made   step")
+    table, summary = output.getvalue().split(f"{folder.name}   step")
     assert "7 records lost (queue or disk full)" in table
     assert "7 records lost (queue or disk full)" in summary
     head = page.partition('id="findings"')[0]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.explain.reports.pages import finding
-from vinedresser.infra.tracking.preparation import prepare_tracking
-from vinedresser.infra.tracking.runs import create_run
+from vinedresser.infra.services.tracking.preparation import prepare_tracking
+from vinedresser.infra.services.tracking.runs import create_run
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import TrackingRecord
 from vinedresser.tasks.lifecycle.metric_points import MetricPoints, rule_points
@@ -82,3 +82,18 @@ def test_the_last_step_is_sent_and_a_divergence_is_noted(tmp_path: Path) -> None
     assert sorted(point.step for point in history) == [*range(1001), 1003]
     assert max(point.value for point in history) == 20.0
     assert client.get_run(run_id).data.tags["bounded.train/loss"].startswith("1e+31 at step 1003")
+
+
+def test_infinities_are_not_sent_but_noted(tmp_path: Path) -> None:
+    # MLflow's databases would store -inf as -1.8e308.
+    values = [1.0, float("-inf"), float("inf"), float("nan"), 2.0]
+    records = [
+        step_record(step, scalars={"metrics/score": value}) for step, value in enumerate(values)
+    ]
+    found: list[float] = []
+    points = MetricPoints(lambda key, value, *, step, time: found.append(value))
+    for step in make_run(tmp_path / "run", records).follow():
+        points.add(step)
+    points.close()
+    np.testing.assert_array_equal(found, [1.0, np.nan, 2.0])
+    assert points.bounded == {"infinite.train/score": "-inf at step 1, and 1 more; not sent"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,8 @@ from tests.explain.reports.pages import Page, stopped_run
 from tests.preflight.trainings import script
 from vinedresser.errors import LaunchError
 from vinedresser.explain.reports.report import write_report
-from vinedresser.infra.launcher import prepare_run, request_stop
+from vinedresser.infra.supervise.launcher import prepare_run, request_stop
+from vinedresser.objects import LocalStorage
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.processes import this_process
 from vinedresser.store.reading.reader import open_run
@@ -23,8 +26,8 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.end_tags import end_tags
+from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.run_result import run_result
 from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
 from vinedresser.tasks.places.run_place import RunPlace
@@ -101,6 +104,7 @@ def test_a_run_that_cannot_be_checked_trains_and_the_error_is_told(tmp_path: Pat
     assert open_run(tmp_path / "run").status.state == "finished"
 
 
+@pytest.mark.thorough
 def test_the_script_gets_values_that_no_record_has(tmp_path: Path) -> None:
     """A masked argument reaches the check, and then the training; neither trains anything."""
     text = "import sys; open(sys.argv[2], 'a').write('once ')"
@@ -129,15 +133,19 @@ def test_a_run_asked_to_stop_is_not_checked_to_the_end(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("shared_prefect")
 def test_a_suspicion_stops_a_training_only_if_asked(tmp_path: Path, strict: bool) -> None:
     text = script(clear="pass").replace("range(100)", "range(2)")
+    place = place_of(tmp_path, text)
+    # The rules of the run judge its trial, too; one that is not built in is left to its judge.
+    rules: dict[str, Any] = {"rules": {"gradients_not_cleared": {}, "own.py:Custom": {}}}
+    LocalStorage(place.directory).put(rules_key("default"), [json.dumps(rules).encode()])
     attendance = Attendance(record=False, additional=False, preflight="strict" if strict else True)
-    assert supervise(place_of(tmp_path, text), attendance, Stages()) == []
+    assert supervise(place, attendance, Stages()) == []
     run = open_run(tmp_path / "run")
     found = read_record(run.storage, PreflightRecord)
     assert found is not None
-    assert "clearing" in [one.check for one in found.suspicious]
+    assert "gradients_not_cleared" in [one.check for one in found.suspicious]
     if strict:
         assert (run.status.state, run.status.rule) == ("stopped", "preflight")
-        assert run.status.reason.startswith("clearing: ")
+        assert run.status.reason.startswith("gradients_not_cleared: ")
         assert not (tmp_path / "run" / "log.txt").exists()
     else:
         assert run.status.state == "finished"

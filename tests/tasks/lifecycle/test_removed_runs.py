@@ -48,7 +48,11 @@ x = [0.1, 0.9]
 
 ReadMlflow = Callable[[Path], dict[str, Any]]
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("shared_prefect"),
+]
 
 
 @contextmanager
@@ -167,6 +171,7 @@ def test_a_sweep_whose_folder_is_removed_begins_no_other_trial_and_ends(
     assert (done.returncode, done.stdout) == (0, "nothing to reconcile\n"), done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["runs", "runs/search"])
 def test_reconcile_settles_a_removed_sweep_whose_flow_is_dead(
     sweep: tuple[subprocess.Popen[str], Path], mlflow_runs: ReadMlflow, store: str

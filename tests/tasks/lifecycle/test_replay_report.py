@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import vinedresser
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.replay_record import ReplayRecord, save_replay
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.settle import renew_report
 
 SCRIPT = """
@@ -52,7 +52,7 @@ guard = "nonfinite"
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("shared_prefect")
 def test_a_saved_replay_is_in_the_report_and_in_mlflow(

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from vinedresser.errors import LaunchError, StoreError, VinedresserError
-from vinedresser.infra.launcher import prepare_run
+from vinedresser.infra.supervise.launcher import prepare_run
 from vinedresser.processes import this_process
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step

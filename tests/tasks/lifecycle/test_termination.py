@@ -41,7 +41,7 @@ parameters = {{ epochs = 900, pause = 0.1 }}
 [rules.nonfinite]
 """
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
 
 
 @pytest.mark.thorough

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.tasks.monitoring.lives import WINDOW, begin_life, record
-from vinedresser.errors import UntrustedTracking
+from tests.tasks.monitoring.lives import (
+    WINDOW,
+    begin_life,
+    record,
+    record_week,
+    week_times,
+    write_monitor,
+)
+from vinedresser.errors import ConfigError, UntrustedTracking
+from vinedresser.explain.alerts.baseline import main as make_baseline
+from vinedresser.infra.catalog.known_tracking import remember_tracking, tracking
 from vinedresser.serving import RequestStore
 from vinedresser.store.records import TrackingRecord, write_record
-from vinedresser.tasks.known_tracking import remember_tracking, tracking
+from vinedresser.tasks.config.monitor_file import load_monitor
 from vinedresser.tasks.monitoring.arming import Life
 from vinedresser.tasks.monitoring.judging_windows import judge_windows, read_progress
-from vinedresser.tasks.monitoring.records import alerts_of
+from vinedresser.tasks.monitoring.records import MonitorRecord, alerts_of
 
 
 def files(life: Life) -> dict[str, bytes]:
@@ -45,13 +55,6 @@ def test_only_complete_windows_are_judged_and_each_once(tmp_path: Path) -> None:
     assert len(ids) == 3 * WINDOW
 
 
-def test_before_the_first_request_it_is_said_that_there_are_none(tmp_path: Path) -> None:
-    judged = judge_windows(begin_life(tmp_path))
-    assert judged.windows == []
-    [problem] = judged.problems
-    assert f"{tmp_path / 'requests' / 'service'}: no requests were recorded there" in problem
-
-
 def test_a_drift_has_one_alert_with_the_requests_of_its_window(tmp_path: Path) -> None:
     life = begin_life(tmp_path)
     record(tmp_path, 4 * WINDOW)
@@ -63,9 +66,10 @@ def test_a_drift_has_one_alert_with_the_requests_of_its_window(tmp_path: Path) -
     assert alert.window >= alert.since == 4
     assert {*alert.ids} <= {*names}
     assert len(alert.ids) == WINDOW
-    assert "x0: median" in alert.text
+    assert "x0: mean" in alert.text
 
 
+@pytest.mark.thorough
 def test_a_kill_before_the_progress_is_written_changes_nothing(tmp_path: Path) -> None:
     life = begin_life(tmp_path)
     record(tmp_path, 3 * WINDOW)
@@ -104,6 +108,7 @@ def test_mlflow_is_found_by_the_folder_of_a_monitor(
         assert tracking(place) == TrackingRecord(uri, "3", "run")
 
 
+@pytest.mark.thorough
 def test_the_accuracy_of_late_labels_raises_an_alert(tmp_path: Path) -> None:
     life = begin_life(tmp_path, accuracy=True)
     names = record(tmp_path, 8 * WINDOW, answers=True)
@@ -120,3 +125,63 @@ def test_the_accuracy_of_late_labels_raises_an_alert(tmp_path: Path) -> None:
     assert progress.batches == 1
     judge_windows(life, settle=0.0)
     assert read_progress(life) == progress
+
+
+def begin_weeks(folder: Path, more: str) -> Life:
+    """Begin a life whose baseline is of eight weeks."""
+    path = write_monitor(folder)
+    text = path.read_text().replace(':baseline"', f':week_inputs"\n{more}')
+    path.write_text(text)
+    monitor = load_monitor(path)
+    life = Life(monitor, MonitorRecord("id", "small", 1, 0.0, monitor.fixed, "0"))
+    table = monitor.baseline
+    make_baseline(
+        model=asdict(monitor.model),
+        data=table.data,
+        rows=table.rows,
+        in_time_order=table.in_time_order,
+        period=table.length,
+        times=table.times,
+        examples=4,
+        destination=str(life.baseline),
+    )
+    write_record(life.storage, life.record)
+    return life
+
+
+@pytest.mark.thorough
+def test_requests_of_uneven_weeks_are_compared_by_their_times(tmp_path: Path) -> None:
+    times = f"{week_times.__module__}:week_times"
+    life = begin_weeks(tmp_path, f'period = "7d"\ntimes = "{times}"')
+    record_week(tmp_path, 56, 21)
+    windows = judge_windows(life).windows
+    assert len(windows) == 21 * (5 * 60 + 2 * 20) // 7 // WINDOW
+    assert not any(one.verdict["alarm"] for one in windows)
+    record_week(tmp_path, 77, 7, shift=0.7)
+    [alarm, *_] = [one.number for one in judge_windows(life).windows if one.verdict["alarm"]]
+    assert alarm - len(windows) <= 3
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('period = "7 y"', 'period: must be a time such as "90 s"'),
+        ('period = "0d"\ntimes = "a:b"', 'period: must be a time such as "90 s"'),
+        ('period = "7d"', "period: a time needs times"),
+        ('times = "a:b"', "times: need a period"),
+        ('period = 2000\ntimes = "a:b"', "times: need a period"),
+        ('period = "7d"\ntimes = "no_such_package:b"', "baseline.times"),
+    ],
+)
+def test_a_period_and_times_need_each_other(tmp_path: Path, more: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        begin_weeks(tmp_path, more)
+
+
+def test_times_are_as_many_as_the_inputs(tmp_path: Path) -> None:
+    """Of another function than that of the times."""
+    times = f"{week_times.__module__}:baseline"
+    with pytest.raises(
+        ConfigError, match=r"returned times of shape \[1000, 3\]; expected \[2720\]"
+    ):
+        begin_weeks(tmp_path, f'period = "7d"\ntimes = "{times}"')

@@ -10,6 +10,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.tasks.remedy.findings import finding
+from vinedresser.objects import LocalStorage
 from vinedresser.pruning.folders import TUNED, round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.round_run import Refusal
@@ -23,7 +24,6 @@ from vinedresser.store.records import (
     TrackingRecord,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.prune_file import Pruning, load_pruning
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.pruning.round_runs import RoundRuns

@@ -11,7 +11,11 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run as MlflowRun
 
-from vinedresser.infra.tracking import absolute_uri, prepare_tracking
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.catalog.run_notes import note_run
+from vinedresser.infra.catalog.tracking_uri import absolute_uri
+from vinedresser.infra.services.tracking import prepare_tracking
+from vinedresser.objects import Location, StoreUrl, open_storage
 from vinedresser.store.records import (
     ExitRecord,
     Heartbeat,
@@ -21,10 +25,7 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import Location, StoreUrl, open_storage
-from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
-from vinedresser.tasks.lifecycle.run_notes import note_run
 from vinedresser.tasks.reconcile.reconcile import Reconciled, reconcile
 from vinedresser.testing.runs import end_run, make_run, step_record
 

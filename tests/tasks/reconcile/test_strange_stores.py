@@ -15,7 +15,11 @@ import pytest
 from mlflow import MlflowClient
 
 from vinedresser.errors import UntrustedTracking
-from vinedresser.infra.tracking import absolute_uri, prepare_tracking
+from vinedresser.infra.catalog.known_tracking import read_tracking, remember_tracking, tracking
+from vinedresser.infra.catalog.stores import private_state
+from vinedresser.infra.catalog.tracking_uri import absolute_uri
+from vinedresser.infra.services.tracking import prepare_tracking
+from vinedresser.objects import LocalStorage
 from vinedresser.processes import this_process
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import (
@@ -24,11 +28,8 @@ from vinedresser.store.records import (
     tags_key,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.spec import SweepRecord
-from vinedresser.tasks.known_tracking import read_tracking, remember_tracking, tracking
 from vinedresser.tasks.reconcile.reconcile import Reconciled, reconcile
-from vinedresser.tasks.stores import private_state
 from vinedresser.testing.runs import end_run, make_run, step_record
 
 

@@ -15,6 +15,7 @@ from tests.tasks.remedy.findings import finding
 from vinedresser.cli.views.results import print_remedied
 from vinedresser.errors import ConfigError
 from vinedresser.explain.reports.report import write_report
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
@@ -26,7 +27,6 @@ from vinedresser.store.records import (
     TrackingRecord,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.config.remedy_settings import NO_REMEDY, RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
@@ -239,7 +239,7 @@ def test_the_table_and_what_takes_its_place(tmp_path: Path) -> None:
     ("table", "message"),
     [
         ("remedy = 2", "remedy: must be a table, not 2"),
-        ("[remedy]\ntimes = -1", "remedy: times: must be at least 0, not -1"),
+        ("[remedy]\ntimes = -1", "remedy.times: must be at least 0, not -1"),
         ("[remedy]\ntime = 1", "remedy.time: no such key; did you mean times?"),
         ('[remedy]\nfrom = "end"', """remedy.from: must be "checkpoint" or "start", not 'end'"""),
         ('[remedy]\nfrom = "checkpoint"', "remedy.resume: missing"),

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
+from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record
-from vinedresser.store.storage import LocalStorage, open_storage
 
 SCRIPT = Path(__file__).with_name("remedy_training.py")
 
@@ -39,7 +39,7 @@ every = 1
 
 ReadMlflow = Callable[[Path], dict[str, Any]]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
 
 
 @pytest.fixture(autouse=True)

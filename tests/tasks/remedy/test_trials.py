@@ -16,12 +16,12 @@ from tests.replay.what_if.trainings import fast, train
 from tests.tasks.remedy.findings import finding
 from tests.tasks.remedy.test_remedy import experiment
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.snapshots.reading import list_snapshots
 from vinedresser.snapshots.record import Reason, SnapshotRecord
 from vinedresser.snapshots.replay_record import ReplayRecord, read_replay
 from vinedresser.store.records import ExitRecord, StopRecord, TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.remedy_settings import RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.places.run_place import RunPlace
@@ -107,6 +107,7 @@ def test_a_script_needs_no_factory(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("shared_prefect")
 def test_without_trials_the_rule_decides_and_why_is_told(tmp_path: Path) -> None:
     attempt = stopped(tmp_path / "run", {"lr": 0.5}, "fast", steps=0).next()
@@ -144,6 +145,7 @@ def test_a_proved_change_is_a_value_of_a_parameter(
     assert corrections(ReplayRecord(1.0, "", cures={kind: values}), parameters) == expected
 
 
+@pytest.mark.thorough
 def test_changes_are_tried_from_before_the_symptom(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", fast(), 1)

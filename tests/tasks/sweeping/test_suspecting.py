@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from vinedresser.objects import LocalStorage
 from vinedresser.rules.causes.suspicions import SuspicionRecord
 from vinedresser.store.records import suspicions_key, write_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.trial import TrialEnd
 from vinedresser.tasks.sweeping import suspecting
 from vinedresser.tasks.sweeping.suspecting import Suspects

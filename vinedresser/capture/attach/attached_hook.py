@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from multiprocessing.util import Finalize
 from typing import Any
@@ -19,7 +20,10 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.opening import OpenedRun
+from vinedresser.store.records import LaunchRecord, read_record
 
+# Share of the grace period between SIGTERM and SIGKILL.
+_OWN_SHARE = 0.4
 # A script with a hundred trainings prints each problem once.
 _TOLD: set[str] = set()
 
@@ -134,9 +138,14 @@ class AttachedHook(Hook):
     def _listen_for_stops(self) -> None:
         """Stop the training between two steps on SIGTERM, but a worker immediately.
 
+        A script that handles SIGTERM itself gets almost half of its grace period to end by itself.
         A pool sends its workers one SIGTERM, even if they are idle, and waits for their end.
         """
         if self._environment.world_size > 1 or not _is_worker():
+            read = self._session.shield.guard("reading the grace period", read_record)
+            launch = read(self._run.storage, LaunchRecord)
+            if launch is not None:
+                self._session.signal.patience = _OWN_SHARE * launch.grace
             super()._listen_for_stops()
             return
         before = signal.getsignal(signal.SIGTERM)
@@ -152,6 +161,16 @@ class AttachedHook(Hook):
             if self._exit_recorder is not None:
                 self._exit_recorder.note(TrainingStopped())
             self.close()
+
+    def logged(self, metrics: Mapping[str, Any], *, training: bool) -> None:
+        """See `Attached.logged`."""
+        recorder = self._session.recorder
+        if training:
+            recorder.resume_training(certain=True)
+        own = training or recorder.implicit_evaluation or recorder.explicit_mode is not None
+        with nullcontext() if own else recorder.mode("eval"):
+            for name, value in metrics.items():
+                self.metric(name, value)
 
     def let_go(self) -> None:
         """Close the hook and release the models."""

@@ -12,9 +12,9 @@ import keras
 from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.attach.keras_variables import VariableTrainings
 from vinedresser.capture.attach.tracebacks import without_capture_frames
-from vinedresser.capture.fetching import listen
-from vinedresser.capture.keras_.model.bare_variables import BareVariables
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
+from vinedresser.frameworks.keras_.bare_variables import BareVariables
+from vinedresser.frameworks.methods import listen
 
 # Maximum number of steps before the second of two adversarial models is first trained.
 _MAX_STEPS_BETWEEN = 10

@@ -11,9 +11,9 @@ from typing import Any
 import keras
 
 from vinedresser.capture.attach.variables import names_of_tensors, variable
-from vinedresser.capture.fetching import listen
-from vinedresser.capture.keras_.model.bare_variables import BareVariables
 from vinedresser.capture.shield import Shield
+from vinedresser.frameworks.keras_.bare_variables import BareVariables
+from vinedresser.frameworks.methods import listen
 
 __all__ = ["VariableTrainings"]
 

@@ -16,10 +16,10 @@ from vinedresser.capture.attach.attached_hook import AttachedHook
 from vinedresser.capture.attach.torch_losses import TorchLosses
 from vinedresser.capture.attach.torch_models import holders, in_modules
 from vinedresser.capture.attach.variables import names_of_tensors
-from vinedresser.capture.fetching import listen
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.torch_.backward_end import BackwardEnd
-from vinedresser.capture.torch_.bare_tensors import BareTensors
+from vinedresser.frameworks.torch_.bare_tensors import BareTensors
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
 __all__ = ["ManualSteps"]
 
@@ -41,7 +41,7 @@ class _Sample(NamedTuple):
     values: Tensor
 
 
-class ManualSteps:
+class ManualSteps(LoopListener):
     """Finds models that a loop trains without an optimizer, and the ends of its steps.
 
     Before a backward pass, elements of the parameters that the loss depends on are compared with
@@ -120,7 +120,7 @@ class ManualSteps:
     def _look(self, tensors: Iterable[Any]) -> None:
         """Look for updates since the previous backward pass."""
         if self._end_loading is None:
-            self._end_loading = listen(nn.Module, "load_state_dict", self._loads)
+            self._end_loading = listen_to_loop(self, only=(LoopListener.weights_loaded,))
         loaded, self._loaded = self._loaded, False
         if loaded:
             # Checkpoints are compared, for instance.
@@ -143,7 +143,8 @@ class ManualSteps:
             self._models = [weakref.ref(one) for one in modules]
             self._hook = self._begin(modules, self._called)
             self._backward_end = BackwardEnd(self._losses.shield.guard("gradients", self._ended))
-            self._end_clearing = listen(nn.Module, "zero_grad", self._cleared)
+            only = (LoopListener.gradients_cleared,)
+            self._end_clearing = listen_to_loop(self, only=only)
             for loss in early:
                 self._losses.put(loss)
                 self._end(past=True)
@@ -163,7 +164,8 @@ class ManualSteps:
         # Beside a model, inputs may be optimized, such as adversarial examples.
         return [] if in_modules() else [BareTensors(names_of_tensors(living))]
 
-    def _loads(self, _: nn.Module) -> None:
+    def weights_loaded(self, _: nn.Module) -> None:
+        """See `LoopListener.weights_loaded`."""
         self._loaded = True
 
     def _stop_looking(self) -> None:
@@ -176,7 +178,7 @@ class ManualSteps:
         if self._begun and torch._C._current_graph_task_id() == -1 and self._compare():
             self._end()
 
-    def _cleared(self, module: nn.Module) -> None:
+    def gradients_cleared(self, module: nn.Module) -> None:
         """End the step before the gradients of a trained model are cleared."""
         ids = {id(one.parameter()) for one in self._samples}
         if self._begun and not ids.isdisjoint(map(id, module.parameters())):
@@ -192,7 +194,7 @@ class ManualSteps:
         training = torch.is_grad_enabled() and all(one.training for one in models)
         # If an evaluation begins, the loss still belongs to the training.
         with nullcontext() if training else self._hook.mode("train"):
-            self._losses.step_begins(lambda: "loss", closure=False)
+            self._losses.step_begins(lambda: "loss", None, (), {})
         self._losses.step_ended()
         if self._backward_end is not None:
             self._backward_end.remove()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from vinedresser.capture.run.attachment import Attachment
-from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
 from vinedresser.capture.torch_.losses.backward_losses import (
     BackwardLosses,
     LossRecorder,
@@ -18,6 +18,7 @@ from vinedresser.capture.torch_.losses.backward_losses import (
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.losses.losses import is_loss
 from vinedresser.capture.torch_.setup import described_loss
+from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
@@ -102,10 +103,13 @@ class TorchLosses(BackwardLosses):
         self._decide()
         super().backward(tensors)
 
-    def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
+    def step_begins(
+        self, name: Callable[[], str], optimizer: Optimizer | None, args: Any, kwargs: Any
+    ) -> tuple[Any, Any] | None:
         """See `BackwardLosses.step_begins`."""
         self._decide()
-        super().step_begins(lambda: self._inherited() or name(), closure=closure)
+        inherited = lambda: self._inherited() or name()  # noqa: E731
+        return super().step_begins(inherited, optimizer, args, kwargs)
 
     def _inherited(self) -> str:
         """Return the name of the only loss module if it was made for one step; "" otherwise."""

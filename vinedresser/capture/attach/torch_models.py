@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from vinedresser.capture.attach.variables import variable
-from vinedresser.capture.torch_.bare_tensors import BareTensors
+from vinedresser.frameworks.torch_.bare_tensors import BareTensors
 
 __all__ = ["WatchedModels", "holders", "in_modules", "parameters"]
 

@@ -13,7 +13,8 @@ from torch.nn.modules import module as torch_module
 from torch.overrides import handle_torch_function
 
 from vinedresser.capture.attach.tracebacks import Entry, is_capture_frame
-from vinedresser.capture.torch_.forward.calls import ModuleHook
+from vinedresser.frameworks.torch_.module_calls import ModuleHook
+from vinedresser.frameworks.torch_.passing import is_passing
 
 # The line with which torch calls the forward of a module without hooks.
 _PLAIN = "return forward_call(*args, **kwargs)"
@@ -27,10 +28,10 @@ def without_capture(entries: Sequence[Entry]) -> list[Entry]:
     """
     plain: list[Entry] = []
     for number, entry in enumerate(entries):
-        if is_capture_frame(entry):
+        if not _is_own(entry):
             if plain and plain[-1].frame.f_code is handle_torch_function.__code__:
                 plain.pop()
-                again = entries[number + 1].frame if number + 1 < len(entries) else None
+                again = next((one.frame for one in entries[number:] if _is_own(one)), None)
                 if plain and again is not None and plain[-1].frame.f_code is again.f_code:
                     plain.pop()
         elif plain and _is_hooked_call(plain[-1], entry):
@@ -39,6 +40,10 @@ def without_capture(entries: Sequence[Entry]) -> list[Entry]:
         else:
             plain.append(entry)
     return plain
+
+
+def _is_own(entry: Entry) -> bool:
+    return not (is_capture_frame(entry) or is_passing(entry.frame.f_code))
 
 
 def _is_hooked_call(outer: Entry, inner: Entry) -> bool:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim import Optimizer
 
 from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.attach.manual_steps import ManualSteps
@@ -23,24 +17,30 @@ from vinedresser.capture.attach.torch_losses import TorchLosses
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.attach.variables import names_of_tensors, variable
-from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
-from vinedresser.capture.torch_.bare_tensors import BareTensors
-from vinedresser.capture.torch_.forward.calls import before_calls
-from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.capture.torch_.optimizers.schedulers import NOTED
 from vinedresser.capture.torch_.weights.loaded_weights import LOADED
+from vinedresser.frameworks.torch_.bare_tensors import BareTensors
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.module_calls import before_calls
+from vinedresser.frameworks.torch_.optimizer_steps import Arguments
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
 
 # Maximum number of steps in which models are searched while an optimizer has not stepped yet.
 _SEARCH_STEPS = 1000
-_COMPILER = "torch._dynamo"
+# From the creation of an optimizer on, the calls of modules, too.
+_ALWAYS = (
+    LoopListener.optimizer_made,
+    LoopListener.backward_begins,
+    LoopListener.loss_scaled,
+    LoopListener.step_begins,
+    LoopListener.step_ended,
+)
 
 
-class _TorchTrainings(TrainingFinder):
+class _TorchTrainings(TrainingFinder, LoopListener):
     """Watches the models that torch optimizers update.
 
     After the first optimizer was created, calls of modules are intercepted: the outermost module in
@@ -73,18 +73,8 @@ class _TorchTrainings(TrainingFinder):
 
     def start(self) -> None:
         """See `Finder.start`."""
-        guard, skip = self._attachment.shield.guard, torch.compiler.is_compiling
-        made = guard("noticing an optimizer", self._optimizer_made)
-        before = guard("the start of an optimizer step", self._before_step, skip=skip)
-        after = guard("the end of an optimizer step", self._after_step, skip=skip)
-        self._ends = [
-            # Every optimizer calls this in its constructor.
-            listen(Optimizer, "add_param_group", made),
-            listen_to_backwards(guard("noticing a loss", self._backward)),
-            listen(torch.amp.GradScaler, "scale", guard("noticing a scaler", self._losses.scaled)),
-            register_optimizer_step_pre_hook(before).remove,
-            register_optimizer_step_post_hook(after).remove,
-        ]
+        guard = self._attachment.shield.guard
+        self._ends = [listen_to_loop(self, guard, only=_ALWAYS)]
         self._finish = guard("the last step", self._manual.finish)
         if self._made:
             self._watch_calls()
@@ -100,30 +90,24 @@ class _TorchTrainings(TrainingFinder):
 
     def _watch_calls(self) -> None:
         if self._end_calls is None:
-            called = self._attachment.shield.guard("looking for a model", self._called)
-            self._end_calls = listen(nn.Module, "__call__", called)
+            guard = self._attachment.shield.guard
+            self._end_calls = listen_to_loop(self, guard, only=(LoopListener.module_called,))
 
     def _stop_watching_calls(self) -> None:
         end, self._end_calls = self._end_calls, None
         if end is not None:
             end()
 
-    def _optimizer_made(self, optimizer: Optimizer) -> None:
+    def optimizer_made(self, optimizer: Optimizer) -> None:
+        """See `LoopListener.optimizer_made`."""
         self._made.setdefault(optimizer, self._steps_before)
         self._idle.add(optimizer)
         self._unplaced.add(optimizer)
         self._watch_calls()
 
-    def _called(self, module: nn.Module) -> None:
-        """Inspect a module that is about to be called."""
+    def module_called(self, module: nn.Module) -> None:
+        """See `LoopListener.module_called`."""
         if self._models.known(module) or not module.training or not torch.is_grad_enabled():
-            return
-        # Checkpointing calls modules again in the backward pass; traces must not be changed.
-        if (
-            torch._C._current_graph_task_id() != -1
-            or torch._C._get_tracing_state() is not None
-            or _compiling(module)
-        ):
             return
         optimizers = self._optimizers_of(module)
         if optimizers and self._models.covers(module, optimizers):
@@ -187,16 +171,18 @@ class _TorchTrainings(TrainingFinder):
             # The others do not belong to the next training.
             self._made[optimizer] = 0 if optimizer in self._idle else _SEARCH_STEPS
 
-    def _backward(self, losses: Sequence[Any]) -> None:
+    def loss_scaled(self, _: torch.amp.GradScaler) -> None:
+        """See `LoopListener.loss_scaled`."""
+        self._losses.scaled()
+
+    def backward_begins(self, losses: Sequence[Any]) -> None:
         """Handle losses before their backward pass; assign all optimizers first."""
-        # Checkpointing runs nested backward passes.
-        if torch._C._current_graph_task_id() == -1:
-            self._steps_before = self._steps
-            if self._unplaced:
-                self._place_all()
-            if self._manual or not self._made:
-                self._manual.backward(losses)
-            self._losses.backward(losses)
+        self._steps_before = self._steps
+        if self._unplaced:
+            self._place_all()
+        if self._manual or not self._made:
+            self._manual.backward(losses)
+        self._losses.backward(losses)
 
     def _begin_manually(
         self, modules: list[nn.Module], before: Callable[..., None]
@@ -216,7 +202,7 @@ class _TorchTrainings(TrainingFinder):
             name = self._models.name(module, updated)
             self._models.add(module, name, [])
             # Before the hook's own, so that the step ends before the forward.
-            self._losses.keep(before_calls(module, guarded, str))
+            self._losses.keep(before_calls(module, guarded))
             hook.watch_trained(module, [], name, leads=True)
             self._losses.watch_model(module)
         # An optimizer that is made from now on begins another training.
@@ -251,21 +237,25 @@ class _TorchTrainings(TrainingFinder):
         if not modules and alone:
             self._found(BareTensors(names_of_tensors(parameters(optimizer))), [optimizer])
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
+        """See `LoopListener.step_begins`."""
         if self._manual:
             self._manual.finish()
             self._manual.forget()
-        closure = has_closure(args, kwargs)
-        self._stepping = optimizer, args, kwargs
         # Do not keep the optimizer alive.
         stepping = weakref.ref(optimizer)
-        self._losses.step_begins(lambda: self._models.loss_name(stepping()), closure=closure)
+        name = lambda: self._models.loss_name(stepping())  # noqa: E731
+        changed = self._losses.step_begins(name, optimizer, args, kwargs)
+        # With the closure that the hooks of models observe.
+        self._stepping = optimizer, *(changed or (args, kwargs))
+        return changed
 
-    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
+    def step_ended(self, optimizer: Optimizer, *_: Any) -> None:
+        """See `LoopListener.step_ended`."""
         self._stepping = None
         if optimizer not in self._made:
             # The optimizer was copied or unpickled.
-            self._optimizer_made(optimizer)
+            self.optimizer_made(optimizer)
         self._idle.discard(optimizer)
         self._steps += 1
         if self._end_calls is not None and (not self._idle or self._steps >= _SEARCH_STEPS):
@@ -281,17 +271,3 @@ def attach() -> None:
     NOTED.start()
     LOADED.start()
     ATTACHMENT.search(_TorchTrainings(ATTACHMENT))
-
-
-def _compiling(module: nn.Module) -> bool:
-    """Return whether torch.compile accesses a module without calling it."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and _module(frame).startswith("vinedresser."):
-        frame = frame.f_back
-    of_compiler = type(module).__module__.startswith(_COMPILER)
-    return frame is not None and _module(frame).startswith(_COMPILER) and not of_compiler
-
-
-def _module(frame: FrameType) -> str:
-    """Return the name of a frame's Python module."""
-    return str(frame.f_globals.get("__name__", ""))

@@ -11,6 +11,8 @@ from vinedresser.capture.shield import Shield
 
 __all__ = ["Entry", "PlainTracebacks", "is_capture_frame", "without_capture_frames"]
 
+_OURS = ("vinedresser.capture.", "vinedresser.frameworks.", "vinedresser.preflight.")
+
 
 class Entry(NamedTuple):
     """One entry of a traceback.
@@ -71,12 +73,12 @@ class PlainTracebacks:
 
 
 def is_capture_frame(entry: Entry) -> bool:
-    """Return whether an entry belongs to `vinedresser.capture`."""
-    return str(entry.frame.f_globals.get("__name__", "")).startswith("vinedresser.capture.")
+    """Return whether an entry belongs to what captures a script or checks it."""
+    return str(entry.frame.f_globals.get("__name__", "")).startswith(_OURS)
 
 
 def without_capture_frames(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries that do not belong to `vinedresser.capture`."""
+    """Return the entries that do not belong to what captures a script or checks it."""
     return [entry for entry in entries if not is_capture_frame(entry)]
 
 

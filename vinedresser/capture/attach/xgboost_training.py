@@ -8,8 +8,8 @@ import xgboost.training
 from xgboost.callback import CallbackContainer
 
 from vinedresser.capture.attach.finder import TrainingFinder
-from vinedresser.capture.fetching import listen
 from vinedresser.capture.run.attachment import ATTACHMENT
+from vinedresser.frameworks.methods import listen
 
 
 class _XGBoostTrainings(TrainingFinder):

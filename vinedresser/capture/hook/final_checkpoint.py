@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from vinedresser.capture.shield import Shield
-from vinedresser.store.storage import Storage
+from vinedresser.objects import Storage
+from vinedresser.objects.files import folder_below
 
 __all__ = ["save_final_checkpoint"]
 
@@ -23,7 +24,16 @@ def save_final_checkpoint(
         shield: guards the functions.
     """
     guard = shield.guard
-    directory = Path(storage.location, "checkpoints")
-    guard("creating the checkpoint directory", directory.mkdir)(exist_ok=True)
+    then = "the run stops without it"
+    create = guard("creating the checkpoint directory", _created, then=then)
+    directory = create(Path(storage.location))
+    if directory is None:
+        return
     for save in saves:
-        guard("saving a checkpoint", save, then="the run stops without it")(directory, steps)
+        guard("saving a checkpoint", save, then=then)(directory, steps)
+
+
+def _created(run: Path) -> Path:
+    directory = folder_below(run, "checkpoints")
+    directory.mkdir(exist_ok=True)
+    return directory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import logging
 import os
 import signal
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
 from vinedresser.capture.run.opening import OpenedRun, uncaptured_run
 from vinedresser.errors import ConfigError, RunError, StoreError
+from vinedresser.plain_logs import plain_logger
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from vinedresser.capture.lightning_.callback import LightningCallback
     from vinedresser.capture.xgboost_.callback import XGBoostCallback
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 
 class Hook(SteeredTraining):
@@ -381,6 +381,7 @@ class Hook(SteeredTraining):
         asked = shield.guard("looking for the stop record", storage.exists)(StopRecord.KEY)
         stopped = TrainingStopped(0 if asked else 128 + signal.SIGTERM)
         self._note_error(stopped)
+        self._session.note_stop()
         self.close()
         # Else the interpreter's final garbage collection takes about a second with torch.
         gc.freeze()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier, TensorCopier
@@ -34,6 +38,8 @@ class UserValues:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        # The first problem of each name.
+        self._refused: dict[str, str] = {}
 
     def full_name(self, name: str, collection: str | None) -> str:
         """Return the full name of a value.
@@ -70,17 +76,30 @@ class UserValues:
     def save(self, name: str, value: Any) -> None:
         """Save a value under its full name if a due collection holds it.
 
+        A value that cannot be stored is reported once for its name.
+
         Args:
             name: full name.
             value: number, array or tensor of any shape.
-
-        Raises:
-            TypeError: the value cannot be stored.
         """
+        try:
+            self._save(name, value)
+        except (TypeError, ValueError, OverflowError) as error:
+            why = str(error).removeprefix(f"{name}: ")
+            problem = f"{name} is not saved: {why}; training continues"
+            self._session.shield.report(self._refused.setdefault(name, problem))
+
+    def _save(self, name: str, value: Any) -> None:
+        number = _number(value)
+        value = value if number is None else number
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            raise TypeError("it is masked: some of its elements have no value")
+        if name.startswith(_SCALAR_KINDS):
+            _check_number(value)
         plain = self._session.recorder.plain
-        if plain is not None and isinstance(value, (bool, int, float)) and plain.due.ask(name):
+        if plain is not None and number is not None and plain.due.ask(name):
             plain.explicit = True
-            plain.add(name, float(value))
+            plain.add(name, number)
             return
         recording = self._session.recorder.current()
         if recording is None:
@@ -91,8 +110,8 @@ class UserValues:
                 self._session.shield.report(f"{name} is not saved: no collection holds it")
             return
         recording.explicit = True
-        if isinstance(value, (bool, int, float)):
-            recording.add_scalar(name, float(value), recording.weight())
+        if number is not None:
+            recording.add_scalar(name, number, recording.weight())
             return
         copier = self._copier_of(value)
         if name.startswith(_SCALAR_KINDS) and copier.is_scalar(value):
@@ -108,6 +127,28 @@ class UserValues:
 
             return self._session.copier(TorchCopier)
         return self._session.copier(ArrayCopier)
+
+
+def _number(value: Any) -> float | None:
+    """Return a real number of Python as a float; None for all else.
+
+    Raises:
+        OverflowError: it is too large.
+        ValueError: it is a signalling NaN.
+    """
+    return float(value) if isinstance(value, Real | Decimal) else None
+
+
+def _check_number(value: Any) -> None:
+    """Refuse a value that is no number, and contains none.
+
+    Raises:
+        TypeError: it is a text, a mapping, None or complex.
+    """
+    if value is None or isinstance(value, str | bytes | bytearray | Mapping):
+        raise TypeError(f"a {type(value).__name__} is not a number")
+    if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):
+        raise TypeError("it is complex; save its real part or its magnitude")
 
 
 class LoopSteps:

@@ -24,8 +24,8 @@ from vinedresser.capture.keras_.setup import training_setup
 from vinedresser.capture.keras_.step_runner import Execution, StepRunner
 from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
+from vinedresser.objects.files import replacing
 from vinedresser.store.collections.modules import ModuleInfo
-from vinedresser.store.storage.files import replacing
 
 
 class KerasAdapter(Adapter):

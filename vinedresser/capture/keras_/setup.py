@@ -17,11 +17,11 @@ from vinedresser.capture.adapters.training_setup import (
     plain_settings,
     typed,
 )
-from vinedresser.capture.keras_.model.layers import dropout_rates
 from vinedresser.capture.keras_.observation.comparisons import LossFunction
 from vinedresser.capture.keras_.observation.loop_losses import LossSource
-from vinedresser.capture.keras_.observation.optimizer_update import inner_optimizer
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
+from vinedresser.frameworks.keras_.layers import dropout_rates
+from vinedresser.frameworks.keras_.model_state import inner_optimizer
 
 # Functions of TensorFlow that compute what those of Keras do with ``from_logits=True``.
 _OF_LOGITS = {

@@ -8,14 +8,14 @@ from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.lightning_.losses import StepLosses
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.adapter import TorchAdapter
-from vinedresser.capture.torch_.names import MethodAsForward
+from vinedresser.frameworks.torch_.names import MethodAsForward
+from vinedresser.frameworks.torch_.optimizer_steps import listen_to_steps
 from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = []
@@ -54,7 +54,7 @@ class LightningAdapter(Adapter):
         self._inner: TorchAdapter | None = None
         self._model: MethodAsForward | None = None
         self._stand_ins: list[_StandIn] = []
-        self._handles: list[RemovableHandle] = []
+        self._ends: list[Callable[[], None]] = []
 
     def names(self) -> list[str]:
         """See `Adapter.names`."""
@@ -113,14 +113,14 @@ class LightningAdapter(Adapter):
         self._inner.find_losses(None, self._losses)
         self._stand_ins = [_StandIn(module, name, self._step) for name in _STEPS]
         self._stand_ins.append(_StandIn(module, "log", self._logging))
-        self._handles = [one.register_step_post_hook(self._after_update) for one in optimizers]
+        self._ends = [listen_to_steps(one, after=self._after_update) for one in optimizers]
 
     def detach(self) -> None:
         """See `Adapter.detach`."""
         while self._stand_ins:
             self._stand_ins.pop().leave()
-        while self._handles:
-            self._handles.pop().remove()
+        while self._ends:
+            self._ends.pop()()
         if self._inner is not None:
             self._inner.detach()
         self._inner = self._model = self._losses = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +14,7 @@ from torch import nn
 
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.lightning_.adapter import LightningAdapter
+from vinedresser.capture.lightning_.logged_values import LoggedValues
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.store.step_record import Mode
@@ -88,8 +89,7 @@ class LightningCallback(_CALLBACK):  # type: ignore[misc]
         self._lose = guard("the loss", self._adapter.backward)
         self._end_batch = guard("the end of a batch", self._end_manual_step)
         self._block = ExitStack()
-        # Names logged in the open evaluation.
-        self._logged: set[str] = set()
+        self._values = LoggedValues(self._save_logged)
         self._watched: nn.Module | None = None
 
     def setup(self, *_: Any, **__: Any) -> None:
@@ -187,25 +187,21 @@ class LightningCallback(_CALLBACK):  # type: ignore[misc]
 
     def _begin_evaluation(self, trainer: Any, module: nn.Module, mode: Mode) -> None:
         self._attach(trainer, module)
-        self._logged.clear()
+        self._values.clear()
         if self._session.recorder.explicit_mode is None:
             self._block.enter_context(self._session.recorder.mode(mode))
 
     def _end_evaluation(self, trainer: Any) -> None:
-        for name, value in trainer.callback_metrics.items():
-            # With several data loaders, Lightning adds which one.
-            if name.partition("/dataloader_idx_")[0] in self._logged:
-                self._hook.metric(name, value)
+        self._values.evaluated(trainer.callback_metrics)
         self._block.close()
 
     def _take_logged(self, name: str, value: Any) -> None:
-        if self._session.recorder.explicit_mode in (None, "train"):
-            # The last return value of a metric object.
-            now = getattr(value, "_forward_cache", None) if isinstance(value, nn.Module) else value
-            if now is not None:
-                self._hook.metric(name, now)
-        else:
-            self._logged.add(name)
+        training = self._session.recorder.explicit_mode in (None, "train")
+        self._values.take(name, value, training=training)
+
+    def _save_logged(self, metrics: Mapping[str, Any], *, training: bool) -> None:  # noqa: ARG002
+        for name, value in metrics.items():
+            self._hook.metric(name, value)
 
     def _end_manual_step(self) -> None:
         self._adapter.stepped = False

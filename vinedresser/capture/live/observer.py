@@ -197,8 +197,8 @@ class LiveObserver:
             self._meter.spent -= self._meter.clock() - began
 
     def _use_torch(self) -> None:
-        from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
         from vinedresser.capture.torch_.numeric import TorchNumeric
+        from vinedresser.frameworks.torch_.modes import WithoutModes
 
         self._numeric, self._modes = TorchNumeric(), WithoutModes
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.store.storage import parse_location
+from vinedresser.objects import parse_location
 
 __all__ = ["LiveSettings"]
 

@@ -203,9 +203,10 @@ class Recorder:
         due = None if self.quiet or self.plain is not None else self.current_due()
         return due is not None and (due.reaches("predictions") or due.reaches("labels"))
 
-    def resume_training(self) -> None:
-        """End an evaluation without a ``with`` block."""
-        if self._evaluating and self.explicit_mode in (None, "train"):
+    def resume_training(self, *, certain: bool = False) -> None:
+        """End an evaluation without a ``with`` block; certain: not one that may be training."""
+        undecided = certain and self._undecided
+        if self._evaluating and not undecided and self.explicit_mode in (None, "train"):
             self._end_evaluation()
 
     def forward_begins(self) -> None:

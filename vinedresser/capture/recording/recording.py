@@ -100,6 +100,7 @@ class Recording:
         forwards: number of calls of the whole model so far.
         batch: number of samples in the latest call, the weight of scalars in an evaluation.
         closure: the optimizer itself runs the model (LBFGS), perhaps several times.
+        again: it runs the model again, after the first time in its step.
         tensors: full tensors by name; the first of each name is kept.
         reductions: by tensor name, scalar statistics by reduction; the first are kept.
         deferred: by tensor name, statistics to be completed later (`Statistics.late`).
@@ -119,7 +120,7 @@ class Recording:
         self.explicit = False
         self.forwards = 0
         self.batch = 1
-        self.closure = False
+        self.closure = self.again = False
         self.tensors: dict[str, HostTensor] = {}
         self.reductions: dict[str, dict[str, float]] = {}
         self.deferred: dict[str, Statistics] = {}

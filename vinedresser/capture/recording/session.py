@@ -16,8 +16,8 @@ from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.capture.recording.tensor_copier import TensorCopier
 from vinedresser.capture.recording.unmatched import Unmatched
 from vinedresser.capture.shield import Shield
+from vinedresser.objects import Storage
 from vinedresser.store.step_record import ScalarStep, StepRecord
-from vinedresser.store.storage import Storage
 from vinedresser.store.writing.record_queue import QueuePolicy
 from vinedresser.store.writing.writer import RunWriter
 
@@ -163,8 +163,12 @@ class Session:
         Raises:
             TrainingStopped: the training was asked to stop.
         """
-        if self.signal.requested:
+        if self.signal.due:
             self._stop()
+
+    def note_stop(self) -> None:
+        """Note that the training ends because it was asked to stop."""
+        self._writer.stopped = True
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until everything delivered is stored; return False on timeout."""

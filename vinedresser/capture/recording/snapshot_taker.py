@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from vinedresser.capture.recording.alarms import Alarm
 from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.errors import KeyTaken, StoreError
+from vinedresser.objects import Storage
 from vinedresser.snapshots.record import Reason, SnapshotRecord
 from vinedresser.snapshots.replay_options import replay_options
 from vinedresser.snapshots.settings import SnapshotSettings
@@ -19,7 +20,6 @@ from vinedresser.snapshots.trees import Codec, Packer
 from vinedresser.snapshots.writing import SnapshotFolder
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import RunRecord, StopRecord, findings_key, write_record
-from vinedresser.store.storage import Storage
 
 __all__ = ["SnapshotSource", "SnapshotTaker"]
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from types import FrameType
 
 __all__ = ["StopSignal", "TrainingStopped"]
+
+# Packages whose handlers leave the end to a hook.
+_TRAINERS = ("lightning", "pytorch_lightning", "vinedresser")
 
 
 class TrainingStopped(SystemExit):
@@ -28,13 +32,22 @@ class StopSignal:
 
     Attributes:
         requested: a SIGTERM was received.
+        patience: seconds that a program with a handler of its own gets to end by itself, with its
+            own exit code, before the training is stopped.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self.patience = 0.0
+        self._deadline = 0.0
         self._process = os.getpid()
         self._previous: signal._HANDLER = signal.SIG_DFL
         self._installed = self._over = False
+
+    @property
+    def due(self) -> bool:
+        """Whether the training is to be stopped now."""
+        return self.requested and time.monotonic() >= self._deadline
 
     def install(self) -> bool:
         """Install the handler; return False outside the main thread, where this is impossible."""
@@ -64,6 +77,8 @@ class StopSignal:
             self._pass_on(signal.SIG_DFL)
         else:
             self.requested = True
+            if _is_of_program(self._previous):
+                self._deadline = time.monotonic() + self.patience
             if callable(self._previous):
                 self._previous(number, frame)
 
@@ -71,3 +86,12 @@ class StopSignal:
         """Install another handler and send the signal again."""
         signal.signal(signal.SIGTERM, handler)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _is_of_program(handler: signal._HANDLER) -> bool:
+    """Return whether a handler decides how the user's program ends.
+
+    Those of trainers only note that the training is to end.
+    """
+    package = str(getattr(handler, "__module__", "")).partition(".")[0]
+    return callable(handler) and package not in _TRAINERS

@@ -12,6 +12,8 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.requests.pausing import DEFAULT_PAUSE, Pause
 from vinedresser.capture.requests.tunables import Declared, declare, find_declared
 from vinedresser.errors import ConfigError
+from vinedresser.objects import Storage
+from vinedresser.objects.files import folder_below
 from vinedresser.store.records import (
     ControlRecord,
     StopRecord,
@@ -19,7 +21,6 @@ from vinedresser.store.records import (
     TrainerRequest,
     write_first,
 )
-from vinedresser.store.storage import Storage
 
 __all__ = ["Executor", "Save"]
 
@@ -135,7 +136,7 @@ class Executor:
         Raises:
             ConfigError: nothing was saved.
         """
-        directory = Path(self._storage.location, "checkpoints")
+        directory = folder_below(Path(self._storage.location), "checkpoints")
         directory.mkdir(exist_ok=True)
         before = _files(directory)
         step = self._session.recorder.steps

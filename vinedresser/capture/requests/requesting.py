@@ -10,6 +10,7 @@ from typing import TypeVar
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.requests.trying_regex import check_quick
 from vinedresser.errors import ConfigError, NotARun, did_you_mean
+from vinedresser.objects import Storage
 from vinedresser.store.collections.collection import BUILT_IN, KINDS, Collection
 from vinedresser.store.records import (
     CaptureChange,
@@ -26,7 +27,6 @@ from vinedresser.store.records import (
     write_numbered,
 )
 from vinedresser.store.status import run_status
-from vinedresser.store.storage import Storage
 
 __all__ = [
     "await_answer",

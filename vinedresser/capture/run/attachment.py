@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from vinedresser.capture.shield import Shield
 from vinedresser.errors import VinedresserError
@@ -18,6 +18,14 @@ class Attached(Protocol):
 
     def let_go(self) -> None:
         """Close the hook and release the models."""
+
+    def logged(self, metrics: Mapping[str, Any], *, training: bool) -> None:
+        """Save metrics that the training logs.
+
+        Args:
+            metrics: numbers by name.
+            training: whether they belong to the train step, not to an evaluation.
+        """
 
 
 H = TypeVar("H", bound=Attached)
@@ -81,6 +89,11 @@ class Attachment:
         atexit.register(self.retire)
         self._hooks.append(hook)
         return hook
+
+    def logged(self, metrics: Mapping[str, Any], *, training: bool) -> None:
+        """Save metrics that the training logs, if it was found; see `Attached.logged`."""
+        if self._hooks:
+            self._hooks[-1].logged(metrics, training=training)
 
     def retire(self) -> None:
         """Release all trainings and stop looking for others."""

@@ -13,9 +13,9 @@ from vinedresser.capture.run.attachment import ATTACHMENT
 from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.opening import OpenedRun, launched_run
 from vinedresser.errors import SecondWriter
+from vinedresser.objects import Storage, open_storage
 from vinedresser.processes import identify, this_process
 from vinedresser.store.records import ClaimRecord, RunRecord, heartbeat_key, write_first
-from vinedresser.store.storage import Storage, open_storage
 
 __all__ = ["MOST_RUNS", "additional_location", "claim", "yield_run"]
 

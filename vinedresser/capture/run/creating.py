@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import sys
 import time
@@ -20,7 +19,10 @@ from vinedresser.capture.run.opening import RETRIES, OpenedRun, uncaptured_run
 from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun, RunError, StoreError
 from vinedresser.masking import masked_names
-from vinedresser.retrying import retry
+from vinedresser.objects import Storage, open_storage
+from vinedresser.objects.location import is_remote
+from vinedresser.objects.retrying import retry
+from vinedresser.plain_logs import plain_logger
 from vinedresser.store.records import (
     PREFLIGHT_VARIABLE,
     REPLAY_KERAS_VARIABLE,
@@ -33,12 +35,10 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import Storage, open_storage
-from vinedresser.store.storage.location import is_remote
 
 __all__ = ["open_for"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ def open_for(
     launched = environment.run
     others = (PREFLIGHT_VARIABLE, REPLAY_VARIABLE, REPLAY_KERAS_VARIABLE)
     tried = any(map(os.environ.get, others))
-    if launched and path is not None:
+    if launched and path is not None and not tried:
         _LOG.info("capturing into the launched run %s, not %s", launched, path)
     elif not launched and path is None and not tried:
         raise ConfigError(

@@ -9,8 +9,8 @@ import traceback
 from types import TracebackType
 
 from vinedresser.capture.recording.stopping import TrainingStopped
+from vinedresser.objects import Storage
 from vinedresser.store.records import ExitCause, ExitRecord, StopRecord, read_record, write_first
-from vinedresser.store.storage import Storage
 
 
 class ExitRecorder:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from vinedresser.errors import KeyMissing
-from vinedresser.store.storage.base import Buffer, Span
+from vinedresser.objects.base import Buffer, Span
 
 
 class NoStorage:

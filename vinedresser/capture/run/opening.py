@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from vinedresser.capture.run.no_storage import NoStorage
 from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import NotARun, StoreError
-from vinedresser.retrying import retry
+from vinedresser.objects import Storage, open_storage
+from vinedresser.objects.retrying import retry
+from vinedresser.plain_logs import plain_logger
 from vinedresser.store.records import RunRecord, read_record, write_record
-from vinedresser.store.storage import Storage, open_storage
 
 __all__ = ["RETRIES", "OpenedRun", "launched_run", "uncaptured_run"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 RETRIES = (0.05, 0.2)
 """Seconds before run.json is written or read again."""

@@ -14,7 +14,7 @@ from typing import Self
 from vinedresser.processes import this_process
 from vinedresser.store.records import RunRecord
 from vinedresser.store.relay_process import RelayProcess, recover_spools
-from vinedresser.store.storage.spool import SpoolStorage, make_spool, read_target
+from vinedresser.store.spool import SpoolStorage, make_spool, read_target
 from vinedresser.store.writing.record_queue import QueuePolicy
 
 # Seconds that a program waits for its upload at exit, and until it reports that it is waiting.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from vinedresser.capture.sklearn_.stages import stages_of
-from vinedresser.store.storage.files import replacing
+from vinedresser.objects.files import replacing
 
 
 def save_checkpoint(estimator: Any, directory: Path, step: int) -> None:

@@ -19,25 +19,29 @@ from vinedresser.capture.torch_.asked_gradients import AskedGradients
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
 from vinedresser.capture.torch_.comparisons import Comparisons
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
-from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, before_calls
+from vinedresser.capture.torch_.forward.active_dropout import ActiveDropout
 from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.forward.missing_forward import report_missing_forward
 from vinedresser.capture.torch_.guard.guard import guard_of
 from vinedresser.capture.torch_.guard.injected_batch import InjectedBatch
-from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.losses.losses import Losses, batch_size
 from vinedresser.capture.torch_.losses.unreported_losses import UnreportedLosses
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.modules import module_info
-from vinedresser.capture.torch_.names import Names, unwrapped
+from vinedresser.capture.torch_.optimizers.closures import first_evaluation
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, share
-from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks, has_closure
+from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
+from vinedresser.frameworks.torch_.hidden_hooks import hide_hooks
+from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable, before_calls
+from vinedresser.frameworks.torch_.names import Names, unwrapped
+from vinedresser.frameworks.torch_.optimizer_steps import Arguments
+from vinedresser.frameworks.torch_.optimizers import has_closure
 from vinedresser.store.collections.modules import ModuleInfo
 
 
@@ -103,6 +107,7 @@ class TorchAdapter(Adapter):
             beside=lambda: self._leader_beside() is not None,
         )
         self._hooks = ForwardHooks(model, self._names, keep, self._recorder.is_open, session.shield)
+        self._dropout = ActiveDropout(model, self._names, self._hooks, session.shield)
         # torch.compile must not trace the hooks.
         skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)
@@ -122,11 +127,10 @@ class TorchAdapter(Adapter):
         self._optimizers = OptimizerHooks(
             self._model,
             given,
-            guard("the start of an optimizer step", self._before_update, skip=skip),
-            guard("the end of an optimizer step", self._after_update, skip=skip),
+            guard("the start of an optimizer step", self._before_update),
+            guard("the end of an optimizer step", self._after_update),
             found=guard("a new optimizer", self._found),
             shield=session.shield,
-            skip=skip,
         )
         self._complete = guard("the end of a step", self._take_rest)
         self._recorder.completing.append(self._complete)
@@ -137,7 +141,8 @@ class TorchAdapter(Adapter):
 
     def names(self) -> list[str]:
         """See `Adapter.names`."""
-        return self._state.names(self._optimizers.known()) + self._running.names()
+        known = self._optimizers.known()
+        return [*self._state.names(known), *self._running.names(), self._dropout.name]
 
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
@@ -226,12 +231,10 @@ class TorchAdapter(Adapter):
             The recording of the value, or None if there is none.
         """
         recording = self._of_loss()
-        if recording is None:
+        # An optimizer with a closure tries several weights; record only the first.
+        if recording is None or recording.again:
             return None
         first = self._progress(recording).first_losses
-        # An optimizer with a closure tries several weights; record only the first.
-        if recording.closure and not first:
-            return None
         size = None if recording.mode == "train" else batch_size(batch)
         self._losses.take_value(recording, name, value, size, first_batch=first)
         return recording
@@ -300,6 +303,8 @@ class TorchAdapter(Adapter):
             if recording.mode != "train":
                 self._state.take_weights(recording)
             self._hooks.install(recording, args, kwargs)
+        if recording.mode == "eval":
+            self._dropout.called(recording, args, kwargs)
 
     def _after_loss(self, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         arguments = (*args, *kwargs.values())
@@ -309,11 +314,11 @@ class TorchAdapter(Adapter):
         elif self.guard is not None:
             self.guard.took_loss(self._loss, output, arguments)
 
-    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
         self._unseen.any_seen = True
         self._modes.update_begins()
         if self._recorder.quiet or self._plain.update_begins(optimizer, args, kwargs):
-            return
+            return None
         self._hooks.clear()
         if self._recorder.timing is not None:
             self._recorder.timing.update_begins()
@@ -321,19 +326,19 @@ class TorchAdapter(Adapter):
             self._recorder.claim()
         self._recorder.resume_training()
         recording = self._recorder.recording("train")
-        if recording is None:
-            return
-        progress = self._progress(recording)
-        if not progress.begins_step(optimizer):
-            # Only the first step of an optimizer in a train step is recorded.
-            return
+        progress = None if recording is None else self._progress(recording)
+        # Only the first step of an optimizer in a train step is recorded.
+        if recording is None or progress is None or not progress.begins_step(optimizer):
+            return None
         # With a closure, the gradients are computed later.
         closure = has_closure(args, kwargs)
         groups = functools.partial(self._optimizers.groups_before, optimizer)
         self._state.take_update(recording, optimizer, groups, gradients=not closure)
-        if closure:
-            recording.closure = True
-            progress.forwards = 0
+        if not closure:
+            return None
+        recording.closure = True
+        progress.forwards = 0
+        return first_evaluation(args, kwargs, recording, self._modes, self._session.shield)
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
         session, recorder = self._session, self._recorder
@@ -342,6 +347,7 @@ class TorchAdapter(Adapter):
         if recording is not None and recording.closure:
             self._state.take_gradients(recording, optimizer)
         if recording is not None:
+            recording.again = False
             self._state.take_change(recording, optimizer)
         if session.leader is None:
             session.leader = self

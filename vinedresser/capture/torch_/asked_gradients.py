@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import PlainStep
 from vinedresser.capture.torch_.copies.live_tensors import LiveTensors
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.copies.views import plain_tensor
-from vinedresser.capture.torch_.names import NamedParameter, Names
-from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.names import NamedParameter, Names
+from vinedresser.frameworks.torch_.optimizers import updated
+from vinedresser.frameworks.torch_.views import plain_tensor
 
 __all__ = ["AskedGradients"]
 

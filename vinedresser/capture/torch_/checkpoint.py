@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vinedresser.capture.run.launcher_libraries import check_library, import_library
-from vinedresser.capture.torch_.names import unwrapped
-from vinedresser.store.storage.files import replacing
+from vinedresser.frameworks.torch_.names import unwrapped
+from vinedresser.objects.files import replacing
 
 check_library("safetensors")
 

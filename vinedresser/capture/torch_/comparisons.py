@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.losses.losses import Losses, comparison_due, labels_pairs
 from vinedresser.capture.torch_.losses.several_forwards import call_of_several
-from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.output_activations import activation_of
 from vinedresser.capture.torch_.plain_steps import ProgressOf, compares_numbers
 from vinedresser.capture.torch_.setup import SetupNotes
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["Comparisons"]
 
@@ -61,7 +61,7 @@ class Comparisons:
         """
         if recording is None or self._progress(recording).first_losses == several:
             return None
-        if several and (recording.mode != "train" or recording.closure):
+        if several and (recording.mode != "train" or recording.again):
             return None
         return recording if comparison_due(recording) else None
 

@@ -12,16 +12,16 @@ from torch.optim import Optimizer
 from vinedresser.capture.config.capture_config import NOTHING, Ask, Due
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
-from vinedresser.capture.torch_.names import NamedParameter, Names
 from vinedresser.capture.torch_.optimizers.optimizer_state import (
     hyperparameters,
     kept_of,
     scheduler_steps,
     slots,
 )
-from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
 from vinedresser.capture.torch_.optimizers.schedulers import Schedulers
 from vinedresser.capture.torch_.optimizers.updates import Updates
+from vinedresser.frameworks.torch_.names import NamedParameter, Names
+from vinedresser.frameworks.torch_.optimizers import updated
 
 _KeepAll = Callable[[Recording, list[tuple[str, Tensor, Ask]]], object]
 

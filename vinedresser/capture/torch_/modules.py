@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from vinedresser.capture.torch_.names import own_class
+from vinedresser.frameworks.torch_.names import own_class
 from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["ACTIVATIONS", "activation_name", "dropout_rates", "module_info", "training_share"]

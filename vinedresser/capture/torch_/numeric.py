@@ -16,7 +16,7 @@ from torch import Tensor
 from vinedresser.capture.torch_.copies.device_statistics import device_statistics
 from vinedresser.capture.torch_.copies.host_statistics import host_statistics
 from vinedresser.capture.torch_.copies.reductions import channel_rows, sampled_rows
-from vinedresser.capture.torch_.copies.views import host_view, plain_tensor
+from vinedresser.frameworks.torch_.views import host_view, plain_tensor
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 
 __all__ = ["TorchNumeric"]

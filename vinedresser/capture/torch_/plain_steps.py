@@ -17,9 +17,9 @@ from vinedresser.capture.torch_.asked_gradients import AskedGradients
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes
 from vinedresser.capture.torch_.forward.sequence import ForwardSequence
-from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 from vinedresser.capture.torch_.training_state import TrainingState
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.optimizers import has_closure
 
 __all__ = ["PlainSteps", "ProgressOf", "compares_numbers", "sequence_length"]
 

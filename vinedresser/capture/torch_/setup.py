@@ -17,15 +17,15 @@ from vinedresser.capture.adapters.training_setup import (
     typed,
 )
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.modules import dropout_rates
-from vinedresser.capture.torch_.names import NamedParameter, Names, own_class, unwrapped
-from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
 from vinedresser.capture.torch_.weights.fresh_weights import fresh_weights
 from vinedresser.capture.torch_.weights.loaded_weights import LOADED
 from vinedresser.capture.torch_.weights.model_graph import has_redundant_weights, model_graph
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.names import NamedParameter, Names, own_class, unwrapped
+from vinedresser.frameworks.torch_.optimizers import updated
 
 __all__ = ["SetupNotes", "described_loss"]
 
@@ -33,7 +33,7 @@ __all__ = ["SetupNotes", "described_loss"]
 _MOST_BACKWARDS = 8
 
 
-class SetupNotes:
+class SetupNotes(LoopListener):
     """The observed setup of one model's training.
 
     Args:
@@ -47,7 +47,7 @@ class SetupNotes:
         self._order: list[str] = []
         self._linear: list[str] = []
         self._backwards = 0
-        self.remove = listen_to_backwards(shield.guard("the graph of the model", self._backward))
+        self.remove = listen_to_loop(self, shield.guard)
         self._losses: dict[str, dict[str, Any]] = {}
         # Names of custom losses whose functions are not known yet.
         self._custom: set[str] = set()
@@ -125,12 +125,12 @@ class SetupNotes:
         self._optimizers.append((weakref.ref(optimizer), _described(optimizer)))
         self._trained |= updated([optimizer])
 
-    def _backward(self, tensors: Sequence[Any]) -> None:
+    def backward_begins(self, losses: Sequence[Any]) -> None:
         """Look at the graph of the first backward pass that reaches the model."""
         self._backwards += 1
         named = {id(one.value): one for one in self._names.parameters()}
         with WithoutModes():
-            graph = model_graph(tensors, {key: one.weight for key, one in named.items()})
+            graph = model_graph(losses, {key: one.weight for key, one in named.items()})
         if graph is not None:
             self._order = list(graph.order)
             values = {one.weight: one.value for one in named.values()}

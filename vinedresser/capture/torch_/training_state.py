@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import Recording
@@ -15,14 +17,17 @@ from vinedresser.capture.torch_.backward_end import BackwardEnd
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.acting import Acting
 from vinedresser.capture.torch_.modules import training_share
-from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
 from vinedresser.capture.torch_.optimizers.unapplied_gradients import UnappliedGradients
+from vinedresser.frameworks.torch_.names import Names
 
 
 class TrainingState:
     """Captures ``state/training``, ``state/acts``, ``state/uncleared`` and the state of a scaler.
+
+    ``state/reduced`` says of a distributed training whether the backward pass of the last forward
+    reduces the gradients of the model over all ranks.
 
     ``state/acts`` is 1 if the model acted before its update (`acting`). ``state/uncleared`` is 1 if
     the gradients of a step were added to those of the step before.
@@ -53,6 +58,7 @@ class TrainingState:
         self._copier = copier
         self._session, self._recorder = session, session.recorder
         self._acting, self._acted = Acting(), False
+        self._reduces = False
         self._scaling = Scaling(root, session.shield)
         # The previous step had several batches: the training also waits after a backward.
         self._accumulates = False
@@ -61,7 +67,15 @@ class TrainingState:
         self._clearing = GradientClearing(partial(session.shield.guard, "looking at gradients"))
         self._unapplied = UnappliedGradients()
         self._conclude = session.shield.guard("looking for missing steps", self._look_for_steps)
-        self._training, self._scale, self._skipped, self._uncleared, self._passes, self._acts = (
+        (
+            self._training,
+            self._scale,
+            self._skipped,
+            self._uncleared,
+            self._passes,
+            self._acts,
+            self._reduced,
+        ) = self._names_of_state = [
             f"state/{names.prefix}{word}"
             for word in (
                 "training",
@@ -70,13 +84,13 @@ class TrainingState:
                 "uncleared",
                 "unapplied",
                 "acts",
+                "reduced",
             )
-        )
+        ]
 
     def names(self) -> list[str]:
         """Return the full names of the captured scalars."""
-        own = [self._training, self._scale, self._skipped, self._uncleared, self._passes]
-        return [*own, self._acts]
+        return list(self._names_of_state)
 
     def called(self, mode: str | None, args: Any, kwargs: Any) -> None:
         """Note a call of the model.
@@ -88,6 +102,8 @@ class TrainingState:
         """
         if mode in ("train", None):
             self._acting.called(args, kwargs)
+        if mode == "train":
+            self._reduces = _reduces(self._root)
 
     def begin(self, recording: Recording, *, stepped: bool = False) -> None:
         """Capture the modules' modes at the start of a recording's first forward.
@@ -155,6 +171,8 @@ class TrainingState:
         self._unapplied.forget()
         if self._acted and recording.due.reaches("state") and recording.due.ask(self._acts):
             recording.add_scalar(self._acts, 1.0)
+        if recording.due.reaches("state") and recording.due.ask(self._reduced) and _several_ranks():
+            recording.add_scalar(self._reduced, float(self._reduces))
         uncleared = self._clearing.end()
         if uncleared is not None and stepped:
             self._copier.keep_scalar(recording, self._uncleared, uncleared, 1.0)
@@ -204,3 +222,22 @@ class TrainingState:
     def _ended(self) -> None:
         if self._recorder.timing is not None:
             self._recorder.timing.resumes()
+
+
+def _several_ranks() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def _reduces(root: nn.Module) -> bool:
+    """Return whether a backward pass now reduces the gradients of a model over all ranks.
+
+    Not within ``no_sync``, with a hook in place of the reduction, over a part of the ranks, or if
+    the wrapper leaves parameters out.
+    """
+    return (
+        isinstance(root, DistributedDataParallel)
+        and root.require_backward_grad_sync
+        and not root._comm_hooks
+        and not root.parameters_to_ignore
+        and root.process_group.size() == dist.get_world_size()
+    )

@@ -18,7 +18,7 @@ from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.guard.guard import ObjectiveGuard, guard_of
 from vinedresser.capture.xgboost_.round_recorder import EvalsLog, RoundRecorder
 from vinedresser.errors import ConfigError
-from vinedresser.store.storage.files import replacing
+from vinedresser.objects.files import replacing
 
 __all__ = ["IdleCallback", "XGBoostCallback"]
 

@@ -118,10 +118,10 @@ def stop(run: RunArgument, *, timeout: _Timeout = PATIENCE) -> None:
     A script without a supervisor must have declared a tunable parameter, or control = true.
     """
     from vinedresser.cli.views.console import say
-    from vinedresser.infra.launcher.stopping import request_stop
+    from vinedresser.infra.supervise.launcher.stopping import request_stop
+    from vinedresser.objects import open_storage
     from vinedresser.store.records import SupervisorRecord
     from vinedresser.store.status import run_status
-    from vinedresser.store.storage import open_storage
 
     storage = open_storage(run)
     if not storage.exists(SupervisorRecord.KEY):
@@ -192,8 +192,8 @@ def _send(run: str, requests: Sequence[TrainerRequest], timeout: float) -> None:
     """
     from vinedresser.capture.requests.requesting import await_trainer, request_trainer
     from vinedresser.cli.views.console import say
+    from vinedresser.objects import open_storage
     from vinedresser.store.status import run_status
-    from vinedresser.store.storage import open_storage
 
     storage = open_storage(run)
     sent = [(one, request_trainer(storage, one)) for one in requests]

@@ -30,7 +30,7 @@ def watch(
 ) -> None:
     """Watch runs on a local web page, while they train or later."""
     from vinedresser.cli.views.console import console
-    from vinedresser.store.storage import parse_location
+    from vinedresser.objects import parse_location
     from vinedresser.watching.serving import watch as serve
 
     with TemporaryDirectory(prefix="vinedresser-") as private:

@@ -12,10 +12,10 @@ def snapshots(run: RunArgument) -> None:
     """List the snapshots of a run."""
     from vinedresser.cli.views.console import console, error_console, say
     from vinedresser.cli.views.snapshots import snapshot_table
+    from vinedresser.objects import open_storage
     from vinedresser.snapshots.reading import list_snapshots
     from vinedresser.snapshots.replay_record import read_replay
     from vinedresser.store.records import RunRecord
-    from vinedresser.store.storage import open_storage
 
     storage = open_storage(run)
     if not storage.exists(RunRecord.KEY):

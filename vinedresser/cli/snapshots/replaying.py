@@ -10,7 +10,7 @@ import typer
 
 from vinedresser.cli.options import check_number
 from vinedresser.errors import ConfigError, UntrustedTracking
-from vinedresser.store.storage.location import is_remote
+from vinedresser.objects.location import is_remote
 
 if TYPE_CHECKING:
     from vinedresser.replay.what_if.results import WhatIf
@@ -294,9 +294,9 @@ def _save(opened: Snapshot, found: ReplayRecord) -> None:
         TrackingError: MLflow's database or server refused or is unavailable.
     """
     from vinedresser.cli.views.console import say
+    from vinedresser.objects import parse_location
     from vinedresser.snapshots.replay_record import replay_key, save_replay
     from vinedresser.store.status import run_status
-    from vinedresser.store.storage import parse_location
     from vinedresser.tasks.lifecycle.settle import renew_report
 
     storage, name = opened.storage, opened.record.name

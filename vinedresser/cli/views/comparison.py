@@ -9,7 +9,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.explain.comparison import Comparison
 from vinedresser.explain.formatting import count, plain, shortened
 from vinedresser.explain.reports.comparison.tables import part_words
-from vinedresser.store.storage import parse_location
+from vinedresser.objects import parse_location
 
 __all__ = ["log_comparison", "print_comparison"]
 
@@ -64,8 +64,8 @@ def log_comparison(comparison: Comparison, page: Path) -> None:
         TrackingError: MLflow's database or server refused or is unavailable.
         StoreError: the storage refused.
     """
-    from vinedresser.infra.tracking.artifacts import upload
-    from vinedresser.tasks.known_tracking import read_tracking
+    from vinedresser.infra.catalog.known_tracking import read_tracking
+    from vinedresser.infra.services.tracking.artifacts import upload
 
     records = [read_tracking(parse_location(run.run.path)) for run in comparison.runs]
     parents = {(one.uri, one.parent) for one in records if one is not None and one.parent}

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vinedresser.objects import Location
 from vinedresser.plain_text import visible
-from vinedresser.store.storage import Location
 
 __all__ = [
     "PlainConsole",

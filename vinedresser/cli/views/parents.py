@@ -7,10 +7,10 @@ from shlex import quote
 
 from vinedresser.errors import CorruptData
 from vinedresser.explain.formatting import count
+from vinedresser.infra.catalog.stores import places_in
+from vinedresser.objects import Location
 from vinedresser.pruning.spec import PruningRecord
-from vinedresser.store.storage import Location
 from vinedresser.tasks.parents.kinds import kind_of, parent_state
-from vinedresser.tasks.stores import places_in
 
 __all__ = ["parent_line"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from vinedresser.cli.views.console import console
 from vinedresser.cli.views.show import mode_of
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage, parse_location
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.storage import LocalStorage, parse_location
 
 __all__ = [
     "draw_attention",
@@ -248,8 +248,8 @@ def log_page(run: str, page: Path) -> None:
         TrackingError: MLflow's database or server refused or is unavailable.
         StoreError: the storage refused.
     """
-    from vinedresser.infra.tracking.artifacts import upload
-    from vinedresser.tasks.known_tracking import read_tracking
+    from vinedresser.infra.catalog.known_tracking import read_tracking
+    from vinedresser.infra.services.tracking.artifacts import upload
 
     record = read_tracking(parse_location(run))
     if record is None:

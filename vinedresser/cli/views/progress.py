@@ -20,13 +20,13 @@ from vinedresser.cli.views.console import console, say
 from vinedresser.cli.views.latest_values import LatestValues, fitting
 from vinedresser.cli.views.results import print_result, print_suspicions, retry_line
 from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.infra.catalog.stores import places_in
+from vinedresser.objects import Location, open_storage
 from vinedresser.plain_text import visible
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RemedyRecord, RunRecord, read_record
 from vinedresser.store.status import Status, run_status
-from vinedresser.store.storage import Location, open_storage
 from vinedresser.tasks.lifecycle.run_result import run_result
-from vinedresser.tasks.stores import places_in
 
 # Seconds between two polls of an object store, each of which costs requests.
 _REMOTE_POLL = 2.0

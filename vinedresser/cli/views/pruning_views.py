@@ -65,10 +65,11 @@ def _line(one: RoundRecord, original: RoundRecord) -> str:
     """Return a line about a round that has ended."""
     if one.number == 0:
         return f"round 0   figure {one.figure:.6g}   {one.parameters:,} parameters, unpruned"
-    share = 100 * one.parameters / original.parameters
+    parameters = f"{100 * one.parameters / original.parameters:.3g} % of the parameters"
+    macs = f"{100 * one.macs / original.macs:.3g} % of the MACs"
     return (
         f"round {one.number}   {one.removed} filters removed   figure {one.before:.6g}, "
-        f"{one.figure:.6g} fine-tuned   {share:.3g} % of the parameters"
+        f"{one.figure:.6g} fine-tuned   {parameters}, {macs}"
     )
 
 
@@ -79,14 +80,13 @@ def rounds_table(pruned: PruningResult) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for one in pruned.rounds:
-        costs, first = one.costs(pruned.rounds[0]), pruned.rounds[0].costs(pruned.rounds[0])
+        first = pruned.rounds[0]
         table.add_row(
             str(one.number),
             str(one.removed) if one.number else "",
-            *(
-                f"{100 * costs[key] / first[key]:.3g} %"
-                for key in ("parameters", "macs", "latency")
-            ),
+            f"{100 * one.parameters / first.parameters:.3g} %",
+            f"{100 * one.macs / first.macs:.3g} %",
+            str(one.share_of_latency),
             f"{one.before:.6g}" if one.number else "",
             f"{one.figure:.6g}",
             "result" if pruned.chosen and pruned.chosen.round == one.number else "",
@@ -96,6 +96,8 @@ def rounds_table(pruned: PruningResult) -> Table:
 
 def pruning_summary(pruned: PruningResult) -> Iterator[str]:
     """Yield lines about the result, and why the pruning ended."""
+    for note in dict.fromkeys(note for one in pruned.rounds for note in one.notes):
+        yield f"note             {note}"
     if pruned.chosen is not None:
         yield f"result           round {pruned.chosen.round}: {pruned.chosen.why}"
     if not pruned.problem:

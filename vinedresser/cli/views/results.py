@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from vinedresser.cli.views.console import console, figure, plain, plain_table, relative, say
+from vinedresser.objects import Storage
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import RemedyRecord
-from vinedresser.store.storage import Storage
 from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult
 from vinedresser.tasks.lifecycle.settle import REPORT
 
@@ -158,18 +158,15 @@ def retry_line(remedy: RemedyRecord) -> str:
 
 
 def _print_other_findings(run: RunResult, to: Console) -> None:
-    """Print a line for each finding besides the one that stopped the run."""
-    stopping = run.stopping
-    roots = root_causes(run.findings)
-    symptoms = next((root.symptoms for root in roots if root.finding is stopping), ())
-    for other in symptoms[:_MOST_SYMPTOMS]:
-        say(f"  symptom: {other.rule}: {other.seen}", to)
-    more = len(symptoms) - _MOST_SYMPTOMS
-    if more > 0:
-        say(f"  symptoms: {more} more in the report", to)
-    for other in run.findings:
-        if other is not stopping and other not in symptoms:
-            say(f"  {other.severity}: {other.rule}: {other.seen}", to)
+    """Print a line for each finding besides the one that stopped the run, symptoms after causes."""
+    for root in root_causes(run.findings):
+        if root.finding is not run.stopping:
+            say(f"  {root.finding.severity}: {root.finding.rule}: {root.finding.seen}", to)
+        for symptom in root.symptoms[:_MOST_SYMPTOMS]:
+            say(f"  symptom: {symptom.rule}: {symptom.seen}", to)
+        more = len(root.symptoms) - _MOST_SYMPTOMS
+        if more > 0:
+            say(f"  symptoms: {more} more in the report", to)
 
 
 def _state(run: RunResult) -> Text:

@@ -19,7 +19,7 @@ from vinedresser.queries.stored.streams import streams
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
-from vinedresser.store.records import lost_records
+from vinedresser.store.records import lost_records, name_at
 from vinedresser.store.reductions import REDUCTIONS, reduce_array
 from vinedresser.store.step_record import MODES, Mode
 
@@ -33,7 +33,7 @@ def show_run(run: Run) -> None:
     """Print the state of a run, its collections, and a line per tensor and scalar."""
     status = run.status
     steps = run.steps("train")
-    say(f"{run.info.name}   {status.state}   {status.reason}".rstrip())
+    say(f"{name_at(run.path)}   {status.state}   {status.reason}".rstrip())
     if run.info.framework:
         version = run.info.versions.get(run.info.framework, "")
         say(f"  {run.info.framework} {version}   {len(steps)} steps captured")

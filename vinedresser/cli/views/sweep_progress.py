@@ -92,7 +92,7 @@ class SweepView:
         """Return a line about all trials."""
         settings = standing.sweep.settings
         done = len(standing.ended)
-        of = f" of {settings.trials}" if settings.trials is not None else ""
+        of = f" of {standing.sweep.planned}" if standing.sweep.planned is not None else ""
         parts = [f"{done}{of} trials ended"]
         if self._ends:
             parts[0] += f" ({', '.join(f'{n} {state}' for state, n in self._ends.items())})"
@@ -115,8 +115,9 @@ class SweepView:
         done = len(standing.ended) - self._earlier
         spent = now - self._begun
         left = []
-        if settings.trials is not None and done > standing.sweep.experiment.max_concurrent:
-            left.append((settings.trials - len(standing.ended)) * spent / done)
+        planned = standing.sweep.planned
+        if planned is not None and done > standing.sweep.experiment.max_concurrent:
+            left.append((planned - len(standing.ended)) * spent / done)
         if settings.seconds is not None:
             left.append(max(settings.seconds - spent, 0.0))
         return min(left, default=None)
@@ -164,8 +165,8 @@ def _show_lines(runner: SweepRunner, view: SweepView, over: threading.Event) -> 
                     console.print(f"{trial.name} begins with {trial.configuration}", soft_wrap=True)
         for line in view.ends(standing):
             console.print(line, soft_wrap=True)
-        trials = standing.sweep.settings.trials
-        reached = 10 * len(standing.ended) // trials if trials else 0
+        planned = standing.sweep.planned
+        reached = 10 * len(standing.ended) // planned if planned else 0
         if reached > tenths and not last:
             tenths = reached
             console.print(view.summary(standing, time.monotonic()), soft_wrap=True)

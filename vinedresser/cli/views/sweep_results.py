@@ -11,7 +11,7 @@ from rich.table import Table
 from vinedresser.cli.views.column_choice import columns_that_fit
 from vinedresser.cli.views.console import plain, plain_table
 from vinedresser.sweeps.settings import Objective, SweepTable
-from vinedresser.sweeps.trial import Trial
+from vinedresser.sweeps.trial import ALL_BEGUN, Trial
 
 if TYPE_CHECKING:
     # It imports Prefect, which takes seconds.
@@ -23,6 +23,7 @@ __all__ = ["STYLES", "summary", "trials_table"]
 STYLES = {
     "finished": "green",
     "running": "cyan",
+    "interrupted": "cyan",
     "pruned": "blue",
     "stopped": "yellow",
     "failed": "red",
@@ -75,7 +76,7 @@ def _cells(trial: Trial, metrics: Sequence[str]) -> dict[str, str]:
         "epochs": str(trial.epochs),
         **dict(zip(metrics, shown, strict=True)),
         "parameters": trial.configuration,
-        "why": trial.ending.why,
+        "why": trial.why,
     }
 
 
@@ -100,7 +101,7 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
     if settings.epochs is not None and swept.trials:
         whole = settings.epochs * len(swept.trials)
         yield f"epochs           {used} of {whole} ({100 * used / whole:.0f} %)"
-    if swept.over != "all trials have begun":
+    if swept.over != ALL_BEGUN:
         yield f"ended            {swept.over}"
 
 

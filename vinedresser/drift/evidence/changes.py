@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.drift.evidence.likelihood import log_ratio, urn_before
+from vinedresser.drift.evidence.likelihood import Seen, Urn, array_of, log_ratio
 
-__all__ = ["ChangeEvidence", "array_of", "share_of"]
+__all__ = ["ChangeEvidence", "share_of"]
 
 # Windows that are kept as possible starts of a change; their ages grow geometrically.
 _CANDIDATES = 12
+# Difference of two logs of likelihoods below which a start is as plausible as another one, in nats:
+# the half of the 95 % quantile of a chi-squared distribution (Wilks' theorem).
+_NEARLY = 1.92
 
 
 def share_of(index: int) -> float:
@@ -34,58 +37,99 @@ class ChangeEvidence:
     is bounded: of two bets on neighbouring windows, one takes over the wealth of the other.
 
     Args:
-        gaps: float64 [streams, BINS], see `Edges`.
+        gaps: float64 [streams, phases, BINS], see `Edges`.
     """
 
     def __init__(self, gaps: NDArray[np.float64]) -> None:
-        self.total = gaps.copy()
-        """float64 [streams, BINS], gaps plus all values so far."""
+        self._gaps = gaps
+        self.urn = Urn(gaps)
         self.windows = 0
         """Number of windows so far."""
         self._starts: list[int] = []
-        self._before = urn_before(np.empty((0, *gaps.shape)))
+        self._before = Seen(*(one[None][:0] for one in self.urn.seen))
         # [candidates, streams], the logs of what was bet, and of what it was multiplied by.
         self._stakes = np.empty((0, len(gaps)))
         self._ratios = np.empty((0, len(gaps)))
         self._unspent = 1.0
+        self._bets = 0
 
-    def update(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def update(self, counts: NDArray[np.float64], since: int | None = None) -> NDArray[np.float64]:
         """Add a window.
 
         Args:
-            counts: float64 [streams, BINS], integers.
+            counts: float64 [streams, phases, BINS], integers.
+            since: index of the first window that some of them come from; None: from this one.
 
         Returns:
             The log of the wealth, float64 [streams], in nats.
         """
-        share = share_of(self.windows)
+        share = share_of(self._bets)
+        self._bets += 1
         self._unspent -= share
-        self._starts.append(self.windows)
-        self._before = self._before.with_another(self.total)
+        self._starts.append(self.windows if since is None else since)
+        pairs = zip(self._before, self.urn.seen, strict=True)
+        self._before = Seen(*(np.concatenate([old, new[None]]) for old, new in pairs))
         self._stakes = np.vstack([self._stakes, np.full(len(counts), math.log(share))])
         self._ratios = np.vstack([self._ratios, np.zeros(len(counts))])
         if len(self._starts) > _CANDIDATES:
             self._merge_two()
         self.windows += 1
-        self.total += counts
-        self._ratios = log_ratio(self._before, self.total)
+        self.urn.add(counts)
+        self._ratios = log_ratio(self._before, self.urn.seen)
+        return self._wealth()
+
+    def wait(self) -> NDArray[np.float64]:
+        """Add a window whose values will be added with a later one; see `update`."""
+        self.windows += 1
+        return self._wealth()
+
+    def forget(self, streams: NDArray[np.bool_]) -> None:
+        """Begin some streams anew, as if they had had no values so far.
+
+        Args:
+            streams: bool [streams].
+        """
+        fresh = Urn(self._gaps[streams])
+        self.urn.total[streams] = fresh.total
+        for first, seen, before in zip(fresh.seen, self.urn.seen, self._before, strict=True):
+            seen[streams] = first
+            before[:, streams] = first
+
+    def _wealth(self) -> NDArray[np.float64]:
         bets = np.logaddexp.reduce(self._stakes + self._ratios, axis=0)
         return np.asarray(np.logaddexp(bets, math.log(self._unspent)))
 
+    @property
+    def total(self) -> NDArray[np.float64]:
+        """Gaps plus all values so far, of all phases, float64 [streams, BINS]."""
+        return np.asarray(self.urn.total.sum(1))
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """Windows that are kept as possible starts of a change."""
+        return tuple(self._starts)
+
     def starts(self) -> NDArray[np.int64]:
-        """Return the window at which each stream most likely changed, int64 [streams]."""
-        most = np.argmax(self._stakes + self._ratios, axis=0)
-        return np.asarray(np.array(self._starts)[most])
+        """Return the window at which each stream probably changed, int64 [streams].
+
+        It is the earliest one that is nearly as likely as the most likely one.
+        """
+        if not self._starts:
+            return np.zeros(self._stakes.shape[1], np.int64)
+        wealth = self._stakes + self._ratios
+        likely = wealth >= wealth.max(0) - _NEARLY
+        return np.asarray(np.array(self._starts)[np.argmax(likely, axis=0)])
 
     def state(self) -> dict[str, Any]:
         """Return what `resume` needs, JSON-able."""
         return {
-            "total": self.total.astype(int).tolist(),
+            "urn": self.urn.state(),
             "windows": self.windows,
             "starts": self._starts,
-            "before": self._before.counts.astype(int).tolist(),
+            "before": {name: one.tolist() for name, one in self._before._asdict().items()},
             "stakes": self._stakes.tolist(),
             "unspent": self._unspent,
+            "bets": self._bets,
         }
 
     def resume(self, state: dict[str, Any]) -> None:
@@ -94,14 +138,14 @@ class ChangeEvidence:
         Raises:
             ValueError: it is not a state of as many streams.
         """
-        shape = self.total.shape
-        self.total = array_of(state, "total", shape)
+        self.urn.resume(state["urn"])
         self.windows = int(state["windows"])
         self._starts = [int(one) for one in state["starts"]]
-        self._before = urn_before(array_of(state, "before", (len(self._starts), *shape)))
-        self._stakes = array_of(state, "stakes", (len(self._starts), shape[0]))
-        self._unspent = float(state["unspent"])
-        self._ratios = log_ratio(self._before, self.total)
+        shape = (len(self._starts), *self.urn.seen.law.shape)
+        self._before = Seen(*(array_of(state["before"], name, shape) for name in Seen._fields))
+        self._stakes = array_of(state, "stakes", shape[:2])
+        self._unspent, self._bets = float(state["unspent"]), int(state["bets"])
+        self._ratios = log_ratio(self._before, self.urn.seen)
 
     def _merge_two(self) -> None:
         """Let a bet take over the wealth of the one that is the closest to it in age, by ratio."""
@@ -111,26 +155,6 @@ class ChangeEvidence:
         moved = self._stakes[out] + self._ratios[out] - self._ratios[into]
         self._stakes[into] = np.logaddexp(self._stakes[into], moved)
         del self._starts[out]
-        self._before = self._before.without(out)
+        self._before = Seen(*(np.delete(one, out, axis=0) for one in self._before))
         self._stakes = np.delete(self._stakes, out, axis=0)
         self._ratios = np.delete(self._ratios, out, axis=0)
-
-
-def array_of(state: dict[str, Any], key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return an array of a state.
-
-    Args:
-        state: JSON object.
-        key: of a list, or list of lists, of numbers.
-        shape: that it must have.
-
-    Raises:
-        ValueError: it has another shape, or values that are not finite numbers.
-    """
-    # An empty list has lost its shape.
-    found = np.array(state[key], dtype=np.float64)
-    if found.size == 0 and 0 in shape:
-        return np.empty(shape)
-    if found.shape != shape or not np.isfinite(found).all():
-        raise ValueError(f"{key}: expected finite numbers of shape {list(shape)}")
-    return found

@@ -12,16 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load as unpacked
+from safetensors.numpy import save as packed
 
 from vinedresser.columns.rows import host_array
 from vinedresser.drift import Baseline
-from vinedresser.errors import DriftError
+from vinedresser.errors import DriftError, KeyMissing, StoreError
 from vinedresser.explain.alerts.matching import spread_sample
-from vinedresser.explain.alerts.served_model import baseline_data, served_model
+from vinedresser.explain.alerts.served_model import baseline_data, baseline_times, served_model
 from vinedresser.explain.examples.explained import is_class
 from vinedresser.explain.saliency.model_input import as_input
+from vinedresser.objects import LocalStorage
 from vinedresser.serving import describe, describe_model
+from vinedresser.store.json_values import DAMAGE, parse_json
 
 __all__ = ["InputSample", "main", "read_sample"]
 
@@ -29,6 +33,8 @@ _SAMPLE, _CLASSES = "inputs.safetensors", "inputs.json"
 # Examples of the baseline for each one that is explained, to choose matching ones from.
 _PER_EXAMPLE = 8
 _MOST_BYTES = 64 * 2**20
+# One input may be larger.
+_MOST_READ = 1 << 30
 
 
 class InputSample(NamedTuple):
@@ -49,6 +55,8 @@ def main(
     data: str,
     rows: int,
     in_time_order: bool,
+    period: float | None,
+    times: str | None,
     examples: int,
     destination: str,
 ) -> None:
@@ -59,14 +67,17 @@ def main(
         data: ``module:function`` that returns the inputs.
         rows: the most of them that are used, the last ones.
         in_time_order: whether they are in the order of time.
-        in_time_order: whether they are in the order of time.
+        period: of a cycle, in seconds with `times`, otherwise in rows; None: it is looked for.
+        times: ``module:function`` that returns when each input was a request; None: unknown.
         examples: number of examples to explain later.
         destination: folder to create.
 
     Raises:
+        ConfigError: a function does not exist, or returns something else.
         DriftError: the inputs cannot be used.
     """
     inputs, labels = baseline_data(data)
+    when = None if times is None else baseline_times(times, len(inputs))[-rows:]
     if isinstance(inputs, list):
         inputs = np.asarray(inputs)
     # The last ones, in their order, since neighbours may depend on each other.
@@ -89,6 +100,8 @@ def main(
         categories=("prediction",) if classifies else (),
         rows=rows,
         in_time_order=in_time_order,
+        period=period,
+        times=when,
     )
     baseline.save(folder)
     _write_sample(folder, inputs, columns, examples)
@@ -105,8 +118,9 @@ def _write_sample(
     places = spread_sample(len(array), most)
     predictions = columns.get("prediction")
     classes = [0] * len(places) if predictions is None else predictions[places].tolist()
-    save_file({"inputs": np.ascontiguousarray(array[places])}, folder / _SAMPLE)
-    (folder / _CLASSES).write_text(json.dumps(classes), encoding="utf-8")
+    storage = LocalStorage(folder)
+    storage.put(_SAMPLE, [packed({"inputs": np.ascontiguousarray(array[places])})])
+    storage.put(_CLASSES, [json.dumps(classes).encode()])
 
 
 def read_sample(folder: Path) -> InputSample | None:
@@ -118,13 +132,19 @@ def read_sample(folder: Path) -> InputSample | None:
     Raises:
         DriftError: its files are damaged.
     """
-    if not (folder / _SAMPLE).is_file():
-        return None
+    storage = LocalStorage(folder)
     try:
-        inputs = load_file(folder / _SAMPLE)["inputs"]
-        classes = json.loads((folder / _CLASSES).read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError) as error:
+        content = storage.get(_SAMPLE, 0, _MOST_READ)
+    except KeyMissing:
+        return None
+    except StoreError as error:
+        raise DriftError(f"the sample of inputs cannot be read: {error}") from error
+    try:
+        # A copy, which is writable.
+        inputs = np.array(unpacked(content)["inputs"])
+        classes = parse_json(storage.get(_CLASSES, 0, _MOST_BYTES))
+    except (StoreError, SafetensorError, *DAMAGE) as error:
         raise DriftError(f"{folder}: the sample of inputs cannot be read: {error}") from error
-    if not isinstance(classes, list) or len(classes) != len(inputs):
+    if not isinstance(classes, list) or not inputs.ndim or len(classes) != len(inputs):
         raise DriftError(f"{folder}: the sample of inputs does not fit its predictions")
     return InputSample(inputs, classes)

@@ -19,7 +19,7 @@ from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.templating import write_page
 from vinedresser.explain.saliency import SheetRow, Tile, sheet, sheet_png
 from vinedresser.explain.saliency.overlays import overlay
-from vinedresser.store.storage import LocalStorage
+from vinedresser.objects import LocalStorage
 
 __all__ = ["ExplanationPage", "FeatureLine", "write_explanation"]
 
@@ -47,7 +47,9 @@ class ExplanationPage:
 
     Attributes:
         name: name of the monitor and of the window.
-        text: what has drifted.
+        text: what has drifted, or why that cannot be told.
+        tone: "bad" of an alert; of another window "doubtful" if something cannot be told of it,
+            else "good".
         features: the features that have drifted, in words.
         shift: whether the model looks elsewhere; None if that is not known.
         now: requests of the window; None if they could not be explained.
@@ -59,6 +61,7 @@ class ExplanationPage:
 
     name: str
     text: str
+    tone: str
     features: Sequence[str]
     shift: MapShift | None
     now: Explained | None

@@ -24,8 +24,8 @@ from vinedresser.explain.examples.explained import (
     explain_true,
     explained,
 )
+from vinedresser.objects import LocalStorage
 from vinedresser.serving import Requests, RequestStore
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["main"]
 
@@ -44,8 +44,8 @@ def main(
     Args:
         model: table ``[model]`` of the monitor.
         requests: where the service records its requests.
-        alert: ``name``, ``text``, ``features`` (their texts), and ``ids``: requests of the window,
-            and further ones.
+        alert: ``name``, ``text``, ``tone``, ``features`` (their texts), and ``ids``: requests of
+            the window, and further ones.
         explain: table ``[explain]`` of the monitor.
         baseline: folder of the baseline.
         destination: folder to write to.
@@ -71,6 +71,7 @@ def main(
     page = ExplanationPage(
         alert["name"],
         alert["text"],
+        alert["tone"],
         alert["features"],
         shift,
         now,

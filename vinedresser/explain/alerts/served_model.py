@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vinedresser.errors import ConfigError
 from vinedresser.infra.entry import function_named
 from vinedresser.pruning.rounds.loading import load_weights
 
-__all__ = ["baseline_data", "served_model"]
+__all__ = ["baseline_data", "baseline_times", "served_model"]
 
 
 def served_model(build: str, weights: str | None) -> Any:
@@ -50,3 +53,22 @@ def baseline_data(data: str) -> tuple[Any, Sequence[Any] | None]:
     if len(inputs) != len(labels):
         raise ConfigError(f"{data}: returned {len(inputs)} inputs and {len(labels)} labels")
     return inputs, labels
+
+
+def baseline_times(times: str, inputs: int) -> NDArray[Any]:
+    """Return when the inputs of a baseline were requests, [inputs].
+
+    Args:
+        times: ``module:function`` that returns seconds since the epoch, or dates of numpy.
+        inputs: number of inputs.
+
+    Raises:
+        ConfigError: the function does not exist, or it returns something else.
+    """
+    found = np.asarray(function_named(times)())
+    if found.shape != (inputs,):
+        raise ConfigError(
+            f"{times}: returned times of shape {list(found.shape)}; expected [{inputs}], one for "
+            "each input"
+        )
+    return found

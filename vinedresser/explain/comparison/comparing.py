@@ -27,10 +27,10 @@ from vinedresser.explain.comparison.settings import (
     observed_of,
     parameters_of,
 )
+from vinedresser.objects import Location, parse_location
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.reading.store_runs import runs_in
-from vinedresser.store.storage import Location, parse_location
 
 __all__ = ["MOST_DRAWN", "Comparison", "compare"]
 

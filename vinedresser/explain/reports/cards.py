@@ -9,7 +9,7 @@ from typing import Any
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, evidence_rows, plain
 from vinedresser.explain.verdicts import decisive_finding, stopping_finding
-from vinedresser.rules.causes.root_cause import root_causes
+from vinedresser.rules.causes.root_cause import RootCause, remedies, root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.status import Status
@@ -28,9 +28,11 @@ class Card:
         title: name of the rule as words.
         finding: the finding.
         evidence: rows of name and text.
-        corrections: rows of a hyperparameter and its new value.
+        remedy: what to change; "" for a symptom, which goes with its cause.
+        corrections: rows of a hyperparameter and its new value; none for a symptom.
         stopped: the finding stopped the run.
-        symptom: the root cause above explains the finding.
+        relation: how the root cause above explains the finding: "symptom", or "same fault" if its
+            rule made the finding, too; "" for a root cause.
         symptoms: number of findings that a root cause explains.
         tried: what trials from a snapshot proved to cure the run, if the finding decides the
             verdict; else "".
@@ -40,9 +42,10 @@ class Card:
     title: str
     finding: Finding
     evidence: Sequence[tuple[str, str]]
+    remedy: str
     corrections: Sequence[tuple[str, str]]
     stopped: bool
-    symptom: bool
+    relation: str
     symptoms: int
     tried: str
 
@@ -62,10 +65,11 @@ def finding_cards(run: Run, status: Status, proof: str) -> tuple[list[Card], str
     findings = run.findings(faults)
     ended = stopping_finding(status, findings)
     decisive = decisive_finding(status, findings)
+    roots = root_causes(findings)
     ordered = [
-        (finding, finding is not root.finding, len(root.symptoms))
-        for root in root_causes(findings)
-        for finding in (root.finding, *root.symptoms)
+        (finding, root, remedy if finding is root.finding else "")
+        for root, remedy in zip(roots, remedies(roots), strict=True)
+        for finding in root.all
     ]
     cards = [
         Card(
@@ -73,13 +77,14 @@ def finding_cards(run: Run, status: Status, proof: str) -> tuple[list[Card], str
             title=finding.rule.replace("_", " ").capitalize(),
             finding=finding,
             evidence=evidence_rows(finding.evidence),
-            corrections=_corrections(finding, run.info.parameters),
+            remedy=remedy,
+            corrections=_corrections(finding, run.info.parameters) if remedy else [],
             stopped=finding is ended,
-            symptom=symptom,
-            symptoms=0 if symptom else explained,
+            relation=_relation(finding, root),
+            symptoms=len(root.all) - 1 if finding is root.finding else 0,
             tried=proof if finding is decisive else "",
         )
-        for place, (finding, symptom, explained) in enumerate(ordered[:_MOST_CARDS], start=1)
+        for place, (finding, root, remedy) in enumerate(ordered[:_MOST_CARDS], start=1)
     ]
     if cards:
         more = len(findings) - len(cards)
@@ -89,6 +94,12 @@ def finding_cards(run: Run, status: Status, proof: str) -> tuple[list[Card], str
     if run.storage.list("findings/"):
         return [], "The rules judged this run and found nothing."
     return [], "No rule has judged this run; the last section shows how to do it."
+
+
+def _relation(finding: Finding, root: RootCause) -> str:
+    if finding is root.finding:
+        return ""
+    return "same fault" if finding.rule == root.finding.rule else "symptom"
 
 
 def _corrections(finding: Finding, parameters: dict[str, Any]) -> list[tuple[str, str]]:

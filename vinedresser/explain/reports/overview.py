@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vinedresser.explain.formatting import count, duration, number, plain
-from vinedresser.explain.verdicts import steps_done
+from vinedresser.explain.verdicts import attributed, steps_done
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Columns
 from vinedresser.store.records import RemedyRecord, lost_records
@@ -70,7 +70,7 @@ def overview(run: Run, losses: Columns) -> Overview:
         run: the run.
         losses: losses of the run.
     """
-    status = run.status
+    status = attributed(run.status, run.findings())
     steps_run = steps_done(run, status)
     remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None
     first = quote(remedy.first, errors="replace") if remedy else ""

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vinedresser.objects import LocalStorage
 from vinedresser.plain_text import visible
-from vinedresser.store.storage import LocalStorage
 from vinedresser.version import __version__
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ def _row(card: Card, name: str, x: Scale, y: float) -> Svg:
         if finding.since < finding.step
         else []
     )
-    start = 6.0 + (_INDENT if card.symptom else 0.0)
+    start = 6.0 + (_INDENT if card.relation else 0.0)
     return element(
         "g",
         element("title", f"{title}{finding.step:,}"),
@@ -107,7 +107,7 @@ def _row(card: Card, name: str, x: Scale, y: float) -> Svg:
         element("text", name, x=start, y=y + 4, class_="name"),
         *bar,
         severity_sign(finding.severity, sure, y),
-        class_=f"entry {finding.severity}{' symptom' if card.symptom else ''}",
+        class_=f"entry {finding.severity}{' symptom' if card.relation else ''}",
         data_since=finding.since,
         data_step=finding.step,
     )

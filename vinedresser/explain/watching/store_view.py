@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from vinedresser.explain.formatting import count, number, shortened
 from vinedresser.explain.reports.templating import rendered
-from vinedresser.explain.verdicts import decisive_finding, steps_done
+from vinedresser.explain.verdicts import attributed, decisive_finding, steps_done
 from vinedresser.explain.watching.view import View
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import Mode
@@ -72,7 +72,8 @@ def run_row(name: str, run: Run) -> Row:
         NotARun: it was removed.
         StoreError: the storage refused.
     """
-    status, findings = run.status, run.findings()
+    findings = run.findings()
+    status = attributed(run.status, findings)
     decisive = decisive_finding(status, findings)
     reason = f"{decisive.rule}: {decisive.seen}" if decisive else status.reason
     return Row(

@@ -1,4 +1,4 @@
-"""Do batches repeat, and are inputs and targets sane?"""
+"""Do batches repeat, and do inputs and targets have a scale at which they are learned?"""
 
 from __future__ import annotations
 
@@ -8,40 +8,29 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.nesting import mapped
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.preflight.checks.base import Evidence
-from vinedresser.preflight.checks.baseline import constant_loss, first_loss_function
-from vinedresser.preflight.observed import Compared
-from vinedresser.preflight.program import mapped
 from vinedresser.preflight.trials import Trials
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
 
 __all__ = ["batches", "scales"]
 
-_LEAST_STEPS, _LEAST_TARGETS = 5, 200
+_LEAST_STEPS = 5
 # Root mean squares within which inputs need no further look.
 _USUAL = (0.02, 20.0)
 _STEPS, _SHARE = 150, 0.1
 # Multiple of the first outputs from which targets are far away, and the share of a loss that falls
 # by so little that tens of thousands of steps are needed.
 _FAR, _STANDS = 1000.0, 0.99
-_CLASSES = ("cross_entropy", "nll_loss")
+_ERRORS = ("mean_squared_error", "mean_absolute_error")
 
 
 def batches(evidence: Evidence) -> tuple[str, str]:
-    """Compare the batches and their targets."""
+    """Compare the batches."""
     seen = evidence.seen
     if len(seen.steps) < _LEAST_STEPS:
         return unchecked(f"only {len(seen.steps)} steps were seen")
-    targets = [one.target for one in seen.compared() if _is_of_classes(one)]
-    number = sum(one.numel() for one in targets)
-    if number >= _LEAST_TARGETS and len(targets) == len(seen.steps):
-        values = torch.unique(torch.cat([one.reshape(-1) for one in targets]))
-        if len(values) == 1:
-            return suspicious(
-                f"all {number} targets of {len(seen.steps)} steps are {float(values[0]):g}: a "
-                "single label, or rows sorted by label"
-            )
     different = len({step.batch for step in seen.steps})
     if different > 1:
         return fine(f"{different} different batches in {len(seen.steps)} steps")
@@ -62,15 +51,12 @@ def scales(evidence: Evidence) -> tuple[str, str]:
     ]
     if not inputs:
         return unchecked("the model has no inputs of floating-point numbers")
-    for one in inputs:
-        if not bool(torch.isfinite(one).all()):
-            number = int((~torch.isfinite(one)).sum())
-            return suspicious(f"{number} of {one.numel()} inputs are not finite")
     sizes = [_size(one) for one in inputs]
     said = "root mean square of the inputs " + ", ".join(f"{size:.3g}" for size in sizes)
-    function = first_loss_function(evidence.seen)
-    if function is not None and function.name in ("mse_loss", "l1_loss"):
-        target, output = _size(function.target), _size(function.output)
+    function = trials.first.function
+    if function is not None and function.identity.loss in _ERRORS:
+        given = function.compared
+        target, output = (_size(torch.as_tensor(x)) for x in (given.labels, given.predictions))
         said += f", of the targets {target:.3g}"
         if target > _FAR * output and (why := _far_away(evidence)):
             return suspicious(f"{said}, of the first outputs {output:.3g}: {why}")
@@ -92,8 +78,7 @@ def scales(evidence: Evidence) -> tuple[str, str]:
 def _far_away(evidence: Evidence) -> str:
     """Return why targets are so large that outputs do not come near them; "" if they may."""
     fit = evidence.trials.fit("script", 2 * _STEPS, 3 * _SHARE * evidence.seconds)
-    function = first_loss_function(evidence.seen)
-    base = None if function is None else constant_loss(function)
+    base = evidence.loss_of_constants()
     stands = fit.finite and len(fit.losses) >= _STEPS and fit.end > _STANDS * fit.start
     if base is None or not stands or fit.end < 3 * base or not evidence.seen.constant_rates:
         return ""
@@ -125,15 +110,6 @@ def _with_standard_inputs(trials: Trials, seconds: float) -> list[float]:
         seconds,
         transform=lambda args, kwargs: (mapped(args, standard), mapped(kwargs, standard)),
     )
-
-
-def _is_of_classes(one: Compared) -> bool:
-    """Return whether a loss has one label per sample, of three classes or more.
-
-    Of two classes, one may be so rare that it is not seen in the first steps.
-    """
-    single = one.output.dim() == 2 and one.target.dim() == 1
-    return one.name in _CLASSES and single and one.output.shape[1] > 2
 
 
 def _gives_such_batches(loader: DataLoader[Any], evidence: Evidence) -> bool:

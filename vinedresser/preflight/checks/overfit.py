@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator
 
 from vinedresser.preflight.checks.base import Evidence
-from vinedresser.preflight.checks.baseline import constant_loss, first_loss_function
-from vinedresser.preflight.observed import Observed
 from vinedresser.preflight.trials import Fit, NotRepeatable
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
 
@@ -18,8 +16,6 @@ _STEPS = 300
 _ENOUGH = 100
 # Share of the time for the checks that one run on a batch may take.
 _SHARE = 0.15
-# Steps at a learning rate of 0, more than between two cycles of a schedule.
-_AT_ZERO = 5
 _ADAMS = (1e-3, 1e-2, 1e-1)
 # The range test (Smith, Cyclical Learning Rates for Training Neural Networks, WACV 2017, 3.3).
 _LEAST, _MOST, _RANGE_STEPS = 1e-6, 10.0, 80
@@ -34,7 +30,7 @@ def overfit(evidence: Evidence) -> tuple[str, str]:
     if not fit.finite:
         return suspicious(f"the loss is {fit.losses[-1]} {where}")
     change = f"{where}, the loss went from {fit.start:.4g} to {fit.end:.4g}"
-    base = _base(evidence)
+    base = evidence.loss_of_constants()
     aim = fit.start if base is None else min(fit.start, base)
     if fit.end < 0.9 * aim:
         return fine(change)
@@ -71,7 +67,7 @@ def learning_rate(evidence: Evidence) -> tuple[str, str]:
     """Compare the learning rate with a range test on the first batch."""
     seen, trials = evidence.seen, evidence.trials
     if not seen.constant_rates:
-        return _of_schedule(seen)
+        return unchecked("the learning rate is still changing")
     rate = max(seen.steps[-1].rates, default=math.nan)
     if not rate > 0:
         return unchecked(f"the learning rate is {rate:g}")
@@ -94,20 +90,9 @@ def learning_rate(evidence: Evidence) -> tuple[str, str]:
     said = f"the loss falls up to {rates[least]:.2g}" + (f", breaks at {upper:.2g}" if bad else "")
     if rate > 3 * upper:
         fit = _fitted(evidence)
-        if not fit.finite or fit.end > max(fit.start, _base(evidence) or fit.start):
+        if not fit.finite or fit.end > max(fit.start, evidence.loss_of_constants() or fit.start):
             return suspicious(f"{rate:g} is too high: in a range test, {said}")
     return fine(f"{rate:g}; in a range test, {said}")
-
-
-def _of_schedule(seen: Observed) -> tuple[str, str]:
-    """Judge learning rates that change, of which the last ones may be 0."""
-    last = [max(one.rates, default=math.nan) for one in seen.steps[-_AT_ZERO:]]
-    if seen.cut and not any(last) and any(max(one.rates, default=0) for one in seen.steps):
-        return suspicious(
-            f"its schedule has set it to 0: the last {len(last)} of {len(seen.steps)} steps change "
-            "nothing, and the training continues"
-        )
-    return unchecked("the learning rate is still changing")
 
 
 def _fitted(evidence: Evidence) -> Fit:
@@ -130,16 +115,11 @@ def _best(evidence: Evidence) -> tuple[Fit, float]:
     return min(runs, key=lambda one: one[0].end)
 
 
-def _base(evidence: Evidence) -> float | None:
-    function = first_loss_function(evidence.seen)
-    return None if function is None else constant_loss(function)
-
-
 def _large_enough(evidence: Evidence) -> bool:
     """Return whether the models have more parameters than the batch has targets."""
-    function = first_loss_function(evidence.seen)
+    function = evidence.trials.first.function
     number = sum(one.numel() for one in evidence.seen.parameters().values())
-    return function is not None and number >= 4 * function.output.numel()
+    return function is not None and number >= 4 * function.compared.predictions.size
 
 
 def _rates() -> Iterator[float]:

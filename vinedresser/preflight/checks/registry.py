@@ -7,17 +7,14 @@ from collections.abc import Callable, Collection
 
 import torch
 
-from vinedresser.capture.torch_.guard.random_states import current_states, set_states
+from vinedresser.frameworks.torch_.random_states import current_states, set_states
 from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.checks.batches import batches, scales
-from vinedresser.preflight.checks.cost import cost, finite
-from vinedresser.preflight.checks.first_loss import first_loss, loss_arguments
-from vinedresser.preflight.checks.gradients import clearing, gradients
-from vinedresser.preflight.checks.modes import modes
+from vinedresser.preflight.checks.momentum import momentum
 from vinedresser.preflight.checks.overfit import learning_rate, overfit
 from vinedresser.preflight.checks.samples import other_samples, own_input
-from vinedresser.preflight.checks.units import units
-from vinedresser.preflight.names import CHECKS
+from vinedresser.preflight.checks.steps import cost, updates
+from vinedresser.preflight.names import PROBES
 from vinedresser.preflight.trials import FAILURES, NotRepeatable
 from vinedresser.preflight.verdict import Verdict, unchecked
 
@@ -26,10 +23,10 @@ __all__ = ["run_checks"]
 _Check = Callable[[Evidence], tuple[str, str]]
 _BY_NAME: dict[str, _Check] = dict(
     zip(
-        CHECKS,
+        PROBES,
         (
-            *(finite, gradients, clearing, loss_arguments, first_loss, batches, modes),
-            *(units, own_input, other_samples, overfit, learning_rate, scales, cost),
+            *(updates, batches, momentum, own_input, other_samples),
+            *(overfit, learning_rate, scales, cost),
         ),
         strict=True,
     )
@@ -57,6 +54,8 @@ def run_checks(evidence: Evidence, skip: Collection[str]) -> list[Verdict]:
 
 
 def _tried(check: _Check, evidence: Evidence) -> tuple[str, str]:
+    if evidence.seen.failed:
+        return unchecked(evidence.seen.failed.splitlines()[0])
     try:
         return check(evidence)
     except NotRepeatable as why:

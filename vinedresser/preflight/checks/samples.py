@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.nesting import mapped
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.preflight.checks.base import Evidence
-from vinedresser.preflight.checks.baseline import first_loss_function
-from vinedresser.preflight.program import CallEvent, mapped
+from vinedresser.preflight.program import CallEvent
 from vinedresser.preflight.trials import NotRepeatable
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
 
@@ -102,12 +102,13 @@ def _uncertain_samples(evidence: Evidence, size: int) -> str:
     """Return why the first dimension may not count independent samples; "" if it does."""
     if size < _LEAST_SAMPLES // 2:
         return f"the batch has {size} samples"
-    function = first_loss_function(evidence.seen)
+    function = evidence.trials.first.function
+    compared = None if function is None else function.compared
     if (
-        function is None
-        or function.output.dim() > 2
-        or len(function.target) != size
-        or (function.target.dim() > 1 and function.target.shape != function.output.shape)
+        compared is None
+        or compared.predictions.ndim > 2
+        or len(compared.labels) != size
+        or (compared.labels.ndim > 1 and compared.labels.shape != compared.predictions.shape)
     ):
         return "it is not certain which dimension counts the samples"
     if len({step.batch for step in evidence.seen.steps}) < 2:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from vinedresser.capture.keras_.model.names import Names
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.criteria.criterion import Measured, Measurement
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_.graph import graph_of, values_of
-from vinedresser.pruning.keras_.measuring import measure
+from vinedresser.pruning.keras_.measuring import losses_of, measure
 from vinedresser.pruning.keras_.prunable import KerasPrunable
 from vinedresser.pruning.keras_.timing import forward_timer
 from vinedresser.pruning.plan import Plan
@@ -51,6 +51,10 @@ class KerasBackend:
     ) -> Measured:
         """See `Backend.measure`."""
         return measure(model, losses, [*groups], [*measurements])
+
+    def losses_of(self, model: Any, losses: Losses) -> list[float]:
+        """See `Backend.losses_of`."""
+        return losses_of(model, losses)
 
     def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
         """See `Backend.forward_timer`."""

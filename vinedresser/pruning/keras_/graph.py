@@ -11,7 +11,7 @@ from keras import tree
 from keras.src.models.functional import Functional, operation_fn
 from numpy.typing import NDArray
 
-from vinedresser.capture.keras_.model.names import Names
+from vinedresser.frameworks.keras_.names import Names
 
 __all__ = [
     "call_eagerly",

@@ -1,4 +1,4 @@
-"""Measuring Taylor terms of a Keras model over batches."""
+"""Measuring losses and Taylor terms of a Keras model over batches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from vinedresser.capture.keras_.model.names import Names
 from vinedresser.errors import PruningError
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.criteria.criterion import Floats, Measured, Measurement
 from vinedresser.pruning.group import Group
@@ -19,7 +19,7 @@ from vinedresser.pruning.keras_.differentiation import Differentiation, differen
 from vinedresser.pruning.keras_.rules.call import channel_axis
 from vinedresser.pruning.taylor_terms import TaylorTerms, check_loss, weights_by_layer
 
-__all__ = ["measure"]
+__all__ = ["losses_of", "measure"]
 
 _END = object()
 _SEPARABLE = (keras.layers.SeparableConv1D, keras.layers.SeparableConv2D)
@@ -65,7 +65,7 @@ def measure(
             loss: Any = engine.recorded(lambda: next(batches, _END))
             if loss is _END:
                 break
-            _check_scalar(loss, terms.batches)
+            check_loss(_scalar(loss, terms.batches), terms.batches)
             gradients = engine.gradients(loss, [*inputs.tensors, *parameters.values()])
             _check_recorded(gradients, terms.batches, unseen=bool(readers) and not inputs.tensors)
             by_name = dict(zip(parameters, gradients[len(inputs.tensors) :], strict=True))
@@ -76,12 +76,25 @@ def measure(
     return terms.finish()
 
 
-def _check_scalar(loss: Any, batch: int) -> None:
+def losses_of(model: Any, losses: Losses) -> list[float]:
+    """Return the losses of all batches.
+
+    Args:
+        model: a Functional or Sequential model.
+        losses: yields the losses of batches.
+
+    Raises:
+        PruningError: one is not a scalar tensor.
+    """
+    return [_scalar(loss, batch) for batch, loss in enumerate(losses(model))]
+
+
+def _scalar(loss: Any, batch: int) -> float:
     if not keras.ops.is_tensor(loss) or np.prod(loss.shape) != 1:
         raise PruningError(
             f"losses: batch {batch}: must be a scalar tensor, not {type(loss).__name__}"
         )
-    check_loss(float(_array(loss)), batch)
+    return float(_array(loss))
 
 
 def _check_recorded(gradients: Sequence[Any], batch: int, *, unseen: bool) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import keras
+import numpy as np
 from keras import tree
 from numpy.typing import NDArray
 
-from vinedresser.capture.keras_.model.names import Names
+from vinedresser.errors import PruningError
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_.checks import checked_inputs, checked_model
 from vinedresser.pruning.keras_.double_precision import double_precision
@@ -19,8 +22,10 @@ from vinedresser.pruning.keras_.masking import masked_weights, run_masked
 from vinedresser.pruning.keras_.removal import Removal, removal
 from vinedresser.pruning.keras_.surgery import rebuild
 from vinedresser.pruning.keras_.tracing import trace
+from vinedresser.pruning.keras_.user_code import user_code
 from vinedresser.pruning.keras_.variants import redraw
 from vinedresser.pruning.plan import Plan
+from vinedresser.pruning.proof import global_generators_kept
 from vinedresser.pruning.prunable import Outputs, Variant
 
 __all__ = ["KerasPrunable"]
@@ -72,6 +77,15 @@ class KerasPrunable:
         # The arrays of the host have the dtypes of the variables.
         return {name: one.dtype.itemsize for name, one in self.tensors().items()}
 
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """See `Prunable.notes`."""
+        try:
+            self._shapes_in_training(self.model)
+        except PruningError as error:
+            return (f"only evaluation mode was checked: {error}",)
+        return ()
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """See `Prunable.tensors`."""
         return {name: values_of(variable) for name, variable in self._variables.items()}
@@ -97,9 +111,28 @@ class KerasPrunable:
         return rebuild(self.model, self._removal(plan))
 
     def outputs(self, model: Any) -> Outputs:
-        """See `Prunable.outputs`."""
+        """See `Prunable.outputs`; of training mode, which draws random numbers, the shapes."""
         packed = tree.pack_sequence_as(graph_of(model).input, self._inputs)
-        return _arrays(model(packed, training=False))
+        found = _arrays(model(packed, training=False))
+        return found if self.notes else found + self._shapes_in_training(model)
+
+    def _shapes_in_training(self, model: Any) -> Outputs:
+        """Return the shapes of a model's outputs in training mode; the model stays as it is.
+
+        Layers with a rule compute the same from the same channels in both modes, and what flows
+        into other layers is locked.
+
+        Raises:
+            PruningError: the model does not run.
+        """
+        packed = tree.pack_sequence_as(graph_of(model).input, self._inputs)
+        with (
+            user_code(f"{model.name}: the model does not run in training mode"),
+            global_generators_kept(),
+            keras.StatelessScope(),
+        ):
+            outputs = tree.flatten(model(packed, training=True))
+            return [np.array(one.shape) for one in outputs]
 
     def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
         """See `Prunable.compared`.
@@ -119,6 +152,8 @@ class KerasPrunable:
         gone = self._removal(plan)
         weights = masked_weights(self._variables, gone, self.groups)
         masked = _arrays(run_masked(self.model, self._inputs, gone, weights))
+        if not self.notes:
+            masked += self._shapes_in_training(self.model)
         return masked, self.outputs(self.removed(plan))
 
     def _is_float32(self) -> bool:

@@ -11,8 +11,8 @@ from keras import tree
 from keras.src.models.functional import functional_like_constructor
 from keras.src.ops import numpy
 
-from vinedresser.capture.keras_.model.names import Names
 from vinedresser.errors import PruningError
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.pruning.keras_.graph import (
     functional_of,
     graph_nodes,

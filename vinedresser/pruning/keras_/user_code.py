@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,5 +23,6 @@ def user_code(failure: str) -> Iterator[None]:
     except PruningError:
         raise
     except Exception as error:
-        text = " ".join(str(error).split()) or type(error).__name__
+        # Keras writes some words in bold.
+        text = " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split()) or type(error).__name__
         raise PruningError(f"{failure}: {text}") from error

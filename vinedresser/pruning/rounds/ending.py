@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vinedresser.pruning.folders import ResultRecord
+from vinedresser.pruning.latency import Share
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.settings import PruneTable, Target
 
-__all__ = ["Ending", "choose", "ending"]
+__all__ = ["Ending", "choose", "ending", "missed"]
 
 
 class Ending(NamedTuple):
@@ -36,8 +37,8 @@ def ending(rounds: Sequence[RoundRecord], table: PruneTable) -> Ending | None:
         return None
     if dropped := _dropped(rounds, last, table):
         return Ending("accuracy_drop", f"round {last.number}: {dropped}")
-    targets = table.targets(original.costs(original))
-    if targets and not _missing(last, original, targets):
+    targets = table.targets(original.costs)
+    if targets and not _missing(last, targets):
         reached = ", ".join(_shown(key, last, original) for key in targets)
         return Ending("target_reached", f"round {last.number}: {reached}")
     if last.number >= table.rounds:
@@ -58,22 +59,49 @@ def choose(rounds: Sequence[RoundRecord], table: PruneTable) -> ResultRecord | N
     if not rounds:
         return None
     original = rounds[0]
-    targets = table.targets(original.costs(original))
+    targets = table.targets(original.costs)
     by: Target = next(iter(targets), "parameters")
     within = [one for one in rounds if not _dropped(rounds, one, table)]
 
     def order(one: RoundRecord) -> tuple[int, float]:
-        return len(_missing(one, original, targets)), one.costs(original)[by]
+        return len(_missing(one, targets)), one.costs[by]
 
     best = min(within, key=order)
     if best.number == 0:
         none = "no round was completed" if len(rounds) == 1 else "no round is within the limits"
-        return ResultRecord(0, f"{none}; this is the unpruned model")
-    said = f"the smallest model of the {len(within) - 1} within the limits: {best.figure:.6g}"
-    said += f" against {original.figure:.6g} unpruned, {_shown(by, best, original)}"
-    if missing := _missing(best, original, targets):
-        said += f"; not reached: {', '.join(missing)}"
+        said = f"{none}; this is the unpruned model"
+    else:
+        said = f"the smallest model of the {len(within) - 1} within the limits: {best.figure:.6g}"
+        said += f" against {original.figure:.6g} unpruned, {_shown(by, best, original)}"
+    if unreached := missed(rounds, best.number, table):
+        said += f"; not reached: {unreached}"
     return ResultRecord(best.number, said)
+
+
+def missed(rounds: Sequence[RoundRecord], number: int, table: PruneTable) -> str:
+    """Return which targets a round does not reach, and what kept the pruning from them.
+
+    Args:
+        rounds: all rounds, from round 0; the last one may break the limits of the figure.
+        number: number of the round.
+        table: settings of the pruning.
+
+    Returns:
+        One sentence; "" if it reaches all.
+    """
+    original, last = rounds[0], rounds[-1]
+    targets = table.targets(original.costs)
+    keys = _missing(rounds[number], targets)
+    if not keys:
+        return ""
+    wanted = " and ".join(
+        f"{Share(targets[key] / original.costs[key])} of its {key}" for key in keys
+    )
+    dropped = _dropped(rounds, last, table)
+    if not dropped:
+        return f"{wanted}, by the end of round {last.number}"
+    there = ", ".join(_shown(key, last, original) for key in keys)
+    return f"{wanted}, within the limits: round {last.number} ({there}): {dropped}"
 
 
 def _dropped(rounds: Sequence[RoundRecord], one: RoundRecord, table: PruneTable) -> str:
@@ -91,12 +119,15 @@ def _dropped(rounds: Sequence[RoundRecord], one: RoundRecord, table: PruneTable)
     return ""
 
 
-def _missing(one: RoundRecord, original: RoundRecord, targets: dict[Target, float]) -> list[Target]:
-    """Return the targets that a round does not reach."""
-    costs = one.costs(original)
-    return [key for key, wanted in targets.items() if costs[key] > wanted]
+def _missing(one: RoundRecord, targets: dict[Target, float]) -> list[Target]:
+    """Return the targets that a round does not reach, or of which that cannot be told."""
+    return [
+        key
+        for key, wanted in targets.items()
+        if one.costs[key] > wanted or (key == "latency" and not one.share_of_latency.is_clear)
+    ]
 
 
 def _shown(key: Target, one: RoundRecord, original: RoundRecord) -> str:
-    share = one.costs(original)[key] / original.costs(original)[key]
-    return f"{100 * share:.3g} % of its {key}"
+    share = Share(one.costs[key] / original.costs[key])
+    return f"{one.share_of_latency if key == 'latency' else share} of its {key}"

@@ -12,7 +12,7 @@ from vinedresser.capture import Hook
 from vinedresser.errors import PruningError
 from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.cost import cost
-from vinedresser.pruning.latency import measured_latency
+from vinedresser.pruning.latency import Latency, compared_latency
 from vinedresser.pruning.rounds.round_record import RoundRecord
 
 __all__ = ["ModelCosts", "costs_of", "evaluated", "refuse_nonfinite", "report", "report_round"]
@@ -25,17 +25,17 @@ class ModelCosts(NamedTuple):
         parameters: number of parameters.
         macs: multiply-accumulate operations for one example.
         size: bytes of parameters and buffers.
-        latency: median time of a forward pass, in seconds.
-        original_latency: that of the unpruned model, measured in turns with it.
+        latency: measured in turns with the unpruned model, which is "before".
         channels: number of channels in each group that can be pruned.
+        notes: what of the model was not seen; see `vinedresser.pruning.Pruned`.
     """
 
     parameters: int
     macs: int
     size: int
-    latency: float
-    original_latency: float
+    latency: Latency
     channels: dict[str, int]
+    notes: tuple[str, ...]
 
 
 def costs_of(model: Any, original: Any, example: Any) -> ModelCosts:
@@ -49,14 +49,13 @@ def costs_of(model: Any, original: Any, example: Any) -> ModelCosts:
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     item_sizes = {name: tensor.itemsize for name, tensor in tensors.items()}
     costs = cost(shapes, prunable.parameters, prunable.uses, item_sizes)
-    latency, original_latency = measured_latency((model, original), example)
     return ModelCosts(
         parameters=costs.parameters,
         macs=costs.macs,
         size=costs.size_bytes,
-        latency=latency,
-        original_latency=original_latency,
+        latency=compared_latency(model, original, example),
         channels={group.name: group.size for group in prunable.groups if not group.locked},
+        notes=prunable.notes,
     )
 
 
@@ -107,12 +106,14 @@ def report(hook: Hook, **values: float) -> None:
 
 def report_round(hook: Hook, record: RoundRecord) -> None:
     """Save the figure and the costs of a round's model as metrics; see `report`."""
+    share = record.share_of_latency
+    bounds = {"latency_ratio_low": share.low, "latency_ratio_high": share.high}
     report(
         hook,
         figure=record.figure,
         parameters=record.parameters,
         macs=record.macs,
         size=record.size,
-        latency=record.latency,
-        latency_ratio=record.latency / record.original_latency,
+        latency_ratio=share.value,
+        **{name: bound for name, bound in bounds.items() if bound is not None},
     )

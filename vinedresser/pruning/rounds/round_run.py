@@ -17,6 +17,7 @@ from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import ConfigError, PruningError
 from vinedresser.infra.command_line import parameters_as_options, resolved_command
+from vinedresser.objects import LocalStorage
 from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
 from vinedresser.pruning.one_round import prune
 from vinedresser.pruning.plan import Plan
@@ -32,8 +33,8 @@ from vinedresser.pruning.rounds.settings import PREFIX, PruneTable, tuning_of
 from vinedresser.pruning.rounds.tuning_command import fine_tune_by_command
 from vinedresser.pruning.rounds.user_functions import UserFunctions
 from vinedresser.pruning.saving import is_saved, load_with_plans, read_proof, save_model
+from vinedresser.pruning.targets import are_for_speed
 from vinedresser.store.records import Record, read_record, write_record
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["ENTRY", "FOLDER", "NUMBER", "Refusal", "Round", "main"]
 
@@ -112,7 +113,7 @@ class Round:
         original = self._original()
         if self._number == 0:
             figure = self._figure(original)
-            return self._record(original, original, before=figure, figure=figure)
+            return self._record(original, original, "", before=figure, figure=figure)
         model, plans = self._load(PRUNED) if is_saved(self._here / PRUNED) else self._prune()
         before = self._figure(model)
         if self._table.command is None:
@@ -127,7 +128,8 @@ class Round:
         if self._table.command is not None:
             # Earlier, this run would look stalled while the command trains.
             report(self._hook, before=before)
-        return self._record(model, original, before=before, figure=self._figure(model))
+        figure = self._figure(model)
+        return self._record(model, original, plans[-1].criterion, before=before, figure=figure)
 
     def _fine_tune(self, model: Any, original: Any, tuning: Mapping[str, Any]) -> None:
         """Fine-tune a model in place."""
@@ -155,16 +157,19 @@ class Round:
         last = round_folder(self._folder, self._number - 1) / TUNED
         model, plans = load_with_plans(last, self._functions.build)
         table, functions = self._table, self._functions
+        amount = table.amount_of(self._number)
+        per_mac = are_for_speed(table.targeted) and functions.losses is not None
         pruned = prune(
             model,
             functions.example(),
-            table.amount_of(self._number),
+            amount,
             **self._targets(),
             criterion=functions.criterion,
             losses=functions.losses,
             limits=table.limits,
             kinds=table.kinds,
             ignore=table.ignore,
+            per_mac=per_mac and not isinstance(amount, dict),
         )
         plans += pruned.plans
         save_model(pruned.model, plans, pruned.proof, self._here / PRUNED)
@@ -180,13 +185,15 @@ class Round:
         if first is None or by_group or self._table.latency is not None:
             return {}
         names = {"parameters": "parameters", "macs": "macs", "size": "size_bytes"}
-        targets = self._table.targets(first.costs(first))
+        targets = self._table.targets(first.costs)
         return {names[key]: int(value) for key, value in targets.items()}
 
     def _figure(self, model: Any) -> float:
         return evaluated(self._functions.evaluate, model, self._table.evaluate)
 
-    def _record(self, model: Any, original: Any, *, before: float, figure: float) -> RoundRecord:
+    def _record(
+        self, model: Any, original: Any, criterion: str, *, before: float, figure: float
+    ) -> RoundRecord:
         costs = costs_of(model, original, self._functions.example())
         proof = read_proof(self._here / PRUNED)
         record = RoundRecord(
@@ -196,13 +203,16 @@ class Round:
             parameters=costs.parameters,
             macs=costs.macs,
             size=costs.size,
-            latency=costs.latency,
-            original_latency=costs.original_latency,
+            latency=costs.latency.after,
+            original_latency=costs.latency.before,
             before=before,
             figure=figure,
             left=costs.channels,
-            criterion=self._table.criterion,
+            criterion=criterion,
             checks={one.name: one.figure for one in proof.checks} if proof is not None else {},
+            latency_low=costs.latency.low,
+            latency_high=costs.latency.high,
+            notes=[*costs.notes],
         )
         report_round(self._hook, record)
         # Last: with its record, the round is complete.

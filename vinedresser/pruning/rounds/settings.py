@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Lt
 
 from vinedresser.errors import PruningError
 from vinedresser.infra.entry import is_reference
 from vinedresser.masking import masked_arguments
 from vinedresser.pruning.criteria.registry import criterion_named
 from vinedresser.pruning.selection import Limits
+from vinedresser.quantities import parse_amount
 
 __all__ = ["PREFIX", "PruneTable", "Target", "tuning_of"]
 
@@ -23,8 +25,6 @@ PREFIX = "prune."
 
 Target = Literal["parameters", "macs", "latency", "size"]
 _TARGETS: tuple[Target, ...] = ("parameters", "macs", "latency", "size")
-
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 _Amount = int | str | list[int | str] | dict[str, int]
 
@@ -40,33 +40,35 @@ class PruneTable:
             parameters of the runs by name; or a command, a program and its arguments, which gets
             the parameters as options and uses `vinedresser.pruning.fine_tuning`.
         evaluate: returns a figure of a model of which more is better, such as its accuracy.
-        losses: yields the losses of some batches of a model, for criteria that measure gradients.
+        losses: yields the losses of some batches of a model, for criteria that measure gradients,
+            and for targets by operations or latency.
         weights: file with the trained weights (``.safetensors``, ``.pt``, ``.pth`` or, of a Keras
             model, ``.weights.h5``), or folder of a saved model (`vinedresser.pruning.save`),
             relative to the settings' file; or such a file or folder in MLflow, ``runs:/ID/PATH`` or
             ``models:/NAME/VERSION``; or a function that is called with the model once and loads or
             trains them; None: ``model`` loads them.
         criterion: name of the criterion, or ``module:function`` of the user's own.
-        amount: number of filters to remove in each round, or a share of those that are left; a list
-            has one for each round, the last of which is repeated; a table has a number for each
-            group of channels.
+        amount: filters to remove in each round: a number, or a share of those that are left; a list
+            has one for each round, and its last is repeated; a table has a number for each group.
         rounds: maximum number of rounds.
-        parameters: number of parameters to get down to, or a share of the original's.
-        macs: multiply-accumulate operations to get down to, or a share of the original's.
-        latency: share of the original's latency to get down to, measured on this machine.
-        size: bytes of parameters and buffers to get down to, or a share of the original's.
-        max_drop: the most that the figure of ``evaluate`` may drop below the original's, in its own
-            unit; None: no limit.
+        parameters: target: a number of parameters, or a share of the unpruned model's. The last
+            round removes no more than it takes.
+        macs: target: multiply-accumulate operations for one example, or a share.
+        latency: target: a share of the unpruned model's latency for the example, measured on this
+            machine in turns.
+        size: target: bytes of parameters and buffers, or a share.
+        max_drop: the most that the figure of ``evaluate`` may drop below the unpruned model's, in
+            its own unit.
         max_round_drop: the most that it may drop in one round.
         floor: least number of channels that remain in every group.
-        floor_share: least share of channels that remain in every group.
+        floor_share: least share of its channels that remain in every group, from 0 to below 1.
         round_to: numbers of remaining channels are multiples of this.
-        kinds: what to choose from.
+        kinds: what to choose from: also "units" (of linear layers) and "heads" (of attention).
         ignore: layers to leave alone.
         teacher: pass the unpruned model to the function ``train`` as ``teacher``, for knowledge
             distillation.
         register: name of a registered model in MLflow, of which the result becomes a version with
-            the alias "pruned"; None: of none.
+            the alias "pruned".
         retries: how often a round begins again whose run crashed or was killed.
     """
 
@@ -78,21 +80,21 @@ class PruneTable:
     weights: str | None = None
     criterion: str = "l1"
     amount: _Amount = "10%"
-    rounds: int = 10
+    rounds: Annotated[int, Ge(1)] = 10
     parameters: int | str | None = None
     macs: int | str | None = None
     latency: str | None = None
     size: int | str | None = None
-    max_drop: float | None = None
-    max_round_drop: float | None = None
-    floor: int = 1
-    floor_share: float = 0.0
-    round_to: int = 1
+    max_drop: Annotated[float, Ge(0), Lt(math.inf)] | None = None
+    max_round_drop: Annotated[float, Ge(0), Lt(math.inf)] | None = None
+    floor: Annotated[int, Ge(1)] = 1
+    floor_share: Annotated[float, Ge(0), Lt(1)] = 0.0
+    round_to: Annotated[int, Ge(1)] = 1
     kinds: list[Literal["filters", "units", "heads"]] = field(default_factory=lambda: ["filters"])
     ignore: list[str] = field(default_factory=list)
     teacher: bool = False
     register: str | None = None
-    retries: int = 1
+    retries: Annotated[int, Ge(0)] = 1
 
     def __post_init__(self) -> None:
         """Check values that types do not."""
@@ -106,19 +108,10 @@ class PruneTable:
             raise ValueError("weights: is empty; leave it out if the model has them")
         self._check_criterion()
         self._check_amounts()
-        for key in _TARGETS:
-            given = getattr(self, key)
-            if given is not None:
-                _check_amount(key, given)
+        for key in self.targeted:
+            _check_amount(key, getattr(self, key))
         if self.register is not None and (not self.register or {*self.register} & {*"/:"}):
             raise ValueError(f"register: must be a name without / and :, not {self.register!r}")
-        least = {"rounds": 1, "floor": 1, "round_to": 1, "retries": 0}
-        for key, low in (*least.items(), ("max_drop", 0.0), ("max_round_drop", 0.0)):
-            given = getattr(self, key)
-            if given is not None and not low <= given < math.inf:
-                raise ValueError(f"{key}: must be at least {low:g}, not {given}")
-        if not 0 <= self.floor_share < 1:
-            raise ValueError(f"floor_share: must be from 0 to below 1, not {self.floor_share}")
 
     @property
     def tracked_weights(self) -> str | None:
@@ -207,19 +200,21 @@ class PruneTable:
             return self.amount[min(number, len(self.amount)) - 1]
         return self.amount
 
+    @property
+    def targeted(self) -> list[Target]:
+        """The costs that have a target."""
+        return [key for key in _TARGETS if getattr(self, key) is not None]
+
     def targets(self, original: Mapping[Target, float]) -> dict[Target, float]:
         """Return what each cost has to get down to, of those that have a target.
 
         Args:
             original: costs of the unpruned model; a latency in seconds, a size in bytes.
         """
-        given = {key: getattr(self, key) for key in _TARGETS}
+        given = {key: parse_amount(getattr(self, key)) for key in self.targeted}
         return {
-            key: float(value.strip().removesuffix("%")) / 100 * original[key]
-            if isinstance(value, str)
-            else float(value)
+            key: float(value) if isinstance(value, int) else float(value) * original[key]
             for key, value in given.items()
-            if value is not None
         }
 
 
@@ -229,9 +224,7 @@ def tuning_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_amount(key: str, given: int | str) -> None:
-    """Check a number above 0, or a share of less than 100 %."""
-    match = _SHARE.fullmatch(given.strip()) if isinstance(given, str) else None
-    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-        return
-    if match is None or not 0 < float(match[1]) < 100:
-        raise ValueError(f'{key}: must be a number above 0 or a share such as "10%", not {given!r}')
+    try:
+        parse_amount(given)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error

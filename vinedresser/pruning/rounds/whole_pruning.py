@@ -7,7 +7,6 @@ take each removal for a fault.
 
 from __future__ import annotations
 
-import logging
 import shutil
 import signal
 import sys
@@ -19,6 +18,8 @@ from vinedresser.capture import Hook
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import ConfigError, PruningError
+from vinedresser.objects import LocalStorage
+from vinedresser.plain_logs import plain_logger
 from vinedresser.pruning.folders import PRUNED, TUNED, ResultRecord, round_folder
 from vinedresser.pruning.rounds.ending import choose, ending
 from vinedresser.pruning.rounds.figures import report_round
@@ -27,11 +28,10 @@ from vinedresser.pruning.rounds.round_run import FOLDER, Round
 from vinedresser.pruning.rounds.settings import PruneTable, tuning_of
 from vinedresser.pruning.saving import is_saved
 from vinedresser.store.records import read_record, write_record
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["ENTRY", "main"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 ENTRY = "vinedresser.pruning.rounds.whole_pruning:main"
 

@@ -11,7 +11,7 @@ from vinedresser.pruning.criteria.criterion import Measured, Measurement
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.prunable import Prunable
-from vinedresser.pruning.torch_.measuring import measure
+from vinedresser.pruning.torch_.measuring import losses_of, measure
 from vinedresser.pruning.torch_.prunable import TorchPrunable
 from vinedresser.pruning.torch_.surgery import removed
 from vinedresser.pruning.torch_.timing import forward_timer
@@ -40,6 +40,10 @@ class TorchBackend:
     ) -> Measured:
         """See `Backend.measure`."""
         return measure(model, losses, [*groups], [*measurements])
+
+    def losses_of(self, model: Any, losses: Losses) -> list[float]:
+        """See `Backend.losses_of`."""
+        return losses_of(model, losses)
 
     def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
         """See `Backend.forward_timer`."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.group import Indices, Role
-from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.labels import Labels
 
 __all__ = ["Attribute", "Context", "Layer", "Made", "Site"]
@@ -29,10 +30,17 @@ class Layer(NamedTuple):
 
 
 class Made(NamedTuple):
-    """How the channels of an axis are made: the number of the call, and by what kind of layer."""
+    """How the channels of an axis are made.
+
+    Attributes:
+        order: number of the call.
+        kind: by what kind of layer.
+        in_training: whether only in training mode.
+    """
 
     order: int
     kind: Literal["filters", "units"]
+    in_training: bool
 
 
 class Attribute(NamedTuple):
@@ -70,6 +78,7 @@ class _Known(NamedTuple):
     tensor: torch.Tensor  # kept alive: its id is the key
     layers: tuple[Layer, ...]
     from_input: bool
+    noise: bool
 
 
 class Context:
@@ -83,6 +92,11 @@ class Context:
         tensors: parameters and buffers by name.
         choices: which way to take at sites, by number of the call; the first if it is absent.
         heads: numbers of the calls whose channels are units of attention heads.
+        scopes: names of modules; the labels that their code can read are noted.
+
+    Attributes:
+        in_training: whether the model runs in training mode.
+        visible: labels that the code of the scopes can read.
     """
 
     def __init__(
@@ -91,7 +105,11 @@ class Context:
         tensors: Mapping[str, torch.Tensor],
         choices: Mapping[int, int],
         heads: frozenset[int],
+        scopes: frozenset[str] = frozenset(),
     ) -> None:
+        self.in_training = False
+        self.visible: list[Indices] = []
+        self._scopes = scopes
         self.modules = dict(model.named_modules())
         self.path: list[str] = [""]
         self.order = 0
@@ -126,8 +144,22 @@ class Context:
 
     # Layers of tensors
 
-    def put(self, tensor: torch.Tensor, layers: Sequence[Layer], *, from_input: bool) -> None:
-        """Record what is known of a tensor; layers in which nothing varies are locked."""
+    def put(
+        self,
+        tensor: torch.Tensor,
+        layers: Sequence[Layer],
+        *,
+        from_input: bool,
+        noise: bool = False,
+    ) -> None:
+        """Record what is known of a tensor; layers in which nothing varies are locked.
+
+        Args:
+            tensor: the tensor.
+            layers: its layers.
+            from_input: whether it depends on the model's input.
+            noise: whether it was drawn at random, maybe in a size that follows that of others.
+        """
         kept: dict[int, Layer] = {}
         for layer in layers:
             if layer.dim in kept or len(layer.labels) == 1:
@@ -138,8 +170,18 @@ class Context:
         storage = tensor.untyped_storage()._cdata
         self._storages[storage] = self._storages.get(storage, 0) + (known is None)
         self._known[id(tensor)] = _Known(
-            tensor, tuple(kept.values()), from_input or (known is not None and known.from_input)
+            tensor,
+            tuple(kept.values()),
+            from_input or (known is not None and known.from_input),
+            noise,
         )
+
+    def show(self, scope: str, values: Any) -> None:
+        """Note that the code of a module can read the tensors among nested values."""
+        if scope in self._scopes:
+            leaves = pytree.tree_leaves(values)
+            tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+            self.visible += [one.labels for tensor in tensors for one in self.of(tensor)]
 
     def forget_tensors(self) -> None:
         """Free the tensors and modules of a finished trace; labels, sites and roles remain."""
@@ -166,10 +208,18 @@ class Context:
         known = self._known.get(id(tensor))
         return known is not None and known.from_input
 
+    def is_noise(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor was drawn at random, or made of such tensors only."""
+        known = self._known.get(id(tensor))
+        return known is not None and known.noise
+
     def fixed(self, tensor: torch.Tensor, dim: int) -> bool:
-        """Return whether a dimension keeps its length: it has no labels, and is not expanded."""
+        """Return whether a dimension keeps its length: it has no labels, and is not expanded.
+
+        That of noise may follow another tensor's, which a trial shows.
+        """
         longer = tensor.shape[dim] > 1 and tensor.stride(dim) != 0
-        return longer and self.at(tensor, dim) is None
+        return longer and self.at(tensor, dim) is None and not self.is_noise(tensor)
 
     # Labels
 
@@ -223,6 +273,20 @@ class Context:
         part: Indices = table[0]
         return part
 
+    def tie_bias(self, bias: str) -> None:
+        """Unite the labels of a bias that does not run with those that its layer makes."""
+        owner = bias.rpartition(".")[0]
+        axis = int(getattr(self.modules[owner], "transposed", False))
+        found = {
+            one.tensor.rpartition(".")[2]: np.arange(
+                one.first, one.first + one.size, dtype=np.int64
+            )
+            for one in self.labels.axes
+            if (one.tensor, one.axis) in {(bias, 0), (f"{owner}.weight", axis)}
+        }
+        self.meet(found.get("bias"), found.get("weight"), f"{bias}, which does not run,")
+        self.mark(found.get("bias"), "bias")
+
     # Roles
 
     def mark(self, labels: Indices | None, role: Role) -> None:
@@ -236,11 +300,28 @@ class Context:
         self.mark(labels, "filter")
         if labels is not None:
             for place in self.labels.owners(labels):
-                self.made.setdefault(place, Made(self.order, kind))
+                self.made.setdefault(place, Made(self.order, kind, self.in_training))
+
+    def lock_made_in_training(self) -> None:
+        """Lock channels that only training mode makes: without them, a prediction costs the same.
+
+        Criteria do not measure them, either. The channels of the predictions that they read remain
+        free.
+        """
+        made = {True: [np.zeros(0, dtype=np.int64)], False: [np.zeros(0, dtype=np.int64)]}
+        for place, one in self.made.items():
+            axis = self.labels.axes[place]
+            numbers = np.arange(axis.first, axis.first + axis.size, dtype=np.int64)
+            made[one.in_training].append(numbers)
+        only, others = (np.concatenate(made[key]) for key in (True, False))
+        shared = np.isin(self.labels.roots(only), self.labels.roots(others))
+        self.labels.lock(only[~shared], "runs only in training mode")
 
     def use(self, labels: Indices | None, times: int) -> None:
         """Count multiplications with a weight that has these labels, for the whole batch."""
-        for place in self.labels.owners(labels)[:1] if labels is not None else ():
+        if labels is None or self.in_training:
+            return
+        for place in self.labels.owners(labels)[:1]:
             name = self.labels.axes[place].tensor
             self.uses[name] = self.uses.get(name, 0) + times
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.group import Indices
-from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context
 from vinedresser.pruning.torch_.rules.table import ATTENTION
 

@@ -1,4 +1,4 @@
-"""Measuring Taylor terms of a torch model over batches."""
+"""Measuring losses and Taylor terms of a torch model over batches."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinedresser.capture.torch_.forward.input_taylor import taylor_terms
-from vinedresser.capture.torch_.names import Names
 from vinedresser.errors import PruningError
+from vinedresser.frameworks.torch_.names import Names
+from vinedresser.frameworks.torch_.taylor import taylor_terms
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.criteria.criterion import Floats, Measured, Measurement
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.taylor_terms import TaylorTerms, check_loss, weights_by_layer
 
-__all__ = ["measure"]
+__all__ = ["losses_of", "measure"]
 
 
 def measure(
@@ -56,14 +56,37 @@ def measure(
     return terms.finish()
 
 
-def _backward(loss: Any, batch: int) -> None:
-    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+def losses_of(model: nn.Module, losses: Losses) -> list[float]:
+    """Return the losses of all batches, in evaluation mode; the model ends as it was.
+
+    The generator of torch begins with the same state each time, so shuffled batches are the same.
+
+    Args:
+        model: the model.
+        losses: yields the losses of batches.
+
+    Raises:
+        PruningError: one is not a scalar tensor.
+    """
+    with _in_evaluation(model), torch.random.fork_rng(devices=[]):
+        return [_scalar(loss, batch).item() for batch, loss in enumerate(losses(model))]
+
+
+def _scalar(loss: Any, batch: int) -> Tensor:
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
         raise PruningError(
             f"losses: batch {batch}: must be a scalar tensor that depends on the model, not "
             f"{type(loss).__name__}"
         )
-    check_loss(loss.item(), batch)
-    loss.backward()
+    return loss
+
+
+def _backward(loss: Any, batch: int) -> None:
+    scalar = _scalar(loss, batch)
+    if not scalar.requires_grad:
+        raise PruningError(f"losses: batch {batch}: the loss does not depend on the model")
+    check_loss(scalar.item(), batch)
+    scalar.backward()
 
 
 def _add_weights(model: nn.Module, wanted: set[str], terms: TaylorTerms) -> None:

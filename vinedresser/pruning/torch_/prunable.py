@@ -21,7 +21,7 @@ from vinedresser.pruning.torch_.running import (
     copied,
     in_precision,
     named_tensors,
-    output_tensors,
+    outputs_of,
     redraw,
     summary,
 )
@@ -103,13 +103,18 @@ class TorchPrunable:
         """
         return removed(self.model, plan)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the model was not seen, one sentence each."""
+        return self._resolved.choices.passes.notes
+
     def outputs(self, model: torch.nn.Module) -> Outputs:
-        """Return what a model computes for the example, in evaluation mode, output by output.
+        """Return what a model computes for the example, output by output, in all passes.
 
         Raises:
             PruningError: it does not run on the example.
         """
-        return _outputs(copied(model, {}), self._example)
+        return self._outputs(copied(model, {}), self._example)
 
     def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
         """Return outputs of the masked original and of the model that the plan prunes.
@@ -128,15 +133,14 @@ class TorchPrunable:
             redraw(original)
         masking = Masking(self._resolved.grouping.removed_labels(_channels(plan)))
         masked = arrays(trace(original, example, self._resolved.choices, masking)[1])
-        return masked, _outputs(removed(original, plan), example)
+        return masked, self._outputs(removed(original, plan), example)
+
+    def _outputs(self, model: torch.nn.Module, example: Example) -> Outputs:
+        try:
+            return arrays(outputs_of(model, example, self._resolved.choices.passes.runs))
+        except RAISED as error:
+            raise PruningError(f"the pruned model does not run: {summary(error)}") from error
 
 
 def _channels(plan: Plan) -> dict[str, tuple[int, ...]]:
     return {name: tuple(numbers) for name, numbers in plan.channels.items()}
-
-
-def _outputs(model: torch.nn.Module, example: Example) -> Outputs:
-    try:
-        return arrays(output_tensors(example.fresh().run(model)))
-    except RAISED as error:
-        raise PruningError(f"the pruned model does not run: {summary(error)}") from error

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 
+from vinedresser.frameworks.torch_.modes import EachFunction
 from vinedresser.pruning.group import Group, Indices
 from vinedresser.pruning.plan import Plan, architecture_digest, make_plan
 from vinedresser.pruning.proof import relative_difference
 from vinedresser.pruning.torch_.context import Attribute, Context
 from vinedresser.pruning.torch_.grouping import Grouping, group
 from vinedresser.pruning.torch_.masking import Masking
+from vinedresser.pruning.torch_.passes import Passes, explored
 from vinedresser.pruning.torch_.running import (
     RAISED,
-    CallCounter,
     Example,
     arrays,
     copied,
     in_precision,
     located,
     named_tensors,
-    output_tensors,
+    outputs_of,
     redraw,
 )
 from vinedresser.pruning.torch_.surgery import removed
@@ -82,6 +84,7 @@ class _Failure:
 class _Search:
     """What was found out so far."""
 
+    passes: Passes
     ways: dict[int, int] = field(default_factory=dict)
     heads: frozenset[int] = frozenset()
     locks: list[tuple[Indices, str]] = field(default_factory=list)
@@ -92,7 +95,7 @@ class _Search:
     def trace(self, model: torch.nn.Module, example: Example) -> Resolved:
         """Trace a model, and again until it is known which channels belong to heads."""
         while True:
-            choices = Choices(dict(self.ways), self.heads)
+            choices = Choices(dict(self.ways), self.heads, self.passes)
             ctx, _ = trace(model, example, choices)
             if ctx.heads == self.heads:
                 break
@@ -175,8 +178,8 @@ def resolve(model: torch.nn.Module, example: Example) -> Resolved:
         model: the model; it stays as it is.
         example: its arguments.
     """
-    search = _Search()
     trial = _Trial(model, example)
+    search = _Search(explored(trial.original(), example))
     while True:
         found = search.trace(trial.original(), example)
         open_groups = [one for one in found.grouping.groups if not one.locked and one.size > 1]
@@ -267,14 +270,20 @@ def _outcome(
     limit: float,
 ) -> _Failure | None:
     """Return why channels cannot be removed; None if outputs differ by no more than the limit."""
-    counted = CallCounter()
+    calls = 0
+
+    def counted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal calls
+        calls += 1
+        return func(*args, **kwargs)
+
     try:
         smaller = removed(model, _plan(model, found, channels))
-        with counted:
-            pruned = arrays(output_tensors(example.fresh().run(smaller)))
+        with EachFunction(counted):
+            pruned = arrays(outputs_of(smaller, example, found.choices.passes.runs))
     except RAISED as error:
         told = f"the model does not run without some of its channels ({located(error)})"
-        return _Failure(told, counted.calls)
+        return _Failure(told, calls)
     masking = Masking(found.grouping.removed_labels(channels))
     masked = arrays(trace(model, example, found.choices, masking)[1])
     difference = relative_difference(masked, pruned)

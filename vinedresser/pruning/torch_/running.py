@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import copy
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import vinedresser
 from vinedresser.errors import PruningError
+from vinedresser.frameworks.torch_.modes import EachOperator
 from vinedresser.pruning.prunable import Outputs
+from vinedresser.pruning.torch_.modes import Pass, in_pass, precise, settled
 
 __all__ = [
     "RAISED",
-    "CallCounter",
     "Example",
     "arrays",
     "copied",
@@ -30,6 +29,7 @@ __all__ = [
     "located",
     "named_tensors",
     "output_tensors",
+    "outputs_of",
     "redraw",
     "summary",
 ]
@@ -114,44 +114,27 @@ class Example:
         )
         return Example(args, kwargs, precise=precise)
 
-    def run(self, model: torch.nn.Module) -> Any:
-        """Return what a model in evaluation mode computes, without gradients.
+    def run(self, model: torch.nn.Module, one: Pass, *modes: AbstractContextManager[object]) -> Any:
+        """Return what a model computes in a pass, without gradients.
 
-        The random state is restored afterwards, and the same at each start.
+        Args:
+            model: a copy of the user's model, in evaluation mode; see `in_pass`.
+            one: the pass.
+            modes: what sees the operators first, the last of them before the others.
         """
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
-            stack.enter_context(torch.random.fork_rng(devices=[]))
+            stack.enter_context(in_pass(model, one))
+            stack.enter_context(EachOperator(settled))
             if any(one.is_cuda for one in self.tensors):
                 # Else convolutions round to 10 bits, and replays differ in their last bits.
                 flags = torch.backends.cudnn.flags(deterministic=True, allow_tf32=False)
                 stack.enter_context(flags)
             if self.precise:
-                stack.enter_context(_Precise())  # type: ignore[no-untyped-call]
-            torch.manual_seed(0)
+                stack.enter_context(EachOperator(precise))
+            for mode in modes:
+                stack.enter_context(mode)
             return model(*self.args, **self.kwargs)
-
-
-class _Precise(TorchDispatchMode):
-    """Casts to float64 wherever a model casts to another type of float or makes a new tensor."""
-
-    def __torch_dispatch__(
-        self,
-        func: torch._ops.OpOverload,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        del types
-        given = dict(kwargs or {})
-        dtype = given.get("dtype")
-        if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
-            given["dtype"] = torch.float64
-        result = func(*args, **given)
-        imprecise = isinstance(result, torch.Tensor) and result.is_floating_point()
-        if imprecise and result.dtype != torch.float64 and not func._schema.is_mutable:
-            return result.to(torch.float64)
-        return result
 
 
 def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -272,6 +255,17 @@ def output_tensors(result: Any) -> list[torch.Tensor]:
     return tensors
 
 
+def outputs_of(
+    model: torch.nn.Module, example: Example, runs: Iterable[Pass]
+) -> list[torch.Tensor]:
+    """Return the tensors that a model returns in passes, in order; see `Example.run`.
+
+    Raises:
+        PruningError: see `output_tensors`.
+    """
+    return [tensor for one in runs for tensor in output_tensors(example.fresh().run(model, one))]
+
+
 def arrays(tensors: list[torch.Tensor]) -> Outputs:
     """Return tensors as arrays of the host; bfloat16 as float32, which has all its values."""
     return [
@@ -292,19 +286,3 @@ def located(error: BaseException) -> str:
     inner = [frame for frame in frames if not frame.filename.startswith(_NOT_OF_THE_MODEL)]
     place = f", {Path(inner[-1].filename).name}:{inner[-1].lineno}" if inner else ""
     return f"{summary(error)}{place}"
-
-
-class CallCounter(TorchFunctionMode):
-    """Counts the calls of PyTorch's functions in its context.
-
-    Attributes:
-        calls: how many have begun.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls += 1
-        return func(*args, **(kwargs or {}))

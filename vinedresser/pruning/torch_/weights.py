@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vinedresser.errors import PruningError
-from vinedresser.pruning.weights import check_shapes, reading
-from vinedresser.store.storage.files import replacing
+from vinedresser.objects.files import replacing
+from vinedresser.pruning.weights import METADATA, add_checksum, check_shapes, reading
 
 __all__ = ["read_weights", "write_weights"]
 
@@ -31,7 +31,8 @@ def write_weights(model: nn.Module, path: Path) -> None:
         # A clone, since safetensors rejects tensors that share memory.
         tensors[name] = value.detach().cpu().contiguous().clone()
     with replacing(path) as part:
-        save_file(tensors, part)
+        save_file(tensors, part, metadata=METADATA)
+        add_checksum(part)
 
 
 def read_weights(model: nn.Module, path: Path) -> None:
@@ -40,8 +41,8 @@ def read_weights(model: nn.Module, path: Path) -> None:
     Raises:
         PruningError: the file is missing or damaged, or its tensors do not fit the model.
     """
-    with reading(path):
-        tensors = load_file(path)
+    with reading(path) as opened:
+        tensors = load_file(opened)
     wanted = {name: tuple(one.shape) for name, one in model.state_dict().items()}
     check_shapes(path, {name: tuple(one.shape) for name, one in tensors.items()}, wanted)
     model.load_state_dict(tensors)

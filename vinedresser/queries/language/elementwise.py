@@ -12,38 +12,14 @@ from vinedresser.errors import QueryError
 from vinedresser.queries.language.context import Context
 from vinedresser.queries.language.values import Array, ByLabel, Share, Tensors, number_of
 from vinedresser.queries.naming import label_of, path_of
+from vinedresser.queries.numpy_numeric import FUNCTIONS, OPERATORS
 
-__all__ = ["BINARY", "OF_MAGNITUDES", "UNARY", "combine_results", "combine_tensors"]
+__all__ = ["OF_MAGNITUDES", "UNARY", "combine_results", "combine_tensors"]
 
 UNARY = ("abs", "log", "exp", "sqrt", "sign", "isnan", "isfinite")
-BINARY = ("+", "-", "*", "/", "//", "%", "**", "<", "<=", ">", ">=", "==", "!=", "and", "or")
 
-_RESULTS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs,
-    "log": np.log,
-    "exp": np.exp,
-    "sqrt": np.sqrt,
-    "sign": np.sign,
-    "isnan": np.isnan,
-    "isfinite": np.isfinite,
-    "not": np.logical_not,
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.divide,
-    "//": np.floor_divide,
-    "%": np.mod,
-    "**": np.power,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "where": np.where,
-}
+# "-" is that of two operands.
+_RESULTS: dict[str, Callable[..., Any]] = {**FUNCTIONS, **OPERATORS, "where": np.where}
 
 # Statistics of the magnitudes as statistics of the elements.
 OF_MAGNITUDES = {
@@ -89,7 +65,7 @@ def combine_results(operation: str, operands: Sequence[Any]) -> Any:
 
 
 def _apply(operation: str, operands: Sequence[Any]) -> Any:
-    function = np.negative if (operation, len(operands)) == ("-", 1) else _RESULTS[operation]
+    function = FUNCTIONS["-"] if (operation, len(operands)) == ("-", 1) else _RESULTS[operation]
     numbers = [number_of(operand) for operand in operands]
     with np.errstate(all="ignore"):
         if operation in ("and", "or") and len(numbers) > 2:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from vinedresser.errors import ConfigError
 from vinedresser.plain_text import visible
-from vinedresser.queries.language.tokens import Token, spelled
+from vinedresser.queries.language.tokens import WORD_OPERATORS, Token, spelled
 
 __all__ = ["MOST_NODES", "Call", "Name", "Node", "Number", "parse_expression", "walk"]
 
@@ -73,7 +73,7 @@ class Call:
     @property
     def is_operator(self) -> bool:
         """Whether it is an operator rather than a function, which may not exist."""
-        return not self.function.isidentifier() or self.function in ("and", "or", "not")
+        return not self.function.isidentifier() or self.function in WORD_OPERATORS
 
     def __str__(self) -> str:
         if not self.is_operator:
@@ -106,11 +106,9 @@ def parse_expression(tokens: Sequence[Token], text: str) -> Node:
     """
     if not tokens:
         raise ConfigError(f"{visible(text)!r}: there is no expression")
-    words = {f"_{place}": token.text for place, token in enumerate(tokens)}
+    words = {f"_{place}": token for place, token in enumerate(tokens)}
     source = " ".join(
-        token.text
-        if token.kind in ("number", "sign") or token.text in ("and", "or", "not")
-        else f"_{place}"
+        token.text if token.kind in ("number", "sign") or token.is_operator else f"_{place}"
         for place, token in enumerate(tokens)
     )
     try:
@@ -141,7 +139,7 @@ def _index(error: SyntaxError, tokens: Sequence[Token]) -> int:
 
 
 class _Builder:
-    def __init__(self, words: dict[str, str], text: str) -> None:
+    def __init__(self, words: dict[str, Token], text: str) -> None:
         self._words = words
         self._text = text
 
@@ -151,7 +149,7 @@ class _Builder:
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 found = self._number(value)
             case ast.Name(id=placeholder):
-                found = Name(self._words[placeholder])
+                found = Name(self._words[placeholder].text)
             case ast.UnaryOp(op=ast.USub() | ast.Not() as operator, operand=operand):
                 found = Call(_OPERATORS[type(operator)], (self.build(operand),))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
@@ -165,10 +163,16 @@ class _Builder:
             case ast.Compare(left=left, ops=operators, comparators=others):
                 found = self._comparison([left, *others], operators)
             case ast.Call(func=ast.Name(id=placeholder), args=arguments, keywords=[]):
-                found = Call(self._words[placeholder], tuple(map(self.build, arguments)))
+                function = self._function(self._words[placeholder])
+                found = Call(function, tuple(map(self.build, arguments)))
             case _:
                 self._refuse(f"{type(node).__name__} is not part of the language of queries")
         return found
+
+    def _function(self, token: Token) -> str:
+        if token.kind != "word":
+            self._refuse(f"{visible(token.text)!r} is a name, not a function: nothing is called")
+        return token.text
 
     def _comparison(self, terms: list[ast.expr], operators: Sequence[ast.cmpop]) -> Node:
         pairs = [

@@ -13,9 +13,10 @@ from typing import Literal, NamedTuple
 from vinedresser.errors import ConfigError
 from vinedresser.plain_text import visible
 
-__all__ = ["LONGEST_TEXT", "Token", "spelled", "tokenize"]
+__all__ = ["LONGEST_TEXT", "WORD_OPERATORS", "Token", "spelled", "tokenize"]
 
 LONGEST_TEXT = 2_000
+WORD_OPERATORS = ("and", "or", "not")
 
 # A name of the store: a word, then parts such as `conv1.weight`, `relu*`, `relu#1`, `lstm[0]` or
 # `block1.relu()`.
@@ -30,7 +31,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 # The language's own keywords among Python's; the others would be confusing names.
-_ALLOWED = ("and", "or", "not", "class")
+_ALLOWED = (*WORD_OPERATORS, "class")
 _LONGEST_NUMBER = 25
 
 
@@ -38,8 +39,8 @@ class Token(NamedTuple):
     """A token of a query.
 
     Attributes:
-        kind: "name" (of an observable, maybe with globs), "word" (a name without slashes, a
-            function, or a keyword), "number" or "sign".
+        kind: "name" (of an observable, with a slash or in backquotes, maybe with globs), "word" (a
+            name without slashes, a function, or a keyword), "number" or "sign".
         text: the text, without quotes.
         start: position in the query.
     """
@@ -47,6 +48,11 @@ class Token(NamedTuple):
     kind: Literal["name", "word", "number", "sign"]
     text: str
     start: int
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it is an operator that is a word; in backquotes it would be a name."""
+        return self.kind == "word" and self.text in WORD_OPERATORS
 
 
 def tokenize(text: str) -> list[Token]:
@@ -80,9 +86,11 @@ def spelled(name: str) -> str:
 def _token(match: re.Match[str], text: str) -> Token:
     kind, content = match.lastgroup, match[match.lastgroup or 0]
     if kind == "word":
-        if keyword.iskeyword(content) and content not in _ALLOWED:
+        if content.startswith("__") or (keyword.iskeyword(content) and content not in _ALLOWED):
             raise ConfigError(f"{visible(text)!r}: {content!r} is not part of the language")
         return Token("word", content, match.start())
+    if kind == "quoted":
+        _check_quoted(content, text)
     if kind == "number":
         if len(content) > _LONGEST_NUMBER:
             raise ConfigError(f"a number of {len(content):,} digits: at most {_LONGEST_NUMBER}")
@@ -90,13 +98,24 @@ def _token(match: re.Match[str], text: str) -> Token:
     return Token("sign" if kind == "sign" else "name", content, match.start())
 
 
+def _check_quoted(name: str, text: str) -> None:
+    """Check that a name in backquotes can be that of an observable."""
+    first, slash, rest = name.partition("/")
+    complete = bool(rest) if slash else not keyword.iskeyword(first)
+    if first.startswith("__") or not first.isidentifier() or not complete or visible(name) != name:
+        raise ConfigError(
+            f"{visible(text)!r}: {visible(name)!r} is no name of a value: backquotes take a word, "
+            "or a collection, a slash and visible characters, such as `metrics/top 5`"
+        )
+
+
 def _joined(tokens: list[Token]) -> list[Token]:
     """Return the tokens with each ``loss per sample`` as one name, ``loss_per_sample``."""
     found: list[Token] = []
     for token in tokens:
         found.append(token)
-        if [one.text for one in found[-2:]] == ["per", "sample"] and len(found) > 2:
-            first = found[-3]
-            if first.kind == "word":
-                found[-3:] = [Token("word", f"{first.text}_per_sample", first.start)]
+        last = found[-3:]
+        words = len(last) == 3 and all(one.kind == "word" for one in last)
+        if words and [one.text for one in last[1:]] == ["per", "sample"]:
+            found[-3:] = [Token("word", f"{last[0].text}_per_sample", last[0].start)]
     return found

@@ -8,6 +8,7 @@ from dataclasses import replace
 from heapq import merge
 
 from vinedresser.errors import ConfigError, UnknownTensor
+from vinedresser.objects.location import is_remote
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.language.budget import OF_A_STORE
 from vinedresser.queries.naming import SPELLINGS, check_names
@@ -17,7 +18,6 @@ from vinedresser.queries.standing import StandingQuery
 from vinedresser.queries.stored.silence import explain_silence
 from vinedresser.queries.stored.walking import NUMBERS, RankEvents
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.storage.location import is_remote
 
 __all__ = ["StoredRank", "answers_of", "check_stored", "stored_names"]
 

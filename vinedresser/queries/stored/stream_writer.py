@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 from vinedresser.errors import ConfigError
+from vinedresser.objects import Storage
 from vinedresser.plain_text import visible
 from vinedresser.queries.answer import Answer
 from vinedresser.store.records import STREAM, known_keys, stream_key
-from vinedresser.store.storage import Storage
 
 __all__ = ["MOST_BYTES", "StreamWriter", "check_stream_name"]
 

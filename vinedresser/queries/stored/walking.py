@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Span
 from vinedresser.queries.numeric import Numeric
 from vinedresser.queries.numpy_numeric import NumpyNumeric
 from vinedresser.queries.observables import Moment
@@ -22,7 +23,6 @@ from vinedresser.store.problems import Problems
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.segments.segment import ContiguousRows, Segment
 from vinedresser.store.step_record import MODES
-from vinedresser.store.storage import Span
 
 __all__ = ["NUMBERS", "RankEvents", "needs_of"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vinedresser.capture.adapters.nesting import leaves
-from vinedresser.capture.keras_.guard.notes import mapped
+from vinedresser.frameworks.keras_.codec import mapped
+from vinedresser.frameworks.nesting import leaves
 
 __all__ = ["KerasBatch", "arrays", "batch_size", "selected"]
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.framework import op_callbacks
 
-from vinedresser.capture.keras_.model.names import Names
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.replay.results import Located, Place
 
 __all__ = ["locate_in"]

@@ -8,10 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from vinedresser.capture.keras_.guard.codec import KerasCodec
 from vinedresser.errors import ConfigError, CorruptData
+from vinedresser.frameworks.keras_.codec import KerasCodec
 from vinedresser.replay.keras_.batch import KerasBatch
 from vinedresser.snapshots.reading import Snapshot
+from vinedresser.store.json_values import DAMAGE
 
 __all__ = ["RecordedKerasModel", "RecordedKerasStep", "recorded_step"]
 
@@ -101,7 +102,7 @@ def recorded_step(snapshot: Snapshot) -> RecordedKerasStep:
         step = RecordedKerasStep(
             models, trained, own, content["graph"] is True, batches, losses, dict(shared["random"])
         )
-    except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
+    except (*DAMAGE, StopIteration) as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error
     if not batches:
         why = "; ".join(record.inexact) or "none were seen"

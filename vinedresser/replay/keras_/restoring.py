@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from vinedresser.capture.keras_.guard.model_state import (
+from vinedresser.errors import ConfigError, CorruptData, did_you_mean
+from vinedresser.frameworks.keras_.model_state import (
     changing_variables,
     optimizer_variables,
     parameters,
 )
-from vinedresser.capture.keras_.model.names import Names
-from vinedresser.errors import ConfigError, CorruptData, did_you_mean
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.replay.keras_.factory import KerasParts
 from vinedresser.replay.keras_.recorded import RecordedKerasModel, RecordedKerasStep
+from vinedresser.store.json_values import DAMAGE
 
 __all__ = ["restore"]
 
@@ -40,7 +41,7 @@ def restore(parts: KerasParts, step: RecordedKerasStep, whose: str) -> None:
             _restore_optimizer(optimizer, state, model, whose)
     try:
         _restore_random(step.random)
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (*DAMAGE, RuntimeError) as error:
         raise CorruptData(f"the recorded random states are not valid: {error}") from error
 
 

@@ -9,16 +9,20 @@ from typing import Any
 
 import keras
 
-from vinedresser.capture.keras_.guard.codec import Computed, digest, is_tensor
-from vinedresser.capture.keras_.guard.gradient_step import (
+from vinedresser.errors import ConfigError
+from vinedresser.frameworks.keras_.codec import (
+    Computed,
+    digest,
+    is_tensor,
+    mapped,
+    nonfinite_entries,
+)
+from vinedresser.frameworks.keras_.gradient_step import (
     GradientStep,
     gradients_by_path,
     without_updates,
 )
-from vinedresser.capture.keras_.guard.keras_guard import nonfinite_entries
-from vinedresser.capture.keras_.guard.notes import mapped
-from vinedresser.capture.keras_.model.names import Names
-from vinedresser.errors import ConfigError
+from vinedresser.frameworks.keras_.names import Names
 from vinedresser.replay.keras_.batch import KerasBatch, batch_size, selected
 from vinedresser.replay.keras_.factory import NEEDED, KerasParts
 from vinedresser.replay.keras_.recorded import RecordedKerasStep

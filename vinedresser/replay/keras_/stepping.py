@@ -10,13 +10,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from vinedresser.capture.keras_.guard.codec import digest
-from vinedresser.capture.keras_.guard.model_state import environment
 from vinedresser.capture.run.environment import versions
+from vinedresser.frameworks.keras_.codec import digest
+from vinedresser.frameworks.keras_.model_state import environment
 from vinedresser.replay.keras_.batch import KerasBatch, arrays, selected
 from vinedresser.replay.keras_.factory import KerasParts, build
 from vinedresser.replay.keras_.recorded import recorded_step
 from vinedresser.replay.keras_.running import KerasOutcome, KerasReplay
+from vinedresser.replay.referenced import running_users_code
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.samples import breaking
 from vinedresser.snapshots.reading import Snapshot
@@ -71,7 +72,8 @@ def replay_with(snapshot: Snapshot, parts: KerasParts, whose: str, *, eager: boo
         StoreError: the storage refused.
     """
     again = KerasReplay(parts, recorded_step(snapshot), whose, eager)
-    outcome = again.run()
+    with running_users_code(whose):
+        outcome = again.run()
     return ReplayedKeras(again, outcome, _compared(snapshot.record, again, outcome))
 
 

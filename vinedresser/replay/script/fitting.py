@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from vinedresser.frameworks.nesting import rebuilt
 from vinedresser.snapshots.trees import Fields, LeftOut
 
 __all__ = ["NotAlike", "fitted"]
@@ -77,19 +77,11 @@ def _fitted_tensor(own: Tensor, recorded: Any, wider: bool) -> Tensor:
 def _fitted_nesting(own: Any, recorded: Any, inner: Callable[[Any, Any], Any]) -> Any:
     if is_dataclass(own) and not isinstance(own, type | Mapping) and isinstance(recorded, Fields):
         found = {name: getattr(recorded, name) for name in recorded._fields}
-        parts = {key: inner(getattr(own, key), one) for key, one in found.items()}
-        return replace(own, **parts)
+        return rebuilt(own, {key: inner(getattr(own, key), one) for key, one in found.items()})
     if isinstance(own, Mapping):
         if not isinstance(recorded, dict) or own.keys() != recorded.keys():
             raise NotAlike(f"a {type(own).__name__} with other keys")
-        parts = {key: inner(own[key], one) for key, one in recorded.items()}
-        if type(own) is dict:
-            return parts
-        # Such as the batches of tokenizers, which have methods of their own.
-        made: Any = copy.copy(own)
-        for key, one in parts.items():
-            made[key] = one
-        return made
+        return rebuilt(own, {key: inner(own[key], one) for key, one in recorded.items()})
     if isinstance(own, tuple | list):
         return _fitted_sequence(own, recorded, inner)
     if type(own) is not type(recorded):
@@ -106,4 +98,4 @@ def _fitted_sequence(own: Any, recorded: Any, inner: Callable[[Any, Any], Any]) 
     if len(own) != len(recorded):
         raise NotAlike(f"{len(own)} values in place of {len(recorded)}")
     parts = [inner(one, other) for one, other in zip(own, recorded, strict=True)]
-    return type(own)(*parts) if hasattr(own, "_fields") else type(own)(parts)
+    return rebuilt(own, dict(enumerate(parts)))

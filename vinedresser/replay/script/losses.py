@@ -7,11 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from vinedresser.capture.torch_.guard.codec import Computed
-from vinedresser.capture.torch_.guard.guard import digest
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.codec import Computed, digest
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["LossFunctions"]
 
@@ -19,7 +17,7 @@ __all__ = ["LossFunctions"]
 _MOST = 1000
 
 
-class LossFunctions(TorchFunctionMode):
+class LossFunctions:
     """Collects the scalars that may be losses, and puts recorded targets into loss functions.
 
     Attributes:
@@ -30,7 +28,6 @@ class LossFunctions(TorchFunctionMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.on = self.placed = False
         self.targets: Sequence[Any] | None = None
         self._scalars: list[list[Tensor]] = []
@@ -116,10 +113,8 @@ class LossFunctions(TorchFunctionMode):
         self.placed = True
         return made
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        named = kwargs or {}
+    def called_by_script(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a function of torch for the script; see `EachFunction`."""
         if not (self.on and torch.is_grad_enabled()):
             return func(*args, **named)
         made = self.replaced([*args, *named.values()], whole=False)

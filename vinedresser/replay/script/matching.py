@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from vinedresser.capture.torch_.names import Names, unwrapped
 from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.names import Names, unwrapped
 from vinedresser.replay.recorded import RecordedModel, RecordedStep
 
 __all__ = ["Matching", "trains"]

@@ -15,10 +15,10 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from vinedresser.capture.torch_.guard.guard import digest
-from vinedresser.capture.torch_.guard.nonfinite import gradients_of, scaler_decides
-from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.codec import digest
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nonfinite import gradients_of, scaler_decides
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.recorded import RecordedStep
@@ -210,7 +210,7 @@ class ScriptTrial:
             return
         self._functions = FunctionsSeen(self._training.model)
         first = self._step.batches[0]
-        with self._half, self._functions.watching((first.args, first.kwargs)):
+        with self._half.watching(), self._functions.watching((first.args, first.kwargs)):
             yield
 
     @contextmanager

@@ -12,15 +12,15 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from vinedresser.capture.fetching import listen
-from vinedresser.capture.torch_.guard.nonfinite import all_finite
-from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
-from vinedresser.capture.torch_.names import unwrapped
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
 from vinedresser.errors import VinedresserError
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.modes import EachFunction
+from vinedresser.frameworks.torch_.module_calls import CompiledCalls
+from vinedresser.frameworks.torch_.names import unwrapped
+from vinedresser.frameworks.torch_.nonfinite import all_finite
+from vinedresser.frameworks.torch_.optimizer_steps import Arguments
+from vinedresser.frameworks.torch_.optimizers import has_closure, with_closure
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.recorded import RecordedStep
@@ -79,7 +79,7 @@ class StepUser(Protocol):
         """Use gradients that a closure has computed again, in the same step of an optimizer."""
 
 
-class ScriptStep:
+class ScriptStep(LoopListener):
     """Puts a recorded step in the place of the first step of a script.
 
     The script runs as it is until it calls the model for its first update. Then the model, its
@@ -129,19 +129,9 @@ class ScriptStep:
 
     def start(self) -> None:
         """Begin to wait for the step."""
-        original = _BaseDataLoaderIter.__next__
-
-        @functools.wraps(original)
-        def following(iterator: Any) -> Any:
-            return self._following(original(iterator))
-
-        _BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign, assignment]
-        listen(nn.Module, "__call__", self._called)
-        listen(Optimizer, "add_param_group", self._made)
-        listen_to_backwards(self._backward)
+        listen_to_loop(self)
         register_module_forward_pre_hook(self._before_loss)
-        register_optimizer_step_pre_hook(self._before_update)
-        self.losses.__enter__()  # type: ignore[no-untyped-call]
+        EachFunction(self.losses.called_by_script).__enter__()  # type: ignore[no-untyped-call]
 
     @property
     def notes(self) -> list[str]:
@@ -162,12 +152,13 @@ class ScriptStep:
         """Leave the context of the step."""
         self._context.close()
 
-    def _made(self, optimizer: Optimizer) -> None:
+    def optimizer_made(self, optimizer: Optimizer) -> None:
+        """See `LoopListener.optimizer_made`."""
         if not any(one is optimizer for one in self.optimizers):
             self.optimizers.append(optimizer)
 
-    def _called(self, module: nn.Module) -> None:
-        """Look at a module that is about to be called."""
+    def module_called(self, module: nn.Module) -> None:
+        """See `LoopListener.module_called`."""
         if len(self.parts.models) == len(self._step.models):
             return
         name = self._matching.name_of(module)
@@ -186,35 +177,26 @@ class ScriptStep:
     def _watch(self, module: nn.Module) -> None:
         """Take over the calls of the model whose update was next."""
         self.seen = f"the model, a {type(unwrapped(module)).__name__}, was called, but not updated"
-        compiled = module._compiled_call_impl
-        if compiled is None:
+        if module._compiled_call_impl is None:
             module.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True)
             module.register_forward_hook(self._after)
-            return
+        else:
+            CompiledCalls(module, self._before, self._after)
 
-        # A hook would be compiled with the model.
-        def call(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = self._before(module, args, kwargs) or (args, kwargs)
-            output = compiled(*args, **kwargs)
-            self._after(module, args, output)
-            return output
-
-        module._compiled_call_impl = call
-
-    def _following(self, batch: Any) -> Any:
+    def batch_loaded(self, batch: Any) -> tuple[Any] | None:
         """Return what a data loader returns: the recorded batch, if the step is the next."""
         if self.steps:
-            return self._user.prepared(Batch((), {}, (), batch)).loaded
+            return (self._user.prepared(Batch((), {}, (), batch)).loaded,)
         recorded = self._batches[self._calls % len(self._batches)].loaded
         if not self.optimizers or recorded is None or not torch.is_grad_enabled():
-            return batch
+            return None
         try:
             found = fitted(batch, recorded)
         except NotAlike:
             # Such as that of another loader.
-            return batch
+            return None
         self._loaded = True
-        return self._user.prepared(Batch((), {}, (), found)).loaded
+        return (self._user.prepared(Batch((), {}, (), found)).loaded,)
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """Return the arguments for a call of the model: in the recorded step, those recorded."""
@@ -283,9 +265,8 @@ class ScriptStep:
         made = self.losses.replaced(args, whole=True)
         return None if made is None else tuple(made)
 
-    def _backward(self, tensors: Sequence[Any]) -> None:
-        if torch._C._current_graph_task_id() != -1:
-            return
+    def backward_begins(self, losses: Sequence[Any]) -> None:
+        """See `LoopListener.backward_begins`."""
         if self._updated_since and self._name not in self._updated_since:
             self.alternates = True
         self._updated_since.clear()
@@ -297,9 +278,9 @@ class ScriptStep:
                 else:
                     self.stale = any(bool(one.any()) for one in gradients)
             self._backwards += 1
-            self.losses.take(list(tensors))
+            self.losses.take(list(losses))
 
-    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+    def step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
         """Finish before the update; with a closure, after it has computed the gradients."""
         if not has_closure(args, kwargs):
             found = {one for one in self.parts.models if self._updates(optimizer, one)}

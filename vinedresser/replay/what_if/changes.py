@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from vinedresser.capture.torch_.guard.codec import Computed
-from vinedresser.capture.torch_.guard.guard import digest
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.codec import Computed, digest
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, batch_size
 from vinedresser.replay.changed_inputs import changed_inputs
 from vinedresser.replay.what_if.change import Change, Facts

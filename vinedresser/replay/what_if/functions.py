@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["ACTIVATIONS", "DETACHING", "ELEMENTWISE", "LAYERS", "LOSSES", "ON_LOGITS", "PRODUCTS"]
+__all__ = ["ACTIVATIONS", "DETACHING", "LAYERS", "LOSSES", "PRODUCTS"]
 
 
 def _forms(*names: str) -> dict[Callable[..., Any], str]:
@@ -46,19 +46,9 @@ PRODUCTS: frozenset[Callable[..., Any]] = frozenset(
 DETACHING: frozenset[Callable[..., Any]] = frozenset(_forms("detach"))
 """Functions that cut the graph."""
 
-ELEMENTWISE: Mapping[Callable[..., Any], str] = _forms(
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"
+LOSSES: Mapping[Callable[..., Any], str] = _forms(
+    *("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"),
+    *("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"),
+    *("kl_div", "poisson_nll_loss"),
 )
-"""Losses of the differences between outputs and targets."""
-
-ON_LOGITS: Mapping[Callable[..., Any], str] = _forms(
-    "cross_entropy", "binary_cross_entropy_with_logits"
-)
-"""Losses that expect outputs without an activation."""
-
-LOSSES: Mapping[Callable[..., Any], str] = {
-    **ELEMENTWISE,
-    **ON_LOGITS,
-    **_forms("nll_loss", "binary_cross_entropy", "kl_div", "poisson_nll_loss"),
-}
 """Losses and their names."""

@@ -9,13 +9,13 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.loss_functions import measures_errors
+from vinedresser.frameworks.torch_.modes import EachFunction
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.what_if.functions import (
     ACTIVATIONS,
     DETACHING,
-    ELEMENTWISE,
     LAYERS,
     LOSSES,
     PRODUCTS,
@@ -88,7 +88,7 @@ class Network:
         return cls(**{**table, "hidden": hidden, "last": last, "targets": targets})
 
 
-class FunctionsSeen(TorchFunctionMode):
+class FunctionsSeen:
     """Follows the values of a step from one function to the next.
 
     Args:
@@ -96,7 +96,6 @@ class FunctionsSeen(TorchFunctionMode):
     """
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
         self._model = model
         self._inside = self._cut = False
         self._calls = 0
@@ -125,7 +124,7 @@ class FunctionsSeen(TorchFunctionMode):
         """
         if begun is not None:
             self._begin(begun)
-        with during_calls(self._model, self._begin, self._end), self:
+        with during_calls(self._model, self._begin, self._end), EachFunction(self._call):
             yield
 
     def ended(self) -> Network | None:
@@ -154,16 +153,14 @@ class FunctionsSeen(TorchFunctionMode):
             self._targets,
         )
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         if self._ended:
             return result
         if func in LOSSES and len(args) > 1:
-            self._compare(func, args, kwargs or {})
+            self._compare(func, args, kwargs)
         if self._calls == 1:
-            self._follow(func, args, kwargs or {}, result)
+            self._follow(func, args, kwargs, result)
         return result
 
     def _begin(self, given: Any) -> None:
@@ -211,7 +208,7 @@ class FunctionsSeen(TorchFunctionMode):
         rows = values if values.dim() == 2 and values.shape[1] > 1 else None
         self._targets = Targets(
             LOSSES[func],
-            func in ELEMENTWISE
+            measures_errors(LOSSES[func])
             and output.shape != target.shape
             and output.numel() == target.numel(),
             float(values.min()),

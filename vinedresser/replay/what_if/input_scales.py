@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch
 
 __all__ = ["Scales"]

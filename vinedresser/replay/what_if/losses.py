@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from vinedresser.replay.what_if.functions import ELEMENTWISE
+from vinedresser.frameworks.loss_functions import measures_errors
 from vinedresser.replay.what_if.functions_seen import Network, Targets
 from vinedresser.replay.what_if.replaced_functions import Loss
 
@@ -36,7 +36,7 @@ def losses_for(network: Network) -> Iterator[tuple[str, str, Loss]]:
         yield "target shape", "targets in the shape of the outputs", _shaped
     if seen.summed:
         yield "loss reduction", "mean instead of sum as the loss", _mean
-    if seen.loss not in ELEMENTWISE.values():
+    if not measures_errors(seen.loss):
         return
     if seen.one_hot and network.width > 1:
         is_softmax = network.last is not None and network.last[1] == "softmax"
@@ -57,7 +57,7 @@ def standardized_for(seen: Targets) -> Loss | None:
     """
     mean, deviation = seen.mean, seen.deviation
     usual = abs(mean) <= _LARGEST and _SMALLEST <= deviation <= _LARGEST
-    if usual or deviation == 0 or seen.loss not in ELEMENTWISE.values():
+    if usual or deviation == 0 or not measures_errors(seen.loss):
         return None
     return partial(_standardized, mean=mean, deviation=deviation)
 

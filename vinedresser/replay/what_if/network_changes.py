@@ -10,9 +10,9 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vinedresser.frameworks.loss_functions import loss_form, measures_errors
 from vinedresser.replay.what_if.change import Change, Facts
 from vinedresser.replay.what_if.changeable import Changeable
-from vinedresser.replay.what_if.functions import ELEMENTWISE, ON_LOGITS
 from vinedresser.replay.what_if.functions_seen import Network
 from vinedresser.replay.what_if.initialising import initialized, unusual_weights
 from vinedresser.replay.what_if.losses import losses_for, standardized_for
@@ -163,7 +163,9 @@ def output_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
 
     kind, present = "output activation", "" if last is None else last[1]
     probabilities = "sigmoid" if network.width == 1 else "softmax"
-    if loss not in (*ELEMENTWISE.values(), *ON_LOGITS.values()) and present != probabilities:
+    form = loss_form(loss)
+    on_logits = form is not None and form.takes == "logits"
+    if not (measures_errors(loss) or on_logits) and present != probabilities:
         function = functional.sigmoid if network.width == 1 else partial(functional.softmax, dim=-1)
         if last is None:
             words = f"{probabilities} of the outputs"
@@ -171,7 +173,7 @@ def output_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
         else:
             words = f"{probabilities} instead of {present} of the outputs"
             yield Change(kind, words, within(function), network=True)
-    if present and loss in ON_LOGITS.values():
+    if present and on_logits:
         yield Change(kind, f"no {present} of the outputs", within(_same), network=True)
     if _exceeds(network) and network.targets is not None:
         lowest, highest = network.targets.lowest, network.targets.highest
@@ -188,7 +190,7 @@ def _exceeds(network: Network) -> bool:
         network: what is known.
     """
     seen = network.targets
-    if seen is None or network.last is None or seen.loss not in ELEMENTWISE.values():
+    if seen is None or network.last is None or not measures_errors(seen.loss):
         return False
     lowest, highest = _RANGES.get(network.last[1], (-math.inf, math.inf))
     return seen.lowest < lowest or seen.highest > highest

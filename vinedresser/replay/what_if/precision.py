@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.overrides import TorchFunctionMode
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.modes import EachFunction
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, mapped
 
 __all__ = ["HalfSeen", "cast_batch", "in_precision", "widening"]
@@ -27,7 +27,7 @@ _CASTS = {
 }
 
 
-class HalfSeen(TorchFunctionMode):
+class HalfSeen:
     """Notes whether a function returns a tensor of half precision.
 
     Attributes:
@@ -35,46 +35,36 @@ class HalfSeen(TorchFunctionMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.dtype: torch.dtype | None = None
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def watching(self) -> EachFunction:
+        """Return a context whose functions are looked at."""
+        return EachFunction(self._call)
+
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         if self.dtype is None:
             found = (one.dtype for _, one in leaves(result) if one.dtype in _HALF)
             self.dtype = next(found, None)
         return result
 
 
-class _Wider(TorchFunctionMode):
-    """Calls each function in a wider precision: no casts to a narrower one, no autocast.
+def _wider(wide: torch.dtype) -> EachFunction:
+    """Return a context of a wider precision: no casts to a narrower one, no autocast."""
+    narrow, casts = _narrower(wide), dict[Any, Any](_CASTS[wide])
 
-    Args:
-        wide: the dtype.
-    """
+    def widened(value: Any) -> Any:
+        return wide if isinstance(value, torch.dtype) and value in narrow else value
 
-    def __init__(self, wide: torch.dtype) -> None:
-        super().__init__()
-        self._wide = wide
-        self._narrow = _narrower(wide)
-        self._casts: dict[Any, Any] = dict(_CASTS[wide])
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
                 # The context of the program sets it back at its end.
                 torch.set_autocast_enabled(kind, False)
-        wide = self._wide
-        given = [wide if self._is_narrow(one) else one for one in args]
-        named = {key: wide if self._is_narrow(one) else one for key, one in (kwargs or {}).items()}
-        return self._casts.get(func, func)(*given, **named)
+        named = {key: widened(one) for key, one in kwargs.items()}
+        return casts.get(func, func)(*map(widened, args), **named)
 
-    def _is_narrow(self, value: Any) -> bool:
-        return isinstance(value, torch.dtype) and value in self._narrow
+    return EachFunction(call)
 
 
 @contextmanager
@@ -109,7 +99,7 @@ def in_precision(
     try:
         if default in narrow:
             torch.set_default_dtype(wide)
-        with torch.compiler.set_stance("force_eager"), _Wider(wide):
+        with torch.compiler.set_stance("force_eager"), _wider(wide):
             yield
     finally:
         torch.set_default_dtype(default)

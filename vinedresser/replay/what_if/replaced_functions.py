@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
+from vinedresser.frameworks.torch_.modes import EachFunction
 from vinedresser.replay.what_if.functions import ACTIVATIONS, DETACHING, LOSSES
 from vinedresser.replay.what_if.module_calls import during_calls
 
@@ -32,7 +32,24 @@ def replaced_activations(
         places: name and replacement of activations by their place among those of a call.
         outputs: changes the outputs of the model, if given.
     """
-    mode = _Activations(places)
+    # The first call may have begun.
+    place = -1
+
+    def begins(_: Any) -> None:
+        nonlocal place
+        place = -1
+
+    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        nonlocal place
+        name = ACTIVATIONS.get(func)
+        if name is None:
+            return func(*args, **kwargs)
+        place += 1
+        seen, other = places.get(place, ("", None))
+        given = args[0] if args else kwargs.get("input")
+        if other is None or seen != name or not isinstance(given, Tensor):
+            return func(*args, **kwargs)
+        return other(given)
 
     def changed(*called: Any) -> Any:
         output = called[-1]
@@ -41,7 +58,7 @@ def replaced_activations(
     handle = model.register_forward_hook(changed)
     stance = torch.compiler.set_stance("force_eager")
     try:
-        with stance, during_calls(model, mode.begin, lambda _: None), mode:
+        with stance, during_calls(model, begins, lambda _: None), EachFunction(call):
             yield
     finally:
         handle.remove()
@@ -54,7 +71,13 @@ def replaced_loss(loss: Loss) -> Iterator[None]:
     Args:
         loss: computes them.
     """
-    with torch.compiler.set_stance("force_eager"), _Losses(loss):
+
+    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in LOSSES and len(args) == 2 and args[0].requires_grad:
+            return loss(func, args[0], args[1], kwargs)
+        return func(*args, **kwargs)
+
+    with torch.compiler.set_stance("force_eager"), EachFunction(call):
         yield
 
 
@@ -65,65 +88,22 @@ def without_cuts(model: nn.Module) -> Iterator[None]:
     Args:
         model: the model.
     """
-    mode = _Detached()
-    stance = torch.compiler.set_stance("force_eager")
-    with stance, during_calls(model, mode.begin, mode.end), mode:
-        yield
+    # The first call may have begun.
+    inside = True
 
+    def begins(_: Any) -> None:
+        nonlocal inside
+        inside = True
 
-class _Activations(TorchFunctionMode):
-    def __init__(self, places: Mapping[int, tuple[str, Callable[[Tensor], Tensor]]]) -> None:
-        super().__init__()
-        self._places = places
-        # The first call may have begun.
-        self._place = -1
+    def ends(_: Any) -> None:
+        nonlocal inside
+        inside = False
 
-    def begin(self, _: Any) -> None:
-        self._place = -1
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        name = ACTIVATIONS.get(func)
-        if name is None:
-            return func(*args, **(kwargs or {}))
-        self._place += 1
-        seen, other = self._places.get(self._place, ("", None))
-        given = args[0] if args else (kwargs or {}).get("input")
-        if other is None or seen != name or not isinstance(given, Tensor):
-            return func(*args, **(kwargs or {}))
-        return other(given)
-
-
-class _Losses(TorchFunctionMode):
-    def __init__(self, loss: Loss) -> None:
-        super().__init__()
-        self._loss = loss
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in LOSSES and len(args) == 2 and args[0].requires_grad:
-            return self._loss(func, args[0], args[1], kwargs)
+    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in DETACHING and inside and torch.is_grad_enabled():
+            return args[0]
         return func(*args, **kwargs)
 
-
-class _Detached(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        # The first call may have begun.
-        self._inside = True
-
-    def begin(self, _: Any) -> None:
-        self._inside = True
-
-    def end(self, _: Any) -> None:
-        self._inside = False
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func in DETACHING and self._inside and torch.is_grad_enabled():
-            return args[0]
-        return func(*args, **(kwargs or {}))
+    stance = torch.compiler.set_stance("force_eager")
+    with stance, during_calls(model, begins, ends), EachFunction(call):
+        yield

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from vinedresser.capture.torch_.guard.nonfinite import (
+from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.names import Names, unwrapped
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nonfinite import (
     gradients_of,
     nonfinite_entries,
     scaler_decides,
 )
-from vinedresser.capture.torch_.names import Names, unwrapped
-from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
-from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.optimizer_steps import listen_to_all_steps
+from vinedresser.frameworks.torch_.optimizers import has_closure, with_closure
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.recorded import RecordedStep
@@ -134,7 +134,7 @@ class Training(Changeable):
 
     def _attempt(self, number: int) -> bool:
         """Take a step; return whether another one can follow."""
-        handle = register_optimizer_step_pre_hook(self._before_update)
+        end = listen_to_all_steps(before=self._before_update)
         course = self._course
         try:
             loss = self._step(self._batches[number % len(self._batches)])
@@ -145,7 +145,7 @@ class Training(Changeable):
             course.failed = f"{error}".strip().split("\n")[0] or type(error).__name__
             return False
         finally:
-            handle.remove()
+            end()
         if loss is None:
             raise ConfigError(f"{self._again.whose}: the step returned no loss")
         if not torch.isfinite(torch.tensor(loss)):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from vinedresser.capture.torch_.guard.codec import Computed
+from vinedresser.frameworks.torch_.codec import Computed
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.running import Replay
 from vinedresser.replay.stepping import Replayed
@@ -91,7 +91,7 @@ class _StepTrainer:
 
 @contextmanager
 def _both(half: HalfSeen, functions: FunctionsSeen) -> Iterator[None]:
-    with half, functions.watching():
+    with half.watching(), functions.watching():
         yield
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import DMatrix
 
-from vinedresser.capture.xgboost_.guard.guard import SOURCE
 from vinedresser.errors import CorruptData
+from vinedresser.frameworks.xgboost_.objectives import SOURCE
 from vinedresser.snapshots.arrays import ArrayCodec
 from vinedresser.snapshots.reading import Snapshot
+from vinedresser.store.json_values import DAMAGE
 
 __all__ = ["RecordedRound", "recorded_round"]
 
@@ -86,7 +87,7 @@ def recorded_round(snapshot: Snapshot) -> RecordedRound:
             dict(one["data"]),
             one["groups"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except DAMAGE as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a round: {error!r}") from error
     arrays = (found.predictions, found.gradient, found.hessian, found.groups, *found.data.values())
     if not all(isinstance(array, np.ndarray) for array in arrays):

@@ -11,9 +11,8 @@ import xgboost
 from numpy.typing import NDArray
 
 from vinedresser.capture.run.environment import versions
-from vinedresser.capture.xgboost_.guard.guard import environment
-from vinedresser.capture.xgboost_.guard.guarded_round import all_finite
 from vinedresser.errors import ConfigError
+from vinedresser.frameworks.xgboost_.objectives import all_finite, environment
 from vinedresser.replay.referenced import referenced
 from vinedresser.replay.results import Bisection, Comparison, SampleTensor
 from vinedresser.replay.samples import breaking, numbered

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
 
 from vinedresser.errors import VinedresserError
+from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.actions.base import Action, ActionContext, ActionResult
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 
 class ActionQueue:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from vinedresser.retrying import attempts, backoff
+from vinedresser.objects import Storage
+from vinedresser.objects.retrying import attempts, backoff
 from vinedresser.store.finding import Finding
-from vinedresser.store.storage import Storage
 
 __all__ = ["Action", "ActionContext", "ActionResult", "retry"]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 
 from vinedresser.errors import CorruptData, KeyMissing
+from vinedresser.objects import Storage
+from vinedresser.plain_logs import plain_logger
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.records import ActionRecord, actions_key
-from vinedresser.store.storage import Storage
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 
 class Journal:
@@ -35,10 +36,10 @@ class Journal:
         self._logged: set[str] = set()
         try:
             self._lines = storage.get(self._key).decode().splitlines()
-            known = [ActionRecord.from_json(json.loads(line)) for line in self._lines]
+            known = [ActionRecord.from_json(parse_json(line)) for line in self._lines]
         except KeyMissing:
             self._lines, known = [], []
-        except (ValueError, TypeError) as error:
+        except DAMAGE as error:
             raise CorruptData(
                 f"{storage.location}/{self._key}: not a valid journal of actions"
             ) from error

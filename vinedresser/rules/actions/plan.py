@@ -14,7 +14,7 @@ from vinedresser.rules.actions.settings import (
     NotifySettings,
     SnapshotSettings,
 )
-from vinedresser.rules.registry import find_rule
+from vinedresser.rules.registry import find_rules
 from vinedresser.store.finding import Finding
 
 __all__ = ["ACTIONS", "ActionPlan"]
@@ -89,11 +89,12 @@ class ActionPlan:
         for severity, key in _BY_SEVERITY.items():
             if key in actions:
                 by_severity[severity] = _names(actions[key], settings, f"{where}.{key}")
-        by_rule = {}
+        by_rule: dict[str, tuple[str, ...]] = {}
         for name, table in rules.items():
             if "actions" in table:
-                rule = find_rule(name, where=where_rules).name
-                by_rule[rule] = _names(table["actions"], settings, f"{where_rules}.{name}.actions")
+                names = _names(table["actions"], settings, f"{where_rules}.{name}.actions")
+                kinds = find_rules(name, where=where_rules)
+                by_rule |= dict.fromkeys((kind.name for kind in kinds), names)
         return cls(by_severity, by_rule, settings)
 
     def of(self, finding: Finding) -> tuple[str, ...]:

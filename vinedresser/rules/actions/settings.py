@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import Annotated
 from urllib.parse import urlsplit
+
+from annotated_types import Ge, Gt, Le, Lt
 
 __all__ = [
     "AdjustSettings",
@@ -15,15 +19,18 @@ __all__ = [
     "SnapshotSettings",
 ]
 
+# Seconds to retry.
+_Patience = Annotated[float, Ge(0), Le(3600)]
+
 
 @dataclass(frozen=True)
 class NotifySettings:
     """Settings of ``notify``. Give either ``webhook`` or ``webhook_variable``.
 
     Attributes:
-        webhook: URL to POST to; it is stored with the run.
-        webhook_variable: environment variable with a secret URL.
-        patience: seconds to retry while the server is unavailable.
+        webhook: URL to POST to: https, or http on this machine; it is stored with the run.
+        webhook_variable: environment variable with the URL, if that is secret.
+        patience: seconds to retry, with pauses of 0.5, 1, 2, … 30 s.
         insecure: allow http to other machines.
 
     Raises:
@@ -32,14 +39,13 @@ class NotifySettings:
 
     webhook: str = ""
     webhook_variable: str = ""
-    patience: float = 60.0
+    patience: _Patience = 60.0
     insecure: bool = False
 
     def __post_init__(self) -> None:
         """Check the values."""
         if bool(self.webhook) == bool(self.webhook_variable):
             raise ValueError("give either webhook or webhook_variable")
-        _check_patience(self.patience)
         url = self.url()
         # Secrets must not appear in messages.
         shown = "the URL" if self.webhook_variable else f"webhook: {self.webhook!r}"
@@ -66,11 +72,11 @@ class EmailSettings:
 
     Attributes:
         host: SMTP server.
-        to: addresses of the recipients.
+        to: list of the addresses of the recipients.
         sender: address of the sender.
         port: port of the server.
-        starttls: encrypt the connection.
-        user: user to log in as; "": do not log in.
+        starttls: encrypt the connection and verify the certificate.
+        user: user to log in as; default: do not log in.
         password_variable: environment variable with the password.
         patience: seconds to retry while the server is unavailable.
         insecure: allow unencrypted connections to other machines.
@@ -86,7 +92,7 @@ class EmailSettings:
     starttls: bool = True
     user: str = ""
     password_variable: str = ""
-    patience: float = 60.0
+    patience: _Patience = 60.0
     insecure: bool = False
 
     def __post_init__(self) -> None:
@@ -99,7 +105,6 @@ class EmailSettings:
             raise ValueError("user and password_variable: must be given together")
         if not (self.starttls or self.insecure or _is_here(self.host)):
             raise ValueError("starttls: must be true, unless insecure = true")
-        _check_patience(self.patience)
         self.password()
 
     def password(self) -> str:
@@ -118,9 +123,9 @@ class CommandSettings:
     """Settings of ``command``.
 
     Attributes:
-        argv: program and arguments; they are not passed to a shell.
-        cwd: working directory (default: that of the trainings).
-        timeout: seconds after which the program is killed.
+        argv: program and arguments, as a list; they are not passed to a shell.
+        cwd: working directory, relative to that of the trainings.
+        timeout: seconds after which the program and its child processes are killed.
 
     Raises:
         ValueError: a value is invalid.
@@ -128,14 +133,12 @@ class CommandSettings:
 
     argv: list[str]
     cwd: str = "."
-    timeout: float = 60.0
+    timeout: Annotated[float, Gt(0), Le(3600)] = 60.0
 
     def __post_init__(self) -> None:
         """Check the values."""
         if not self.argv or not self.argv[0]:
             raise ValueError("argv: must not be empty; give the program and its arguments")
-        if not 0 < self.timeout <= 3600:
-            raise ValueError(f"timeout: must be from 0 to 3600 seconds, not {self.timeout}")
 
 
 @dataclass(frozen=True)
@@ -143,20 +146,18 @@ class SnapshotSettings:
     """Settings of ``snapshot``.
 
     Attributes:
-        steps: number of steps to capture.
-        collections: collections whose full tensors are captured.
+        steps: number of train steps to capture.
+        collections: collections to capture in full.
 
     Raises:
         ValueError: a value is invalid.
     """
 
-    steps: int = 3
+    steps: Annotated[int, Ge(1), Le(1000)] = 3
     collections: tuple[str, ...] = ("weights", "biases", "gradients", "inputs", "outputs")
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if not 1 <= self.steps <= 1000:
-            raise ValueError(f"steps: must be from 1 to 1000, not {self.steps}")
         if not self.collections:
             raise ValueError("collections: must not be empty")
 
@@ -166,33 +167,22 @@ class AdjustSettings:
     """Settings of ``adjust``: changes of parameters that the training has declared tunable.
 
     Attributes:
-        lr: factor of the learning rate; None: no change.
-        clip: maximum norm of the gradients; None: no change.
+        lr: factor of the learning rate, between 0 and 1; default: no change.
+        clip: maximum norm of all gradients together (PyTorch only); default: no change.
         times: maximum number of changes of each parameter in a run.
 
     Raises:
         ValueError: a value is invalid.
     """
 
-    lr: float | None = None
-    clip: float | None = None
-    times: int = 3
+    lr: Annotated[float, Gt(0), Lt(1)] | None = None
+    clip: Annotated[float, Gt(0), Lt(math.inf)] | None = None
+    times: Annotated[int, Ge(1)] = 3
 
     def __post_init__(self) -> None:
         """Check the values."""
         if self.lr is None and self.clip is None:
             raise ValueError("give lr, a factor such as 0.5, or clip, a norm such as 1.0")
-        if self.lr is not None and not 0 < self.lr < 1:
-            raise ValueError(f"lr: must be a factor between 0 and 1, not {self.lr}")
-        if self.clip is not None and not 0 < self.clip < float("inf"):
-            raise ValueError(f"clip: must be a norm greater than 0, not {self.clip}")
-        if self.times < 1:
-            raise ValueError(f"times: must be at least 1, not {self.times}")
-
-
-def _check_patience(seconds: float) -> None:
-    if not 0 <= seconds <= 3600:
-        raise ValueError(f"patience: must be from 0 to 3600 seconds, not {seconds}")
 
 
 def _variable(key: str, name: str) -> str:

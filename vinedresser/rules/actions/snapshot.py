@@ -8,13 +8,13 @@ from typing import ClassVar
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.requests.requesting import await_change, request_capture
 from vinedresser.errors import ConfigError
+from vinedresser.objects import Storage
 from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.rules.actions.settings import SnapshotSettings
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.records import RunRecord, last_step, read_record
 from vinedresser.store.status import run_status
-from vinedresser.store.storage import Storage
 
 # Seconds to wait for the training to reply, and again to take the steps.
 _PATIENCE = 30.0

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import ClassVar
 
 from vinedresser.errors import KeyTaken, StoreError
+from vinedresser.objects import Storage
+from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.actions.base import ActionContext, ActionResult, retry
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import ExitRecord, StopRecord, write_record
-from vinedresser.store.storage import Storage
 
 __all__ = ["StopAction", "StopOnSeverity"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = plain_logger(__name__)
 
 # Seconds to retry while the store is unavailable.
 _PATIENCE = 300.0

@@ -6,6 +6,7 @@ import time
 from typing import ClassVar
 
 from vinedresser.capture.requests.requesting import await_answer
+from vinedresser.objects import Storage
 from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.rules.actions.settings import AdjustSettings
 from vinedresser.store.records import (
@@ -17,7 +18,6 @@ from vinedresser.store.records import (
     write_numbered,
 )
 from vinedresser.store.status import run_status
-from vinedresser.store.storage import Storage
 
 __all__ = ["AdjustAction", "CheckpointAction"]
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.outcomes.guessing import Guessing
@@ -65,8 +66,12 @@ class AttentionCollapse(SymptomRule):
 
     severity = "warning"
     fault = "attention_collapse"
+    stage = "inside"
+    consequences = ("outcome",)
+    position = 340
+    inapplicable = NETWORKS_ONLY
     # On a plateau before learning, heads may not have found a key yet.
-    waits = True
+    awaits_plateau = True
 
     def __init__(self, slope: float = 0.03, every: int = 0, patience: int = 3) -> None:
         require_between(0, 1, slope=slope)
@@ -103,12 +108,12 @@ class AttentionCollapse(SymptomRule):
             return ""
         return f"{name} {latest.level:.4g} where guessing gives {guessed:.4g}"
 
-    def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`: whenever attention was captured."""
+    def is_checked(self, step: Step) -> bool:
+        """See `SymptomRule.is_checked`: whenever attention was captured."""
         return bool(_captured(step)) or bool(step.vectors_of(_COLLECTION, _STD))
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         self._step = step.step
         layers = _layers(step)
         if not layers:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_share
+from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -46,6 +51,11 @@ class DyingRelu(SymptomRule):
     """
 
     fault = "dying_relu"
+    stage = "inside"
+    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
+    position = 320
+    predecessor = "dead_relu"
+    inapplicable = NETWORKS_ONLY
 
     def __init__(
         self, layer: float = 0.9, model: float = 0.5, every: int = 20, patience: int = 3
@@ -66,14 +76,13 @@ class DyingRelu(SymptomRule):
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate."""
         self._rate = LearningRate.among(info.parameters)
-        self.know(info)
 
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the modules."""
         self._modules = dict(info.modules)
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         dead = self._dead(step)
         if not dead:
             return None
@@ -108,9 +117,18 @@ class DyingRelu(SymptomRule):
             evidence={"dead": dead},
         )
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: nothing passes a layer without a living unit."""
+    def may_recover(self, symptom: Symptom) -> bool:
+        """See `SymptomRule.may_recover`: the living units of each layer may learn."""
+        return symptom.value < 1.0
+
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: nothing passes a layer without a living unit."""
         return symptom.value == 1.0 and outcome.nothing_learned()
+
+    def _finding(self, verdict: Verdict, severity: Severity | None = None) -> Finding:
+        found = super()._finding(verdict, severity)
+        # The rule checks at step 0, before the first update.
+        return replace(found, since=0) if self._first[found.tensor] >= self.layer else found
 
     def _killing_step(self, name: str) -> str:
         """Return words on the step that killed the units of a layer; "" if there is none."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from vinedresser.rules.advice import listed
+from vinedresser.rules.applicability import NO_GRAPH, Reasons
+from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.outcomes.verdict import Verdict
@@ -31,22 +33,23 @@ class MissingActivation(SymptomRule):
     """
 
     fault = "missing_activation"
+    stage = "model"
+    # A linear model that has found its best weights moves no more.
+    consequences = ("outcome", *NO_SIGNAL, "corrupt_labels", "learning_rate_too_low")
+    position = 150
+    inapplicable = Reasons(keras=NO_GRAPH, xgboost=NO_GRAPH, sklearn=NO_GRAPH)
 
     def __init__(self, patience: int = 5) -> None:
         super().__init__(patience)
         self.needs = (Need("losses"),)
         self._linear: list[str] = []
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the weights of a linear model, which the first backward pass tells."""
         self._linear = info.linear
 
-    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (known from the record)
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:  # noqa: ARG002 (known from the record)
+        """See `SymptomRule.detect`."""
         if not self._linear:
             return None
         return Symptom(
@@ -65,7 +68,7 @@ class MissingActivation(SymptomRule):
     def at_end(self) -> Finding | None:
         """See `OnceRule.at_end`."""
         found = super().at_end()
-        if found is not None or not self._patience.over or not self._behind():
+        if found is not None or not self._patience.exhausted or not self._behind():
             return found
         return self._finding(Verdict("open"), self.without_stop)
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_between
+from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -46,6 +48,11 @@ class SaturatedActivation(SymptomRule):
     """
 
     fault = "saturated_activation"
+    stage = "inside"
+    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
+    position = 330
+    predecessor = "saturated_activation"
+    inapplicable = NETWORKS_ONLY
 
     def __init__(self, slope: float = 0.1, every: int = 20, patience: int = 3) -> None:
         require_between(0, 1, slope=slope)
@@ -58,16 +65,12 @@ class SaturatedActivation(SymptomRule):
         # Mean slopes at the first check.
         self._first: dict[str, float] = {}
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the modules."""
         self._modules = dict(info.modules)
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         slopes = self._slopes(step)
         self._first = {**slopes, **self._first}
         flat = {name: slope for name, slope in slopes.items() if slope < self.slope}

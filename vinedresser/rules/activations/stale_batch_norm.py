@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import optional_statistics
@@ -50,6 +51,11 @@ class StaleBatchNorm(OnceRule):
 
     severity = "warning"
     fault = "stale_statistics"
+    # Evaluated rows are then predicted worse than training rows, as if they had been prepared in
+    # another way.
+    consequences = ("outcome", "corrupt_inputs", "overfitting")
+    position = 290
+    inapplicable = NETWORKS_ONLY
 
     def __init__(self, reached: float = 0.6, every: int = 20, patience: int = 3) -> None:
         require_between(0, 1, reached=reached)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from vinedresser.objects import Storage
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import Record, read_record, suspicions_key, write_record
-from vinedresser.store.storage import Storage
 
 __all__ = ["SuspicionRecord", "SuspicionWriter", "read_suspicions"]
 

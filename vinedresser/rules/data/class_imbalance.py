@@ -67,6 +67,19 @@ class ClassImbalance(OnceRule):
 
     severity = "warning"
     fault = "class_imbalance"
+    stage = "data"
+    # Classes that the training hardly has are missed in evaluations, as if labels were wrong there.
+    consequences = (
+        "classifier_confusion",
+        "constant_predictions",
+        "corrupt_labels",
+        "not_learning",
+        "overfitting",
+        "underfitting",
+    )
+    position = 70
+    predecessor = "class_imbalance"
+    left_out_of = ("regression", "autoencoder", "language_model", "adversarial")
     modes = ("train", "eval")
 
     def __init__(
@@ -97,7 +110,7 @@ class ClassImbalance(OnceRule):
         """See `OnceRule.watch`."""
         if self.batches.of_text:
             # In a language, most words are rare, and learned late.
-            self._over = True
+            self._done = True
             return None
         if step.mode == "eval":
             self._evaluate(step)
@@ -111,10 +124,10 @@ class ClassImbalance(OnceRule):
             if counts.shape == matrix.shape[:1]:
                 counts += matrix.sum(1)
                 self._matrices.setdefault(compared.loss, deque(maxlen=_CHECKS)).append(matrix)
-        ripe = step.step >= (
+        enough = step.step >= (
             _PATIENCE if self.expected_steps is None else _SHARE * self.expected_steps
         )
-        return self._finding(step) if ripe and self.batches.compared else None
+        return self._finding(step) if enough and self.batches.compared else None
 
     def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""

@@ -74,12 +74,25 @@ class CorruptInputs(OnceRule):
     If the targets are the inputs, rows that are all equal are reported whatever the outcome.
 
     Args:
-        constant: share of features.
-        order: share of variance.
+        constant: share of features that never change.
+        order: share of the rows' variance explained by their positions in the batch.
     """
 
     severity = "warning"
     fault = "corrupt_inputs"
+    stage = "data"
+    # Inputs of zero give the first layer no gradient, and may be the targets, too. Those that are
+    # prepared in another way than the evaluated ones may have a wrong scale for that reason.
+    consequences = (
+        "outcome",
+        "inside",
+        "over_regularisation",
+        "overfitting",
+        "single_label",
+        "unnormalised_inputs",
+        "untrained_parameters",
+    )
+    position = 40
     modes = ("train", "eval")
 
     def __init__(self, constant: float = 0.9, order: float = 0.5) -> None:
@@ -104,11 +117,7 @@ class CorruptInputs(OnceRule):
         self._number = OnlyNumber()
         self._last: tuple[Step, str] | None = None
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the number of models."""
         self._several = several_trained(info)
 
@@ -149,7 +158,7 @@ class CorruptInputs(OnceRule):
             self._occurs = np.zeros(len(lows), np.int64)
         if lows.shape != self._lows.shape:
             # Sequences of varying length have no fixed features.
-            self._over = True
+            self._done = True
             return
         self._lows, self._highs = np.minimum(self._lows, lows), np.maximum(self._highs, highs)
         self._batch_count += 1
@@ -198,8 +207,8 @@ class CorruptInputs(OnceRule):
         if wrong is None:
             return None
         reason = self.outcome.verdict().reason
-        told = wrong.told(reason, looks=self._batch_count, rows=self._rows)
-        return self.found(step, since=0, **told)
+        arguments = wrong.reported(reason, looks=self._batch_count, rows=self._rows)
+        return self.found(step, since=0, **arguments)
 
     def _equal_rows(self) -> Finding | None:
         """Return the finding of rows that are equal though their labels differ: it is certain."""
@@ -209,8 +218,8 @@ class CorruptInputs(OnceRule):
         step, name = self._last
         wrong = self._nothing(name)
         assert wrong is not None, "all rows are alike"
-        told = wrong.told("", looks=self._batch_count, rows=self._rows)
-        return self.found(step, since=0, **told)
+        arguments = wrong.reported("", looks=self._batch_count, rows=self._rows)
+        return self.found(step, since=0, **arguments)
 
     def _of_outputs(self) -> Finding | None:
         """Return the finding of outputs that belong to positions in the batch, not to rows."""
@@ -219,8 +228,8 @@ class CorruptInputs(OnceRule):
             return None
         step, _ = self._last
         name = self.batches.tensor("predictions", self.batches.paired[0].loss)
-        told = _by_position(name, part, self.order).told("")
-        return self.found(step, since=0, **told)
+        arguments = _by_position(name, part, self.order).reported("")
+        return self.found(step, since=0, **arguments)
 
     def _of_repetition(self) -> Finding | None:
         """Return the finding of a few rows that are repeated."""
@@ -228,8 +237,8 @@ class CorruptInputs(OnceRule):
         if found is None or self._last is None or not (found.copied or self._only_by_heart()):
             return None
         step, name = self._last
-        told = _repeats(name, found).told("")
-        return self.found(step, since=0, **told)
+        arguments = _repeats(name, found).reported("")
+        return self.found(step, since=0, **arguments)
 
     def _of_size(self) -> Finding | None:
         """Return the finding of evaluated rows that have another size than all training rows."""
@@ -239,7 +248,7 @@ class CorruptInputs(OnceRule):
         gains = self._gains("eval")
         if gains and max(gain.value + _SURE * gain.error for gain in gains) > _LEARNED:
             return None
-        return self.found(self._last[0], since=0, **_of_other_size(found).told(""))
+        return self.found(self._last[0], since=0, **_of_other_size(found).reported(""))
 
     def _gains(self, mode: str) -> list[Gain]:
         """Return the known gains of a mode."""

@@ -10,6 +10,8 @@ import numpy as np
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.data.placeholders import Placeholders
+from vinedresser.rules.data.repeated_rows import OF_ROWS, other_labels
+from vinedresser.rules.faults import NO_SIGNAL, UNSTEADY
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
@@ -18,6 +20,7 @@ from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.held_out import HeldOut
 from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.outcomes.row_labels import RowLabels
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -89,8 +92,11 @@ class CorruptLabels(OnceRule):
 
     The gain is the share of the chance-level error that the model removes; the chance level is the
     loss of a model that knows only how often each label occurs. Fires after 150 steps and 30 % of
-    the run in one of six cases:
+    the run in one of seven cases, of which only the first stops the run:
 
+    - *Other labels each time*: rows that come again, as in the next epoch, have labels that have
+      nothing to do with their first ones: the row explains certainly less than a quarter of their
+      variance (`RowLabels`; 128 rows), and the predictions are no better than guessing.
     - *Memorised*: on training rows, more than ``gain`` of the chance-level error or loss is removed
       (0.3 of ``gain`` at the end of the run), by two standard errors. In ``evaluations``
       evaluations, the loss never beat the chance level by 3 % (plus two standard errors from the
@@ -110,7 +116,7 @@ class CorruptLabels(OnceRule):
       the evaluated rows better than those of the training rows, by 0.15 and three standard errors,
       while the model predicts training rows better, by 0.1 and two standard errors.
     - *Far behind in evaluation*: at the end of the run, the gain on evaluated rows, in at least
-      three looks, was never more than half of that of the baseline models (0.6 or more), by two
+      three samples, was never more than half of that of the baseline models (0.6 or more), by two
       standard errors, while that on training rows is above four fifths of it. The inputs are then
       the likely cause.
     - *Placeholders*: 1 % of the numbers or more are one number other than 0, as far from all others
@@ -121,14 +127,35 @@ class CorruptLabels(OnceRule):
     networks fit random labels, and only evaluation reveals it; Karpathy 2019 (baseline).
 
     Args:
-        gain: minimum gain on memorised rows.
+        gain: minimum gain on memorised training rows.
         evaluations: number of evaluations without any gain; at the end of the run, three are enough
             if the baseline models find nothing either.
     """
 
-    severity = "warning"
     fault = "corrupt_labels"
+    stage = "data"
+    # Without anything to learn, weight decay pulls the weights to zero, and steps in no direction
+    # are too long and move units to where they pass nothing. Targets out of reach push the outputs
+    # to their ends.
+    consequences = (
+        "outcome",
+        *NO_SIGNAL,
+        *UNSTEADY,
+        "attention_collapse",
+        "dying_relu",
+        "over_regularisation",
+        "overfitting",
+        "saturated_activation",
+        "vanishing_gradient",
+    )
+    position = 60
+    left_out_of = ("autoencoder", "adversarial")
     modes = ("train", "eval")
+
+    @classmethod
+    def can_explain(cls, cause: Finding, finding: Finding) -> bool:  # noqa: ARG003 (of all)
+        """See `Rule.can_explain`: labels do not kill units before the first update."""
+        return finding.fault != "dying_relu" or finding.since > 0
 
     def __init__(self, gain: float = 0.1, evaluations: int = 5) -> None:
         require_between(0, 1, gain=gain)
@@ -140,17 +167,14 @@ class CorruptLabels(OnceRule):
         self.outcome = Outcome()
         self.guessing = Guessing()
         self.held_out = HeldOut()
+        self.row_labels = RowLabels()
         self._evaluated: dict[str, _Evaluations] = {}
         self._last: Step | None = None
         self._several = False
         self._text = False
         self._placeholders: dict[str, Placeholders] = {}
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read whether several models are trained."""
         self._several = several_trained(info)
 
@@ -175,7 +199,7 @@ class CorruptLabels(OnceRule):
         return self._finding(step, over=False)
 
     def at_end(self) -> Finding | None:
-        """Return the finding at the end of the run."""
+        """See `OnceRule.at_end`."""
         if self._last is None or self._last.step < _PATIENCE:
             return None
         return self._finding(self._last, over=True)
@@ -202,7 +226,9 @@ class CorruptLabels(OnceRule):
         tasks = self.outcome.fit.of("train")
         # One of several tasks may be hopeless on purpose.
         found = [
-            self._placeholder(loss, series) or self._of(loss, series, over=over)
+            self._apart(loss, series)
+            or self._placeholder(loss, series)
+            or self._of(loss, series, over=over)
             for loss, series in tasks.items()
         ]
         seen = found[0] if found else None
@@ -211,8 +237,11 @@ class CorruptLabels(OnceRule):
         loss = next(iter(tasks))
         evaluated = self._evaluated.get(loss, _Evaluations())
         baseline = self.outcome.baseline.gain(loss)
-        told = seen.told("", baseline=baseline, evaluations=evaluated.count)
-        return self.found(step, since=0, **told)
+        arguments = seen.reported("", baseline=baseline, evaluations=evaluated.count)
+        certain = all(one is not None and one.statistic == OF_ROWS for one in found)
+        return self.found(
+            step, since=0, severity=None if certain else self.without_stop, **arguments
+        )
 
     def _of(self, loss: str, series: FitSeries, *, over: bool) -> Symptom | None:
         gain = series.gain()
@@ -234,23 +263,23 @@ class CorruptLabels(OnceRule):
             return found if over or asked else None
         return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
 
+    def _apart(self, loss: str, series: FitSeries) -> Symptom | None:
+        """Return the symptom of rows that have other labels each time they come."""
+        seen, gain = self.row_labels.agreement(loss), series.gain()
+        if seen is None or gain is None or gain.value - _SURE * gain.error > 0:
+            return None
+        aimless = self.outcome.progress.aimless.includes(f"losses/{loss}")
+        tensor = self.batches.tensor("labels", loss)
+        return None if aimless else other_labels(seen, tensor, _REMEDY)
+
     def _placeholder(self, loss: str, series: FitSeries) -> Symptom | None:
         """Return the symptom of a number that stands for missing targets and is learned."""
         targets, gain = self._placeholders.get(loss), series.gain()
-        found = targets.found() if targets and series.task == "values" else None
-        if found is None or gain is None or gain.value + _SURE * gain.error > _PREDICTED:
+        if targets is None or gain is None or series.task != "values":
             return None
-        return Symptom(
-            self.batches.tensor("labels", loss),
-            "share",
-            found.share,
-            0.0,
-            0.9,
-            f"{found.share:.0%} of the targets are {found.value:g}, and all others are between "
-            f"{found.low:.4g} and {found.high:.4g}",
-            "a number that stands for missing values is learned like any other, and outweighs them",
-            "leave these targets out of the loss, by a mask or before training",
-        )
+        if gain.value + _SURE * gain.error > _PREDICTED:
+            return None
+        return targets.symptom(self.batches.tensor("labels", loss))
 
     def _better_loss(self, loss: str) -> float:
         """Return the share of the chance-level loss that the training has removed.
@@ -306,11 +335,12 @@ class CorruptLabels(OnceRule):
             now.level,
             guessed,
             0.6,
-            f"the loss stays at {now.level:.4g} (chance level: {guessed:.4g}), and baseline "
-            f"models find just as little in the same rows (gain {max(baseline, 0):.2g})",
-            "the labels do not belong to the rows, or rows were mixed up: there seems to be "
-            "nothing to learn; or the loss or the model prevents learning what simple models do "
-            "not find",
+            f"no relation between inputs and labels was found: the loss stays at {now.level:.4g} "
+            f"(chance level: {guessed:.4g}), and baseline models find just as little in the same "
+            f"rows (gain {max(baseline, 0):.2g})",
+            "there seems to be nothing to learn: the labels are random, do not belong to the rows, "
+            "or rows were mixed up; or the loss or the model prevents learning what simple models "
+            "do not find",
             f"{_ONE_BATCH}: {_REMEDY}",
         )
 
@@ -340,7 +370,7 @@ class CorruptLabels(OnceRule):
         """Return the symptom of evaluations that are far worse than simple models are."""
         series = self.outcome.fit.of("eval").get(loss)
         shown = series.gain() if series else None
-        if series is None or shown is None or series.looks() < _VALUES or self._several:
+        if series is None or shown is None or series.samples() < _VALUES or self._several:
             return None
         good = gain.value - _SURE * gain.error > _GOOD * baseline
         best = max([shown, *windows_of(series)], key=lambda one: one.value + _SURE * one.error)

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
-from vinedresser.rules.data.input_history import ALL, InputHistory, Look, Shift, shift
+from vinedresser.rules.data.input_history import ALL, InputHistory, Sample, Shift, shift
 from vinedresser.rules.data.lasting_harm import Harm, LastingHarm
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import finite_scalars
@@ -21,10 +22,10 @@ __all__ = ["Drift"]
 
 _COLLECTION, _MEAN, _STD = "model_inputs", "channel_mean", "channel_std"
 _EVERY = 10
-# Looks before and after the change, at most: inputs that change slowly are not compared with those
-# of long ago.
-_LOOKS = 64
-# Looks right before the harm.
+# Samples before and after the change, at most: inputs that change slowly are not compared with
+# those of long ago.
+_SAMPLES = 64
+# Samples right before the harm.
 _LAST = 4
 
 
@@ -51,6 +52,10 @@ class Drift(OnceRule):
 
     severity = "warning"
     fault = "drift"
+    stage = "data"
+    consequences = ("outcome", "oscillating_loss", "overfitting")
+    position = 110
+    inapplicable = Reasons(xgboost="all rows are there before the first round")
     modes: ClassVar[tuple[Mode, ...]] = ("train", "eval")
 
     def __init__(
@@ -93,8 +98,8 @@ class Drift(OnceRule):
         found: list[tuple[Shift, str, int]] = []
         for name, history in self._inputs.items():
             # The train step with the number of an evaluation comes after it.
-            before = history.between(-math.inf, harm.last - 1)[-_LOOKS:]
-            after = history.between(harm.first, math.inf)[:_LOOKS]
+            before = history.between(-math.inf, harm.last - 1)[-_SAMPLES:]
+            after = history.between(harm.first, math.inf)[:_SAMPLES]
             change = shift(before, after, distance=self.distance, factor=self.factor)
             if change is not None and _sudden(change, before):
                 between = history.between(harm.last, harm.first - 1)
@@ -127,8 +132,8 @@ class Drift(OnceRule):
         )
 
 
-def _sudden(change: Shift, before: list[Look]) -> bool:
-    """Return whether the last looks before the harm are like those before them.
+def _sudden(change: Shift, before: list[Sample]) -> bool:
+    """Return whether the last samples before the harm are like those before them.
 
     If they are like those after it, the change was harmless: the evaluations became worse later.
     """
@@ -136,18 +141,18 @@ def _sudden(change: Shift, before: list[Look]) -> bool:
     return abs(sum(values) / len(values) - change.before) < abs(change.after - change.before) / 2
 
 
-def _values(change: Shift, looks: list[Look]) -> list[float]:
-    """Return the statistic that changed, by look."""
+def _values(change: Shift, samples: list[Sample]) -> list[float]:
+    """Return the statistic that changed, by sample."""
     at = change.channel + 1
-    return [float((one.means if change.statistic == "mean" else one.stds)[at]) for one in looks]
+    return [float((one.means if change.statistic == "mean" else one.stds)[at]) for one in samples]
 
 
-def _onset(change: Shift, between: list[Look], after: list[Look]) -> int:
-    """Return the step of the first look, after the last good evaluation, that has changed."""
+def _onset(change: Shift, between: list[Sample], after: list[Sample]) -> int:
+    """Return the step of the first sample, after the last good evaluation, that has changed."""
     middle = (change.before + change.after) / 2
-    for look, value in zip(between, _values(change, between), strict=True):
+    for sample, value in zip(between, _values(change, between), strict=True):
         if (value > middle) == (change.after > change.before):
-            return look.step
+            return sample.step
     return after[0].step
 
 

@@ -10,23 +10,23 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALL", "InputHistory", "Look", "Shift", "shift"]
+__all__ = ["ALL", "InputHistory", "Sample", "Shift", "shift"]
 
 _Array = NDArray[np.float64]
 
 ALL = -1
 """Number of the channel that stands for all of them."""
 
-# Numbers that are kept for each input, and looks at least and at most.
+# Numbers that are kept for each input, and samples at least and at most.
 _NUMBERS = 1 << 18
 _FEWEST_KEPT, _MOST_KEPT = 16, 512
-# Looks to compare, on either side.
+# Samples to compare, on either side.
 _FEWEST = 4
 # Change in standard errors, which holds for the largest of a thousand channels as well.
 _SURE = 8.0
 
 
-class Look(NamedTuple):
+class Sample(NamedTuple):
     """The inputs of one batch.
 
     Attributes:
@@ -40,7 +40,7 @@ class Look(NamedTuple):
 
 
 class Shift(NamedTuple):
-    """How the inputs of some looks differ from those of others.
+    """How the inputs of some samples differ from those of others.
 
     Attributes:
         statistic: "mean" or "std", whichever changed more.
@@ -60,13 +60,13 @@ class Shift(NamedTuple):
 
 
 class InputHistory:
-    """The looks at one input, in bounded memory: the latest ones."""
+    """The samples at one input, in bounded memory: the latest ones."""
 
     def __init__(self) -> None:
-        self._looks: deque[Look] = deque()
+        self._samples: deque[Sample] = deque()
 
     def add(self, step: int, means: _Array, stds: _Array) -> None:
-        """Keep a look; ignore one that is not finite. One with other channels replaces all.
+        """Keep a sample; ignore one that is not finite. One with other channels replaces all.
 
         Args:
             step: train step.
@@ -76,38 +76,38 @@ class InputHistory:
         if not means.size or not (np.isfinite(means).all() and np.isfinite(stds).all()):
             return
         whole = float(np.sqrt(np.mean(stds**2) + means.var()))
-        look = Look(step, np.append(means.mean(), means), np.append(whole, stds))
-        if self._looks and self._looks[0].means.shape != look.means.shape:
-            self._looks.clear()
-        self._looks.append(look)
-        most = min(max(_NUMBERS // look.means.size, _FEWEST_KEPT), _MOST_KEPT)
-        while len(self._looks) > most:
-            self._looks.popleft()
+        sample = Sample(step, np.append(means.mean(), means), np.append(whole, stds))
+        if self._samples and self._samples[0].means.shape != sample.means.shape:
+            self._samples.clear()
+        self._samples.append(sample)
+        most = min(max(_NUMBERS // sample.means.size, _FEWEST_KEPT), _MOST_KEPT)
+        while len(self._samples) > most:
+            self._samples.popleft()
 
-    def between(self, first: float, last: float) -> list[Look]:
-        """Return the looks of steps from ``first`` to ``last``, both included."""
-        return [look for look in self._looks if first <= look.step <= last]
+    def between(self, first: float, last: float) -> list[Sample]:
+        """Return the samples of steps from ``first`` to ``last``, both included."""
+        return [sample for sample in self._samples if first <= sample.step <= last]
 
 
 def shift(
-    before: Sequence[Look], after: Sequence[Look], *, distance: float, factor: float
+    before: Sequence[Sample], after: Sequence[Sample], *, distance: float, factor: float
 ) -> Shift | None:
-    """Return the largest change between some looks and others; None if there is none.
+    """Return the largest change between some samples and others; None if there is none.
 
     A mean has changed if it moved by ``distance`` pooled standard deviations of the values, and a
     standard deviation if it changed by ``factor``; either by eight standard errors as well, which
-    the spread between looks gives. Inputs that wander from batch to batch have a large spread.
+    the spread between samples gives. Inputs that wander from batch to batch have a large spread.
 
     Args:
-        before: looks at an input; fewer than four show no change.
-        after: later looks, likewise.
+        before: samples at an input; fewer than four show no change.
+        after: later samples, likewise.
         distance: in standard deviations.
         factor: above 1.
     """
     if min(len(before), len(after)) < _FEWEST or before[0].means.shape != after[0].means.shape:
         return None
-    means = [np.stack([look.means for look in looks]) for looks in (before, after)]
-    stds = [np.stack([look.stds for look in looks]) for looks in (before, after)]
+    means = [np.stack([sample.means for sample in samples]) for samples in (before, after)]
+    stds = [np.stack([sample.stds for sample in samples]) for samples in (before, after)]
     pooled = np.sqrt(
         sum((one**2).mean(0) + mean.var(0) for one, mean in zip(stds, means, strict=True)) / 2
     )
@@ -136,9 +136,9 @@ def shift(
 
 
 def _errors(before: _Array, after: _Array) -> _Array:
-    """Return the differences of means over looks in standard errors, [1 + channels]."""
+    """Return the differences of means over samples in standard errors, [1 + channels]."""
     variances = [one.var(0, ddof=1) for one in (before, after)]
-    # The larger one, since a few looks may agree by chance.
+    # The larger one, since a few samples may agree by chance.
     spread = np.maximum(*variances) * (1 / len(before) + 1 / len(after))
     return _ratio(np.abs(after.mean(0) - before.mean(0)), np.sqrt(spread))
 

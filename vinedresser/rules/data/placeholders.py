@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.symptom import Symptom
+
 __all__ = ["Placeholder", "Placeholders"]
 
 # Maximum number of targets that are kept, and minimum number of them and of batches.
@@ -62,6 +64,27 @@ class Placeholders:
         away. Zero is none: it is what nothing measures as.
         """
         return self._found
+
+    def symptom(self, tensor: str) -> Symptom | None:
+        """Return the symptom of a placeholder that is learned; None if there is none.
+
+        Args:
+            tensor: full name of the targets.
+        """
+        found = self._found
+        if found is None:
+            return None
+        return Symptom(
+            tensor,
+            "share",
+            found.share,
+            0.0,
+            0.9,
+            f"{found.share:.0%} of the targets are {found.value:g}, and all others are between "
+            f"{found.low:.4g} and {found.high:.4g}",
+            "a number that stands for missing values is learned like any other, and outweighs them",
+            "leave these targets out of the loss, by a mask or before training",
+        )
 
 
 def _outside(targets: NDArray[np.float64]) -> Placeholder | None:

@@ -1,4 +1,4 @@
-"""Whether a training repeats a few rows, while many others are evaluated."""
+"""Rows that come again: a few that are all of a training, or many with other labels each time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.signals.losses.compared import Compared
+from vinedresser.rules.signals.outcomes.row_labels import Agreement
 from vinedresser.rules.signals.rows import whole_rows
+from vinedresser.rules.symptom import Symptom
 
-__all__ = ["RepeatedRows", "Repetition"]
+__all__ = ["OF_ROWS", "RepeatedRows", "Repetition", "other_labels"]
 
 # Minimum number of training batches, and maximum number of different rows in all of them.
 _BATCHES, _FEW = 20, 32
@@ -24,6 +26,9 @@ _COPIES = 2
 _ROUNDING = 1e-4
 # Minimum number of features: measurements are repeated for the same few numbers.
 _FEATURES = 3
+# Share of the variance of the labels below which they are not those of their rows, and its name.
+_APART, OF_ROWS = 0.25, "share_of_variance"
+_SURE = 2.0
 
 
 class Repetition(NamedTuple):
@@ -108,3 +113,28 @@ def _alike(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
         return False
     close = _ROUNDING * max(1e-30, float(np.abs(one).max(initial=0.0)))
     return bool(np.allclose(one, other, rtol=_ROUNDING, atol=close, equal_nan=True))
+
+
+def other_labels(seen: Agreement, tensor: str, remedy: str) -> Symptom | None:
+    """Return the symptom of rows that have other labels each time they come; None otherwise.
+
+    Args:
+        seen: agreement of the labels of such rows.
+        tensor: full name of the labels.
+        remedy: what to change.
+    """
+    if seen.share + _SURE * seen.error > _APART:
+        return None
+    return Symptom(
+        tensor,
+        OF_ROWS,
+        seen.share,
+        _APART,
+        0.99,
+        f"{seen.rows} rows came again, with labels that have nothing to do with their first ones: "
+        f"which row it is explains {max(seen.share, 0):.0%} of the variance of the labels, so "
+        "nothing can predict them",
+        "the labels do not belong to the rows: they are shuffled, sorted or drawn anew apart from "
+        "the inputs, as in each batch or epoch",
+        remedy,
+    )

@@ -28,10 +28,10 @@ class ScaleRule(SymptomRule):
 
     def begin(self, info: RunRecord) -> None:
         """Read whether the model consists of trees."""
-        self._over = Ensemble(info).trees
+        self._done = Ensemble(info).trees
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: a far wrong scale, and simple models are far better so far."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: a far wrong scale, and simple models are far better."""
         return symptom.value >= _FAR * symptom.threshold and outcome.behind()
 
     def watch(self, step: Step) -> Finding | None:

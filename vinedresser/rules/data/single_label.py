@@ -77,6 +77,10 @@ class SingleLabel(OnceRule):
 
     severity = "warning"
     fault = "single_label"
+    stage = "data"
+    consequences = ("outcome", "data_leakage", "overfitting")
+    position = 50
+    left_out_of = ("adversarial",)
 
     def __init__(self, rows: int = 1000, order: float = 0.5) -> None:
         require_at_least(1, rows=rows)
@@ -91,11 +95,7 @@ class SingleLabel(OnceRule):
         # Whether there is a loss that is not one of those whose labels are known.
         self._others = False
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read whether several models are trained."""
         self._adversaries = several_trained(info)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
@@ -36,6 +37,14 @@ class TokenRatio(OnceRule):
 
     severity = "info"
     fault = "token_ratio"
+    stage = "data"
+    position = 100
+    predecessor = "nlp_sequence_ratio"
+    inapplicable = Reasons(
+        xgboost="a matrix holds features, not tokens",
+        sklearn="estimators take features, not tokens",
+    )
+    left_out_of = ("classification", "regression", "autoencoder")
 
     def __init__(self, share: float = 0.5) -> None:
         require_between(0, 1, share=share)
@@ -48,7 +57,7 @@ class TokenRatio(OnceRule):
     def begin(self, info: RunRecord) -> None:
         """Read whether the model has an embedding."""
         kinds = [words[0] for words in info.modules.values() if words]
-        self._over = bool(kinds) and not any("Embedding" in kind for kind in kinds)
+        self._done = bool(kinds) and not any("Embedding" in kind for kind in kinds)
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -58,7 +67,7 @@ class TokenRatio(OnceRule):
             self._last = step
             self._count(name, values)
             if self._rows[name] >= _ROWS:
-                self._over = True
+                self._done = True
                 return self._finding(step)
         return None
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
+from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -82,6 +84,12 @@ class UnnormalisedInputs(ScaleRule):
     """
 
     fault = "unnormalised_inputs"
+    stage = "data"
+    consequences = ("outcome", "inside", *UNSTEADY, "loss_scale")
+    position = 20
+    predecessor = "check_input_images"
+    inapplicable = Reasons(xgboost="trees split between values of any scale")
+    left_out_of = ("language_model",)
 
     def __init__(self, size: float = 10.0, patience: int = 5) -> None:
         require_above(0, size=size)
@@ -99,28 +107,28 @@ class UnnormalisedInputs(ScaleRule):
     def begin(self, info: RunRecord) -> None:
         """Read whether the model normalises its signals."""
         super().begin(info)
-        self._over |= normalises_first(info.modules)
+        self._done |= normalises_first(info.modules)
         self._normalises = normalises(info.modules)
         self._recurrent = is_recurrent_first(info.modules)
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: also if far too large inputs reach the first layer."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: also if far too large inputs reach the first layer."""
         if self._received is None:
-            return super().certain(symptom, outcome)
+            return super().warns_early(symptom, outcome)
         if self._received < _RECEIVED * symptom.value:
             # The model scales them itself.
             return False
         huge = symptom.value >= _HUGE * self.size and not self._normalises
         saturating = symptom.value >= _SATURATING * self.size and self._recurrent
         huge |= saturating and self._late and outcome.verdict().kind != "good"
-        return huge or super().certain(symptom, outcome)
+        return huge or super().warns_early(symptom, outcome)
 
-    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
-        """See `SymptomRule.looks_at`: every train step with captured inputs."""
+    def is_checked(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
+        """See `SymptomRule.is_checked`: every train step with captured inputs."""
         return bool(self.batches.inputs)
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         self._late = step.step >= max(_LATE, _LATE_SHARE * (self.expected_steps or 0))
         if (ratio := weights_to_bias(step)) is not None:
             self._received = ratio

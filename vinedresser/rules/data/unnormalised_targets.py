@@ -7,8 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
+from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -20,7 +22,7 @@ from vinedresser.store.reading.step import Step
 _CONFIDENCE, _UNSURE = 0.85, 0.7
 _NEAR, _FAR = 0.5, 2.0
 # Predictions approach the targets if their size has reached this share of that of the targets and
-# this multiple of the share at the first look.
+# this multiple of the share at the first check.
 _REACHED, _GROWN = 0.1, 2.0
 
 
@@ -42,6 +44,11 @@ class UnnormalisedTargets(ScaleRule):
     """
 
     fault = "unnormalised_targets"
+    stage = "data"
+    consequences = ("outcome", "inside", *UNSTEADY, "loss_scale")
+    position = 30
+    inapplicable = Reasons(xgboost="trees begin with the mean of the targets, of any scale")
+    left_out_of = ("classification", "language_model")
 
     def __init__(self, size: float = 100.0, patience: int = 5) -> None:
         require_above(1, size=size)
@@ -49,15 +56,15 @@ class UnnormalisedTargets(ScaleRule):
         self.size = size
         self.batches = Batches()
         self.fit = Fit()
-        # Ratio of the size of the predictions to that of the targets at the first look.
+        # Ratio of the size of the predictions to that of the targets at the first check.
         self._first: float | None = None
 
-    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
-        """See `SymptomRule.looks_at`: every train step with regression targets."""
+    def is_checked(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
+        """See `SymptomRule.is_checked`: every train step with regression targets."""
         return bool(self._regressions())
 
-    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
+        """See `SymptomRule.detect`."""
         for compared in self._regressions():
             labels = np.asarray(compared.labels, np.float64).reshape(len(compared.labels), -1)
             sizes = np.sqrt(np.mean(labels**2, axis=0))
@@ -68,12 +75,12 @@ class UnnormalisedTargets(ScaleRule):
                 return self._symptom(compared, labels[:, most], float(sizes[most]))
         return None
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: the predictions do not approach the targets either."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: the predictions do not approach the targets either."""
         share = symptom.evidence["predictions_rms"] / symptom.value
         grown = self._first is not None and share > _GROWN * self._first
         approaching = grown and _REACHED < share < _FAR
-        return not approaching and super().certain(symptom, outcome)
+        return not approaching and super().warns_early(symptom, outcome)
 
     def _regressions(self) -> list[Compared]:
         series = self.fit.of("train")

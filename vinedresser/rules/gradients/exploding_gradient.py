@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.parameters.gradients import gradient_profile, left_out
@@ -39,8 +40,12 @@ class ExplodingGradient(SymptomRule):
     """
 
     fault = "exploding_gradient"
+    stage = "inside"
+    consequences = ("outcome", "dying_relu", "nonfinite", "oscillating_loss")
+    position = 300
+    inapplicable = NETWORKS_ONLY
     # A training that leaves a plateau has a gradient that grows from almost nothing.
-    waits = True
+    awaits_plateau = True
 
     def __init__(
         self, growth: float = 100.0, depth: float = 1000.0, every: int = 20, patience: int = 2
@@ -59,14 +64,13 @@ class ExplodingGradient(SymptomRule):
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate."""
         self._rate = LearningRate.among(info.parameters)
-        self.know(info)
 
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read which parameters no optimizer has."""
         self._left_out = left_out(info)
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         return self._along_the_steps(step) or self._along_the_depth(step)
 
     def _along_the_steps(self, step: Step) -> Symptom | None:
@@ -117,7 +121,7 @@ class ExplodingGradient(SymptomRule):
     def _jump(self) -> Jump | None:
         """Return the jump of the learning rate after which the gradient has grown, if any."""
         jump = self.jump.jump
-        after = jump is not None and (not self._patience.looks or self._patience.since > jump.last)
+        after = jump is not None and (not self._patience.count or self._patience.since > jump.last)
         return jump if after else None
 
     def _along_the_depth(self, step: Step) -> Symptom | None:

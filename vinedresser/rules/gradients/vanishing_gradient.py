@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Sequence
 
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_at_least, require_between
+from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.gradients import GradientProfile, gradient_profile
@@ -53,6 +55,12 @@ class VanishingGradient(SymptomRule):
     """
 
     fault = "vanishing_gradient"
+    stage = "inside"
+    # Without a gradient, weight decay pulls the weights to zero.
+    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "over_regularisation")
+    position = 310
+    predecessor = "vanishing_gradient"
+    inapplicable = NETWORKS_ONLY
 
     def __init__(self, ratio: float = 1e-4, every: int = 20, patience: int = 8) -> None:
         require_between(0, 1, ratio=ratio)
@@ -66,25 +74,21 @@ class VanishingGradient(SymptomRule):
         )
         self._order: Sequence[str] = ()
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the order of the layers, which the first backward pass tells."""
         self._order = info.order
 
-    def ripe(self, step: Step) -> bool:
-        """See `SymptomRule.ripe`."""
+    def is_conclusive(self, step: Step) -> bool:
+        """See `SymptomRule.is_conclusive`."""
         wait = _WAIT_STEPS if self.expected_steps is None else _WAIT_SHARE * self.expected_steps
         return step.step >= wait or not _moving(step)
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: so small a gradient does not come back."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: so small a gradient does not come back."""
         return symptom.value < _NO_GRADIENT and outcome.nothing_learned()
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         profile = gradient_profile(step, self._order)
         if profile is None or profile.ratio >= self.ratio or profile.steady < _STEADY:
             return None

@@ -45,6 +45,7 @@ class ClassNumbers(OnceRule):
 
     severity = "warning"
     fault = "loss_output_mismatch"
+    position = 140
 
     def __init__(self, order: float = 0.4) -> None:
         require_between(-1, 1, order=order)

@@ -68,6 +68,10 @@ class ClassifierConfusion(OnceRule):
 
     severity = "info"
     fault = "classifier_confusion"
+    stage = "outcome"
+    position = 440
+    predecessor = "confusion"
+    left_out_of = ("regression", "autoencoder", "language_model")
     modes = ("train", "eval")
     silent_after_stop = True
 

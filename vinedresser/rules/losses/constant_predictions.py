@@ -69,7 +69,11 @@ class ConstantPredictions(SymptomRule):
     """
 
     fault = "constant_predictions"
-    gate = "none"
+    stage = "outcome"
+    consequences = ("not_learning", "underfitting")
+    cause_unknown = True
+    position = 390
+    needs_poor_outcome = False
 
     def __init__(self, share: float = 0.99, spread: float = 0.02, patience: int = 5) -> None:
         super().__init__(patience)
@@ -86,13 +90,13 @@ class ConstantPredictions(SymptomRule):
         self._since: int | None = None
         self._text = False
 
-    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
-        """See `SymptomRule.looks_at`."""
+    def is_checked(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
+        """See `SymptomRule.is_checked`."""
         return bool(self.batches.compared)
 
     def at_end(self) -> Finding | None:
         """See `OnceRule.at_end`; only the end may show that the outcome of a short run is poor."""
-        if self._last is not None and self._patience.looks < self.patience:
+        if self._last is not None and self._patience.count < self.patience:
             verdict = self.verdict(ended=True)
             self._seen = self._last
             last = self._last[0].step
@@ -100,8 +104,8 @@ class ConstantPredictions(SymptomRule):
             return self._finding(verdict) if poor else None
         return super().at_end()
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         found = None
         for compared in self.batches.compared:
             recent = self._recent.setdefault(compared.loss, deque(maxlen=_BATCHES))

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.rules.applicability import AFTER_THE_FIRST_STEP, Reasons
 from vinedresser.rules.bounds import require_above
+from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
@@ -80,7 +82,11 @@ class InitialLoss(SymptomRule):
     """
 
     fault = "loss_scale"
-    gate = "none"
+    stage = "loss"
+    consequences = ("outcome", "inside", *UNSTEADY)
+    position = 170
+    inapplicable = Reasons(xgboost=AFTER_THE_FIRST_STEP, sklearn=AFTER_THE_FIRST_STEP)
+    needs_poor_outcome = False
 
     def __init__(self, factor: float = 8.0, excess: float = 2.0, patience: int = 1) -> None:
         super().__init__(patience)
@@ -106,7 +112,7 @@ class InitialLoss(SymptomRule):
     def begin(self, info: RunRecord) -> None:
         """Read which losses are means."""
         # These measure the first loss after the first step.
-        self._over = info.framework in ("sklearn", "xgboost")
+        self._done = info.framework in ("sklearn", "xgboost")
         # The settings of a function without a type are those of a part of the loss.
         typed = {loss: one for loss, one in info.losses.items() if one.get("type")}
         reductions = ((loss, one.get("settings", {})) for loss, one in typed.items())
@@ -115,8 +121,8 @@ class InitialLoss(SymptomRule):
         kinds = {str(one.get("type")).lower() for one in info.optimizers}
         self._scaled = not kinds or not kinds <= _NORMALISING
 
-    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
-        """See `SymptomRule.looks_at`."""
+    def is_checked(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
+        """See `SymptomRule.is_checked`."""
         return bool(self.batches.compared)
 
     def watch(self, step: Step) -> Finding | None:
@@ -127,8 +133,8 @@ class InitialLoss(SymptomRule):
         """See `OnceRule.at_end`."""
         return _graded(super().at_end())
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         if math.isnan(self._inputs):
             self._inputs = _root_mean_square(self.batches.inputs)
             inputs = self.batches.inputs.values()

@@ -21,6 +21,9 @@ __all__ = ["LossDiagnosis", "too_long_steps"]
 
 # Relative change of the weight norms below which they did not train.
 _UNMOVED = 1e-3
+# The same in a loss that stands: below, the weights would not move in a long run either, unless
+# gradients grow on a plateau.
+_STILL = 1e-4
 # The same for a gradient that is clipped at every step.
 _BARELY = 1e-2
 # Share of the weight tensors that are frozen: more can hardly learn another task.
@@ -127,6 +130,18 @@ class LossDiagnosis:
     def trains(self) -> bool:
         """Whether gradients arrive and weights move, if captured."""
         return self.reached and not self.moved < _UNMOVED
+
+    @property
+    def may_leave_plateau(self) -> bool:
+        """Whether a loss that stands may decrease later, as far as gradients and weights tell.
+
+        On a saddle point they grow exponentially, from almost nothing (Saxe, McClelland and
+        Ganguli, "Exact solutions to the nonlinear dynamics of learning", ICLR 2014), so weights
+        that have hardly moved may still learn, unless something holds them.
+        """
+        if self.moved < _UNMOVED and self._held() is not None:
+            return False
+        return self.reached and not self.moved < _STILL
 
     @property
     def reached(self) -> bool:
@@ -245,16 +260,19 @@ def too_long_steps(
         at, overshoot = predicted.greatest_overshoot
         if longest is not None and longest.step < at:
             # After a step that was too long, the gradients are as large as the loss has become.
-            evidence = longest.told
+            evidence = longest.in_words
         elif overshoot > _BEYOND:
             evidence = (
                 f"step {at} went {overshoot:.2g} times as far as, by its gradient, a loss of 0 is "
                 "away"
             )
         elif longest is not None:
-            evidence = longest.told
+            evidence = longest.in_words
         else:
-            evidence = f"the loss rose {trajectory.rise:.2g}-fold"
+            fold = f"{trajectory.rise:.2g}-fold"
+            if trajectory.progress.below_zero:
+                fold = f"from {trajectory.start:.4g} to {trajectory.top:.4g}"
+            evidence = f"the loss rose {fold}"
         advice = Advice(
             cause=f"the learning rate is too high: {evidence}",
             remedy=f"{smaller}; warm up the learning rate, clip the gradient norm",

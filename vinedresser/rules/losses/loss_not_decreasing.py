@@ -53,6 +53,12 @@ class LossNotDecreasing(OnceRule):
         rise: share of the first loss by which it must not stay above it; 1 is twice the loss.
     """
 
+    fault = "not_learning"
+    stage = "outcome"
+    cause_unknown = True
+    position = 400
+    predecessor = "loss_not_decreasing"
+
     def __init__(self, patience: int = 200, drop: float = 0.1, rise: float = 1.0) -> None:
         require_at_least(20, patience=patience)
         require_between(0, 1, drop=drop)
@@ -105,7 +111,8 @@ class LossNotDecreasing(OnceRule):
             return False
         if 0 < self._examples * (step.step + 1) < _EXAMPLES:
             return True
-        return self._diagnosis.trains and step.step < PLATEAU * (self.expected_steps or math.inf)
+        leaves = self._diagnosis.may_leave_plateau
+        return leaves and step.step < PLATEAU * (self.expected_steps or math.inf)
 
     def _finding(self, step: Step, trajectory: LossTrajectory) -> Finding:
         start, stretch, progress = trajectory.start, trajectory.stretch, trajectory.progress

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vinedresser.rules.applicability import MADE_TO_FIT, Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.losses.label_signs import LabelSigns
+from vinedresser.rules.faults import UNSTEADY
+from vinedresser.rules.losses.label_values import LabelSigns
 from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
 from vinedresser.rules.losses.mismatches import CHECKS
 from vinedresser.rules.losses.shares import divergence_of_shares, is_divergence
@@ -27,6 +29,8 @@ _BROADCAST = frozenset({"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"})
 # Their functions. What a function or an expression compared is recorded in its original shapes.
 _BROADCAST_FUNCTIONS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _SURE, _LIKELY = 0.99, 0.8
+# Steps by which outputs that do not fit their loss are seen.
+_SEEN = 100
 _UNKNOWN = LossIdentity("", "", "mean", by_name=False)
 
 
@@ -65,6 +69,26 @@ class LossOutputMismatch(OnceRule):
     """
 
     fault = "loss_output_mismatch"
+    stage = "loss"
+    # A loss without much of a gradient leaves the weights to their decay. What the last activation
+    # keeps out of reach seems too large for the outputs.
+    consequences = (
+        "outcome",
+        "inside",
+        *UNSTEADY,
+        "learning_rate_too_low",
+        "loss_scale",
+        "over_regularisation",
+        "unbounded_loss",
+        "unnormalised_targets",
+    )
+    position = 130
+    inapplicable = Reasons(xgboost=MADE_TO_FIT, sklearn=MADE_TO_FIT)
+
+    @classmethod
+    def can_explain(cls, cause: Finding, finding: Finding) -> bool:
+        """See `Rule.can_explain`: without another fault, outputs do not fit from the first step."""
+        return cause.since < max(_SEEN, finding.step + 1)
 
     def __init__(self, patience: int = 3) -> None:
         require_at_least(1, patience=patience)
@@ -124,13 +148,13 @@ class LossOutputMismatch(OnceRule):
         """Return the last mismatch of a training with a poor outcome."""
         if self.outcome.final().kind != "poor":
             return None
-        ripe = [one for one in self._seen.values() if one.checks >= self.patience]
-        return self._finding(ripe[0], self.outcome.final().reason) if ripe else None
+        lasting = [one for one in self._seen.values() if one.checks >= self.patience]
+        return self._finding(lasting[0], self.outcome.final().reason) if lasting else None
 
     def _of_label_signs(self, step: Step) -> Finding | None:
         """Return the finding for labels of losses, also of those of pairs without predictions."""
         for loss, labels in self.batches.labels.items():
-            mismatch = self._signs.look(loss, self.identities.type_of(loss), labels)
+            mismatch = self._signs.detect(loss, self.identities.type_of(loss), labels)
             if mismatch is not None:
                 sighting = _Sighting(0, step, loss, mismatch, 1)
                 verdict = self.outcome.verdict()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vinedresser.rules.losses.broadcasting import broadcast
+from vinedresser.rules.losses.label_values import advice_for_one_unit, labels_out_of_range
 from vinedresser.rules.losses.mismatch import (
     REGRESSION,
     Given,
@@ -20,10 +19,7 @@ from vinedresser.rules.losses.mismatch import (
 from vinedresser.rules.losses.shares import error_of_shares, shares_of_several
 from vinedresser.rules.losses.value_checks import wrong_formula
 from vinedresser.rules.signals.losses.compared import Compared
-from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
 
-# Maximum share of rows without a class.
-_UNLABELLED = 0.02
 # Ranges of bounded activations.
 _RANGES = {
     "relu": (0.0, math.inf),
@@ -32,8 +28,6 @@ _RANGES = {
     "tanh": (-1.0, 1.0),
     "softplus": (0.0, math.inf),
 }
-# How far soft binary labels reach beyond 0 and 1, such as those of real images in 0.7 to 1.2.
-_SOFT = 0.5
 # Minimum loss of R2 due to an activation.
 _OUT_OF_REACH = 0.1
 # Share of entries on the border of a range; a linear layer does not produce such entries.
@@ -49,75 +43,6 @@ _SEVERAL, _LIVELY_SHARE, _ROUNDED = 4, 0.5, 1e-4
 _HELD, _BORDER = 0.25, 0.02
 
 
-def _labels_out_of_range(given: Given) -> Mismatch | None:
-    """Return the mismatch of labels that the loss or the output width does not allow."""
-    labels = np.asarray(given.compared.labels, np.float64)
-    if not labels.size or not np.isfinite(labels).all():
-        return None
-    lowest, highest = float(labels.min()), float(labels.max())
-    if given.identity.loss == "binary_cross_entropy":
-        return _not_binary(labels, lowest, highest)
-    if given.identity.loss != "cross_entropy":
-        return None
-    width = given.form.width
-    numbers = labels.ndim < given.compared.predictions.ndim or labels.shape[-1] == 1
-    # Such as 255 for pixels whose class is unknown.
-    ignored = _is_one(labels[labels >= width], beyond=width)
-    if numbers and width > 1 and highest >= width and not ignored:
-        return _too_narrow(width, f"labels go up to {highest:g}", highest)
-    if not numbers and labels.ndim > 1 and width > 1 and not one_hot_rows(labels):
-        empty = float((labels.sum(-1) == 0).mean())
-        if set(np.unique(labels)) <= {0.0, 1.0} and empty > _UNLABELLED:
-            return _too_narrow(width, f"{empty:.0%} of the rows have no class", empty)
-    return None
-
-
-def _is_one(labels: NDArray[np.float64], *, beyond: float) -> bool:
-    """Return whether labels are all the same number beyond another one."""
-    return bool(labels.size and labels.min() == labels.max() > beyond)
-
-
-def _too_narrow(width: int, seen: str, value: float) -> Mismatch:
-    return Mismatch(
-        "too_narrow",
-        sure=True,
-        statistic="max",
-        value=value,
-        threshold=float(width),
-        seen=f"the model has {width} outputs, but {seen}",
-        cause="there are more classes than outputs, or class numbers start at 1",
-        remedy="use as many outputs as classes, and number the classes from 0",
-    )
-
-
-def _not_binary(labels: NDArray[Any], lowest: float, highest: float) -> Mismatch | None:
-    if lowest >= 0 and highest <= 1:
-        return None
-    whole = bool((labels == np.rint(labels)).all())
-    if whole and lowest >= 0:
-        cause = f"one unit separates two classes, but there are {highest + 1:g}"
-        remedy = f"use {highest + 1:g} units with softmax and a categorical cross-entropy"
-    elif whole and {lowest, highest} == {-1.0, 1.0}:
-        cause = "labels are -1 and 1, but the loss takes 0 and 1: it decreases without bound"
-        remedy = "use (labels + 1) / 2, or a hinge loss"
-    else:
-        cause = "the targets are numbers, not classes, but the loss is a cross-entropy"
-        remedy = "use MSELoss (mean_squared_error) and a last layer without an activation"
-    # Labels of adversarial models may be soft beyond 0 and 1.
-    soft = not whole and lowest >= -_SOFT and highest <= 1 + _SOFT
-    return Mismatch(
-        "labels_not_binary",
-        sure=not soft,
-        hopeless=whole and lowest >= 0,
-        statistic="max" if highest > 1 else "min",
-        value=highest if highest > 1 else lowest,
-        threshold=1.0 if highest > 1 else 0.0,
-        seen=f"a binary cross-entropy receives labels from {lowest:.3g} to {highest:.3g}",
-        cause=cause,
-        remedy=remedy,
-    )
-
-
 def _one_unit_softmax(given: Given) -> Mismatch | None:
     """Return the mismatch of a softmax over one unit."""
     if not given.form.ones or given.activation not in ("", "softmax"):
@@ -131,8 +56,7 @@ def _one_unit_softmax(given: Given) -> Mismatch | None:
         threshold=0.0,
         seen="the model predicts 1 for every row, from the first step on",
         cause="a softmax over one unit is always 1 and has no gradient",
-        remedy="use sigmoid instead of softmax on the single unit, or two units with softmax and "
-        "a categorical cross-entropy",
+        remedy=advice_for_one_unit(given.compared.labels),
     )
 
 
@@ -156,7 +80,7 @@ def _classes_of_one_unit(given: Given) -> Mismatch | None:
         seen="a cross-entropy between classes receives a single output for each row, and is 0",
         cause="with one class, its share is always 1: the loss is 0 for all outputs, and without "
         "a gradient",
-        remedy="use a binary cross-entropy for a single output, or one output for each class",
+        remedy=advice_for_one_unit(labels),
     )
 
 
@@ -217,19 +141,23 @@ def _no_probabilities(given: Given) -> Mismatch | None:
     binary = identity.loss == "binary_cross_entropy"
     wanted = "sigmoid" if binary or form.width == 1 else "softmax"
     outside = form.lowest < -1e-6 or (binary and not form.between)
-    if not outside and (binary or form.shares or form.width == 1 or not form.lively):
+    # Zeros tell that the loss is given the result of this relu, not that of another layer.
+    relu = given.activation == "relu" and form.zeros >= _PINNED and not form.shares
+    if not (outside or relu) and (binary or form.shares or form.width == 1 or not form.lively):
         return None
+    ends = f"ends in relu instead of {wanted}" if relu else f"does not end in {wanted}"
     return Mismatch(
         "no_probabilities",
-        sure=outside,
+        sure=outside or relu,
         statistic="min" if form.lowest < 0 else "max",
         value=form.lowest if form.lowest < 0 else form.highest,
         threshold=0.0 if form.lowest < 0 else 1.0,
         seen=f"a loss that takes probabilities receives values from {form.lowest:.3g} to "
         f"{form.highest:.3g}{'' if outside else ', with rows that do not sum to 1'}",
-        cause=f"the model does not end in {wanted}: the loss clips values that are no "
-        "probabilities, which removes their gradient",
-        remedy=f"add {wanted} at the end of the model, or use a loss that takes logits "
+        cause=f"the model {ends}: the loss clips values that are no probabilities, which removes "
+        "their gradient",
+        remedy=f"use {wanted} {'instead of relu' if relu else 'at the end of the model'}, or "
+        f"{'no activation and ' if relu else ''}a loss that takes logits "
         "(from_logits=True; in PyTorch "
         f"{'BCEWithLogitsLoss' if wanted == 'sigmoid' else 'CrossEntropyLoss'})",
     )
@@ -374,7 +302,7 @@ CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
     _one_unit_softmax,
     _classes_of_one_unit,
     broadcast,
-    _labels_out_of_range,
+    labels_out_of_range,
     _over_batch,
     _logarithms_of_shares,
     _no_logarithms,

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import replace
 from itertools import pairwise
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
@@ -54,7 +55,12 @@ class OscillatingLoss(SymptomRule):
     """
 
     fault = "oscillating_loss"
-    gate = "none"
+    consequences = ("outcome",)
+    position = 380
+    inapplicable = Reasons(
+        xgboost="rounds that are too long make it rise: learning_rate_too_high says so"
+    )
+    needs_poor_outcome = False
 
     def __init__(self, swing: float = 0.15, patience: int = 5) -> None:
         super().__init__(patience)
@@ -67,8 +73,8 @@ class OscillatingLoss(SymptomRule):
         self._start: dict[str, list[float]] = {}
         self._losses: dict[str, deque[float]] = {}
 
-    def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`: every fifth train step once 100 losses are available."""
+    def is_checked(self, step: Step) -> bool:
+        """See `SymptomRule.is_checked`: every fifth train step once 100 losses are available."""
         for name, value in step.scalars_of("losses").items():
             if self.aimless.includes(name):
                 self._losses.pop(name, None)
@@ -81,8 +87,8 @@ class OscillatingLoss(SymptomRule):
         full = len(next(iter(self._losses.values()), ())) == _BLOCK * _BLOCKS
         return full and step.step % _BLOCK == 0
 
-    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (it has kept the losses)
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:  # noqa: ARG002 (it has kept the losses)
+        """See `SymptomRule.detect`."""
         # With several losses, such as adversarial ones, each may oscillate while the model learns.
         if len(self._losses) != 1:
             return None

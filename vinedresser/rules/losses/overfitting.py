@@ -40,6 +40,10 @@ class Overfitting(OnceRule):
 
     severity = "warning"
     fault = "overfitting"
+    stage = "generalisation"
+    consequences = ("overtraining",)
+    position = 420
+    predecessor = "overfit"
     modes = ("train", "eval")
 
     def __init__(self, ratio: float = 0.1, patience: int = 5) -> None:

@@ -60,6 +60,9 @@ class Overtraining(OnceRule):
 
     severity = "info"
     fault = "overtraining"
+    stage = "outcome"
+    position = 430
+    predecessor = "overtraining"
     modes = ("train", "eval")
 
     def __init__(self, patience: int = 10, delta: float = 0.01) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.signals.losses.compared import Batches, Compared
@@ -28,6 +29,8 @@ class PerfectAtOnce(OnceRule):
 
     severity = "info"
     fault = "data_leakage"
+    position = 120
+    inapplicable = Reasons(xgboost="a single round has seen all rows")
 
     def __init__(self, steps: int = 30) -> None:
         require_at_least(0, steps=steps)
@@ -38,7 +41,7 @@ class PerfectAtOnce(OnceRule):
 
     def begin(self, info: RunRecord) -> None:
         """Read the framework."""
-        self._over = info.framework == "xgboost"
+        self._done = info.framework == "xgboost"
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""

@@ -6,8 +6,10 @@ import math
 import statistics
 from dataclasses import dataclass, field
 
+from vinedresser.rules.applicability import NO_TERMS, Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above
+from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
@@ -111,6 +113,10 @@ class UnboundedLoss(OnceRule):
 
     severity = "warning"
     fault = "unbounded_loss"
+    stage = "loss"
+    consequences = ("outcome", "inside", *UNSTEADY)
+    position = 160
+    inapplicable = Reasons(xgboost=NO_TERMS, sklearn=NO_TERMS)
 
     def __init__(self, fall: float = 100.0) -> None:
         require_above(10, fall=fall)

@@ -99,7 +99,7 @@ class Underfitting(OnceRule):
     reversed. This rule is the fallback for all rules that recognise a fault by its symptoms, so it
     waits long enough for those to fire; at the end of the run it does not wait. If the simple
     models find nothing either, although gradients arrive and weights move, the fault is
-    `corrupt_labels`; of numbers, which may be mere noise, it is a warning. If numbers are the
+    `corrupt_labels` and the severity a warning: the rows may be mere noise. If numbers are the
     opposite of what is predicted (a correlation below -0.5), the fault is `loss_output_mismatch`.
 
     Args:
@@ -108,6 +108,10 @@ class Underfitting(OnceRule):
     """
 
     fault = "underfitting"
+    stage = "outcome"
+    consequences = ("not_learning",)
+    cause_unknown = True
+    position = 410
     silent_after_stop = True
 
     def __init__(self, patience: int = 13) -> None:
@@ -148,7 +152,7 @@ class Underfitting(OnceRule):
             return None
         if verdict.kind != "poor":
             return self._at_end(self._last, verdict)
-        worse = None if self._patience.looks else self.outcome.progress.worse_return()
+        worse = None if self._patience.count else self.outcome.progress.worse_return()
         if worse is not None:
             return self._reversed(self._last, worse, _WORSE, self.severity)
         return self._finding(self._last, verdict)
@@ -206,15 +210,14 @@ class Underfitting(OnceRule):
         elif fault == "not_learning" and self._negated():
             fault, advice = "loss_output_mismatch", _NEGATED
         known = fault != "not_learning"
-        # Nobody can predict some numbers, such as daily returns: it is no reason to stop.
-        numbers = all(one.task == "values" for one in self.outcome.fit.of("train").values())
-        hopeless = advice is _UNRELATED and numbers
+        # Nobody can predict some rows, such as random ones or daily returns: no reason to stop.
+        hopeless = advice is _UNRELATED
         low = fault == "learning_rate_too_low"
         rate = self._diagnosis.rate
         tensor, statistic, value, threshold = self._shortfall()
         return self.found(
             step,
-            since=self._patience.since if self._patience.looks else step.step,
+            since=self._patience.since if self._patience.count else step.step,
             tensor=tensor,
             statistic=statistic,
             value=value,
@@ -223,7 +226,7 @@ class Underfitting(OnceRule):
             seen=verdict.reason,
             cause=advice.cause,
             remedy=advice.remedy,
-            evidence={"looks": self._patience.looks},
+            evidence={"looks": self._patience.count},
             fault=fault if known else "underfitting",
             severity=self.without_stop if hopeless else None,
             correction=rate.corrected(10.0) if low and rate else {},
@@ -250,7 +253,7 @@ class Underfitting(OnceRule):
             if gain is not None and wanted is not None:
                 name = self.outcome.fit.batches.tensor("predictions", loss)
                 return name, "gain", gain.value, wanted
-        if self._patience.looks == 0 and (guessed := self.outcome.guessed()):
+        if self._patience.count == 0 and (guessed := self.outcome.guessed()):
             return guessed.name, "value", guessed.value, guessed.guessing
         name, progress = next(iter(self.outcome.progress.losses.items()))
         now = progress.latest()

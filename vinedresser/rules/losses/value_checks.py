@@ -52,7 +52,11 @@ def _signed_error(given: Given) -> Mismatch | None:
     outputs = given.compared.predictions
     if labels.shape != outputs.shape or labels.dtype.kind not in "fiu":
         return None
-    error = float((outputs - labels).mean())
+    differences = outputs - labels
+    error = float(differences.mean())
+    # A loss of zero is also that of advantages that were normalised, and of much else.
+    if abs(error) <= _SAME * float(np.abs(differences).mean()):
+        return None
     if not _is_value(given, error) and not _is_value(given, -error):
         return None
     return Mismatch(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.bounds import require_above
+from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradients import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -16,12 +18,12 @@ _CAUSE = "gradients accumulate over steps instead of being cleared"
 _REMEDY = "call optimizer.zero_grad() before each backward pass"
 # The scalar of a model with a name is `state/NAME.uncleared`.
 _UNCLEARED = "uncleared"
-# Such gradients soon end in overflow: more looks at the start.
+# Such gradients soon end in overflow: more checks at the start.
 _STATE = (
     Need("state", every=5, stop=20, required=False),
     Need("state", every=20, required=False),
 )
-# Looks at which gradients were kept; there are none to keep before the first step.
+# Checks at which gradients were kept; there are none to keep before the first step.
 _ENOUGH = 2
 
 
@@ -29,7 +31,7 @@ class GradientsNotCleared(SymptomRule):
     """Gradients accumulate over steps because they are not cleared.
 
     Fires if the gradients of a step were added to those of the step before at two consecutive
-    looks (``state/uncleared``, PyTorch), as a warning unless the training learns less than it
+    checks (``state/uncleared``, PyTorch), as a warning unless the training learns less than it
     should. Where that is not captured, let n be the l2 norm of the whole gradient and x the loss at
     a check: fires when n / n_first > ``growth`` * max(1, x / x_first) at ``patience`` consecutive
     checks, in a training that learns less than it should. A running sum grows by itself; if too
@@ -45,6 +47,13 @@ class GradientsNotCleared(SymptomRule):
     """
 
     fault = "gradients_not_cleared"
+    consequences = ("outcome", "inside", *UNSTEADY)
+    position = 200
+    inapplicable = Reasons(
+        keras="Keras and its tapes hand over the gradient of one step",
+        xgboost=NO_NETWORK,
+        sklearn=NO_NETWORK,
+    )
 
     def __init__(self, growth: float = 10.0, every: int = 20, patience: int = 5) -> None:
         require_above(1, growth=growth)
@@ -54,7 +63,7 @@ class GradientsNotCleared(SymptomRule):
         self.gradients = GradientGrowth(every)
         self.needs = (*self.gradients.needs, *_STATE)
         self._losses: dict[str, float] = {}
-        # By scalar: the first of the consecutive looks at which gradients were kept, and their
+        # By scalar: the first of the consecutive checks at which gradients were kept, and their
         # number.
         self._kept: dict[str, tuple[int, int]] = {}
 
@@ -63,7 +72,7 @@ class GradientsNotCleared(SymptomRule):
         for name, kept in step.scalars_of("state").items():
             if name.rpartition(".")[2].rpartition("/")[2] != _UNCLEARED:
                 continue
-            found = self._look_at_kept(step, name, kept=kept == 1)
+            found = self._check_kept(step, name, kept=kept == 1)
             if found is not None:
                 return found
         return None if self._kept else super().watch(step)
@@ -76,8 +85,8 @@ class GradientsNotCleared(SymptomRule):
         """See `Rule.suspicion`."""
         return None if self._kept else super().suspicion()
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         rise = 1.0
         for name, loss in step.scalars_of("losses").items():
             first = abs(self._losses.setdefault(name, loss))
@@ -98,14 +107,14 @@ class GradientsNotCleared(SymptomRule):
             evidence={"growth": growth, "loss_rise": rise},
         )
 
-    def _look_at_kept(self, step: Step, name: str, *, kept: bool) -> Finding | None:
+    def _check_kept(self, step: Step, name: str, *, kept: bool) -> Finding | None:
         """Count a look at whether gradients were kept; return the finding once it is sure."""
-        since, looks = self._kept.get(name, (0, 0))
+        since, checks = self._kept.get(name, (0, 0))
         if not kept:
             self._kept[name] = (0, 0)
             return None
-        self._kept[name] = since, looks = (since if looks else step.step, looks + 1)
-        if looks < _ENOUGH:
+        self._kept[name] = since, checks = (since if checks else step.step, checks + 1)
+        if checks < _ENOUGH:
             return None
         verdict = self.outcome.verdict()
         poor = verdict.reason if verdict.kind == "poor" else ""
@@ -122,5 +131,5 @@ class GradientsNotCleared(SymptomRule):
             cause=_CAUSE,
             remedy=_REMEDY,
             severity=None if poor else self.without_stop,
-            evidence={"looks": looks},
+            evidence={"looks": checks},
         )

@@ -55,8 +55,12 @@ class LearningRateTooHigh(SymptomRule):
     """
 
     fault = "learning_rate_too_high"
-    waits = True
-    soon = 3
+    consequences = ("outcome", "inside", "oscillating_loss")
+    position = 260
+    predecessor = "weight_update_ratio"
+    former_names = ("update_ratio",)
+    awaits_plateau = True
+    early_patience = 3
 
     def __init__(
         self,
@@ -94,20 +98,27 @@ class LearningRateTooHigh(SymptomRule):
 
     def at_end(self) -> Finding | None:
         """See `OnceRule.at_end`."""
-        found = super().at_end()
-        if found is not None or self.progress.last is None:
-            return found
-        return self._of_trajectory(self.progress.last, self.progress.trajectory(ended=True))
+        return super().at_end() or self._diverged()
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: nothing of the initial weights is left, and for no good."""
+    def finish_early(self) -> Finding | None:
+        """See `Rule.finish_early`: a diverged loss makes some scripts fail."""
+        return None if self._done else self._once(self._diverged())
+
+    def _diverged(self) -> Finding | None:
+        last = self.progress.last
+        if last is None:
+            return None
+        return self._of_trajectory(last, self.progress.trajectory(ended=True))
+
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: nothing is left of the initial weights, for no good."""
         greatest = self.updates.greatest
         replaced = greatest is not None and greatest.step == 0 and greatest.longer_than(_REPLACED)
         overshot = symptom.evidence.get("overshoot", 0.0) > self.overshoot
         return replaced and overshot and outcome.verdict().kind != "good"
 
-    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have kept it)
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have kept it)
+        """See `SymptomRule.detect`."""
         greatest = self.updates.greatest
         at, overshoot = self.predicted.greatest_overshoot
         long = greatest is not None and greatest.longer_than(self.ratio)
@@ -122,7 +133,7 @@ class LearningRateTooHigh(SymptomRule):
             tensor = max(greatest.ratios, key=greatest.ratios.__getitem__)
             value, bound = greatest.median, self.ratio
             factor = to_usual(value)
-            seen.append(greatest.told)
+            seen.append(greatest.in_words)
         if overshoot > self.overshoot:
             seen.append(
                 f"according to the gradient, step {at} would lower the loss by {overshoot:.2g} "

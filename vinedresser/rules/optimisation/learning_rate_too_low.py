@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+from vinedresser.rules.applicability import NO_UPDATES, Reasons
 from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.signals.losses.predicted_fall import Agreement, PredictedFall
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -25,6 +26,8 @@ _STILL = 10.0
 _LOWERED = 1.5
 # Share of their norm by which all steps of a run would change the weights at most.
 _NOWHERE = 5e-3
+# Rate of plain gradient descent (SGD) from which on a small gradient makes the steps small.
+_USUAL_OF_SGD = 0.01
 # Minimum factor of the suggested learning rate.
 _LEAST_CHANGE = 10.0
 
@@ -42,17 +45,27 @@ class LearningRateTooLow(SymptomRule):
     of ``ratio`` or so small that all steps of the run change the weights by less than 0.5 %, unless
     a schedule may raise the rate: it rose within ``patience`` checks, or is lower than that with
     which the optimizer was created, and was not higher before with the weights as still. The fault
-    is `vanishing_gradient` if the gradient reaches biases, but no weights (`only_of_biases`).
+    is `vanishing_gradient` if the gradient reaches biases, but no weights (`only_of_biases`). With
+    SGD and a rate of at least 0.01, the gradient may be small because the loss is on a plateau
+    before learning, as with XOR: the rule then waits for half of the run, or for its end.
 
     Args:
         ratio: ratio of updates to weights below which the weights do not move; healthy trainings
             have 2e-4 to 2e-3.
         share: share of the predicted decrease; the step that lowers a quadratic most reaches half.
-        patience: number of consecutive checks.
+        patience: number of consecutive checks, every 20 steps.
     """
 
     fault = "learning_rate_too_low"
-    soon = 2
+    consequences = ("outcome", "attention_collapse", "unchanged_tensor")
+    position = 270
+    predecessor = "weight_update_ratio"
+    former_names = ("update_ratio",)
+    inapplicable = Reasons(
+        xgboost=f"{NO_UPDATES}; loss_not_decreasing and underfitting say so",
+        sklearn=f"{NO_UPDATES}; underfitting says so",
+    )
+    early_patience = 2
 
     def __init__(self, ratio: float = 2e-5, share: float = 0.5, patience: int = 5) -> None:
         require_above(0, ratio=ratio)
@@ -66,14 +79,21 @@ class LearningRateTooLow(SymptomRule):
         self.needs = self.updates.needs
         # The largest rate with which an optimizer was created.
         self._created = 0.0
+        # Whether all optimizers are plain gradient descent.
+        self._descends = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the learning rates of the optimizers."""
+        self._descends = all(one.get("type") == "SGD" for one in info.optimizers)
         rates = [one.get("settings", {}).get("lr") for one in info.optimizers]
         self._created = max((one for one in rates if isinstance(one, int | float)), default=0.0)
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: no weights move, and nothing is learned so far."""
+    def may_recover(self, symptom: Symptom) -> bool:
+        """See `SymptomRule.may_recover`: on a plateau, a usual rate makes small steps, too."""
+        return symptom.fault is None and self._descends and self._created >= _USUAL_OF_SGD
+
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: no weights move, and nothing is learned so far."""
         if symptom.statistic != "l2" or outcome.verdict().kind == "good" or self._warms_up():
             return False
         nowhere = symptom.value * (self.expected_steps or math.inf) < _NOWHERE
@@ -92,8 +112,8 @@ class LearningRateTooLow(SymptomRule):
             return greatest < self._created / _LOWERED
         return rates[-1] > rates[0] or rates[-1] < self._created / _LOWERED
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         ratios, greatest = self.updates.ratios, self.updates.greatest
         if greatest is not None and greatest.median > _THROWN:
             return None

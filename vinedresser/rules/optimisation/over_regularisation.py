@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_between, require_share
+from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -49,8 +51,8 @@ class OverRegularisation(SymptomRule):
     medians of both are below ``shrunk`` (the weights vanish), when more than ``penalty`` of the
     reported loss is not the loss of the rows (`Penalty`), or when a layer drops ``dropout`` or
     more, at ``patience`` consecutive checks, in a training that learns less than it should. Warns
-    before the outcome is known if hardly any weights or units are left, or if decay removes a tenth
-    of the weights at each step and has halved them. Weights
+    before the outcome is known if hardly any units are left, if the decay of the optimizer leaves
+    hardly any weights, or if it removes a tenth of them at each step and has halved them. Weights
     of a healthy training grow or keep their size: with AdamW's default decay of 0.01 at a learning
     rate of 0.001, 1,000 steps without any gradient leave 0.99 of them. If a usual decay (0.01 at
     most) shrinks them because the gradient is clipped at a norm below that of the decay, the clip
@@ -59,14 +61,19 @@ class OverRegularisation(SymptomRule):
     Args:
         shrunk: share of the first root mean square, and scale. The initial scale is 0.58 in
             PyTorch, 1 for Xavier and LeCun, 1.4 for He initialisation.
-        penalty: share of the loss.
+        penalty: share of the loss that does not come from the rows.
         dropout: share of dropped units. Srivastava et al. (JMLR 2014) keep 0.5 to 0.8 of them.
         every: train steps between checks.
         patience: number of consecutive checks.
     """
 
     fault = "over_regularisation"
-    soon = 2
+    consequences = ("outcome", *NO_SIGNAL, "attention_collapse", "dying_relu", "vanishing_gradient")
+    position = 230
+    inapplicable = Reasons(
+        xgboost="what regularises too much leaves trees empty: empty_trees says so"
+    )
+    early_patience = 2
 
     def __init__(
         self,
@@ -105,19 +112,22 @@ class OverRegularisation(SymptomRule):
         self._drops = info.dropout
         self._decay, self._direct = greatest_decay(info), direct_decay(info)
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: hardly any units or weights are left."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: hardly any units or weights are left."""
         if symptom.statistic == "zero_share":
             return symptom.value >= _NO_UNITS
         if symptom.statistic == "decay":
             return outcome.verdict().kind != "good"
+        # Without a known decay, weights of zero may be what the targets ask for.
+        if self._decay == 0:
+            return False
         gone = symptom.value < _NO_WEIGHTS and symptom.evidence.get("scale", 1.0) < _NO_WEIGHTS
         # Behind a normalisation the size of the weights does not matter.
         harmful = not self._normalised or outcome.verdict().kind != "good"
         return symptom.statistic == "std" and gone and harmful and self._peak < _GROWN
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         self._gradients.add(step)
         decays = self._decays(step)
         return self._shrinks(step) or decays or self._penalised() or self._drops_out()

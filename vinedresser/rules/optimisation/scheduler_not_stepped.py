@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import HORIZON, Outcome
@@ -26,7 +27,7 @@ _ROUNDED = 2.0**-24
 # Share of a run by which such a rate leaves no doubt that the schedule is too fast.
 _LOST = 1 / 2
 # Share of the optimizer's own rate below which a warm-up that takes the whole run is far too long,
-# and the fewest looks that show a steady rise.
+# and the fewest checks that show a steady rise.
 _COLD, _RISES = 0.1, 8
 # Gain, with two standard errors, of a training that has learned next to nothing.
 _LITTLE, _SURE = 0.1, 2.0
@@ -43,7 +44,7 @@ class SchedulerNotStepped(SymptomRule):
     that learns less than it should: an epoch schedule that is stepped at each batch. The drop may
     come later if the rate is so small that float32 rounds its steps away (2^-24 of its maximum) for
     more than a third of the run. If it is exactly 0 for that long, or that small for half of the
-    run, that is enough, whatever the training has learned before. A rate that rises at every look
+    run, that is enough, whatever the training has learned before. A rate that rises at every check
     of the run and ends below a tenth of the one that the optimizer was made with is reported at the
     end of a training that learned less than it should, or nothing: the warm-up is far longer than
     the run. The number of scheduler steps is known for PyTorch; Keras schedules step automatically.
@@ -59,8 +60,14 @@ class SchedulerNotStepped(SymptomRule):
     modes = ("train", "eval")
     severity = "warning"
     fault = "scheduler_not_stepped"
+    consequences = ("outcome", "learning_rate_too_low", "oscillating_loss", "unchanged_tensor")
+    position = 250
+    inapplicable = Reasons(
+        xgboost="the learning rate of a round is not captured",
+        sklearn="the learning rate of a step is not captured",
+    )
     # A rate of 0 leaves no doubt.
-    soon = 2
+    early_patience = 2
 
     def __init__(self, decay: float = 1e-3, share: float = 0.1, patience: int = 5) -> None:
         require_between(0, 1, decay=decay, share=share)
@@ -78,7 +85,7 @@ class SchedulerNotStepped(SymptomRule):
         self._went_on = False
         self._unstepped: Step | None = None
         self._name = ""
-        self._unstepped_looks = 0
+        self._unstepped_checks = 0
         self._decayed: tuple[int, float] | None = None
         # Step since which float32 rounds the steps of the rate away.
         self._rounded: int | None = None
@@ -138,18 +145,18 @@ class SchedulerNotStepped(SymptomRule):
             fault="learning_rate_too_low",
         )
 
-    def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`: steps with a captured learning rate."""
+    def is_checked(self, step: Step) -> bool:
+        """See `SymptomRule.is_checked`: steps with a captured learning rate."""
         return bool(self.rate.history) and self.rate.history[-1][0] == step.step
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (of any)
-        """See `SymptomRule.certain`: no step changes anything any more."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (of any)
+        """See `SymptomRule.warns_early`: no step changes anything any more."""
         length = self.expected_steps or self.rate.history[-1][0]
         lost = self._rounded is not None and self._rounded <= _LOST * length
         return symptom.value == 0 or lost
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         now, greatest = abs(self.rate.history[-1][1]), abs(self.rate.greatest)
         if not now < self.decay * greatest:
             self._decayed = self._rounded = None
@@ -196,12 +203,12 @@ class SchedulerNotStepped(SymptomRule):
             return False
         self._name = min(taken, key=taken.__getitem__)
         self._unstepped = step if taken[self._name] == 0 else None
-        self._unstepped_looks = self._unstepped_looks + 1 if self._unstepped else 0
+        self._unstepped_checks = self._unstepped_checks + 1 if self._unstepped else 0
         return True
 
     def _stands(self) -> bool:
         """Return whether a scheduler has done nothing so far."""
-        enough = self._unstepped is not None and self._unstepped_looks >= self.patience
+        enough = self._unstepped is not None and self._unstepped_checks >= self.patience
         return enough and all(rate == self.rate.first for _, rate in self.rate.history)
 
     def _never_stepped(self) -> Finding:

@@ -10,8 +10,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from vinedresser.rules.advice import listed
+from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need
 from vinedresser.rules.optimisation.untrained_advice import ADVICE, FORGETFUL, RANDOM
 from vinedresser.rules.signals.losses.compared import Batches
@@ -86,6 +88,17 @@ class UntrainedParameters(Rule):
     """
 
     fault = "untrained_parameters"
+    # An optimizer with other parameters does not clear the gradients of these.
+    consequences = (
+        "outcome",
+        *NO_SIGNAL,
+        "attention_collapse",
+        "exploding_gradient",
+        "gradients_not_cleared",
+        "learning_rate_too_low",
+    )
+    position = 210
+    inapplicable = Reasons(xgboost=NO_NETWORK, sklearn="an estimator trains all that it has")
 
     def __init__(self, every: int = 20, patience: int = 2) -> None:
         require_at_least(1, every=every, patience=patience)
@@ -112,11 +125,7 @@ class UntrainedParameters(Rule):
         # Whether it was reported that no optimizer takes a step.
         self._stepless = False
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the sizes of the optimizers."""
         self._unoptimized = len(info.unoptimized)
         models = sum("model" in facts[2:] for facts in info.modules.values())
@@ -137,7 +146,7 @@ class UntrainedParameters(Rule):
             return finding
         self._evaluations = None
         self._sequences |= any(map(_of_steps, self.batches.inputs.values()))
-        if not self.parameters.looked:
+        if not self.parameters.checked:
             return None
         self._last = step
         return self._judge(step, ended=False)
@@ -147,12 +156,12 @@ class UntrainedParameters(Rule):
         return None if self._last is None else self._judge(self._last, ended=True)
 
     def _judge(self, step: Step, *, ended: bool) -> Finding | None:
-        """Return the finding at a look, if there is news."""
+        """Return the finding at a check, if there is news."""
         beside = not ended and self._beside()
         states = {
             name: state
             for name, state in self.parameters.states.items()
-            if state.looks
+            if state.checks
             >= self._enough(state.trouble, short=ended and self._is_short(step), beside=beside)
         }
         for trouble in ADVICE:
@@ -189,7 +198,7 @@ class UntrainedParameters(Rule):
         return replace(finding, severity=self.without_stop)
 
     def _is_short(self, last: Step) -> bool:
-        """Return whether a run that ended after a look was too short for more looks."""
+        """Return whether a run that ended after a check was too short for more checks."""
         return last.step < (self.patience + 1) * self.every
 
     def _beside(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need, optional_statistics
@@ -13,7 +14,7 @@ from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-_STATE = "training"
+_STATE, _DROPPED = "training", "dropped"
 _RUNNING_MEANS = ("running_mean", "moving_mean")
 # Train steps between evaluations; more frequent ones have another purpose, such as selecting rows.
 _FEWEST_STEPS = 5
@@ -27,10 +28,12 @@ class WrongMode(Rule):
     in training (dropout, batch norm). Fires when it is 0 at ``patience`` consecutive train checks
     of a model that an optimizer updates, or 1 in ``patience`` consecutive evaluations that report
     losses or metrics, at least five train steps apart. Shares in between are intended: frozen batch
-    norm, sampling with dropout. A model that starts with batch norm statistics and never leaves
-    evaluation mode may be intended, too: the severity is then "info" unless the training learns
-    less than it should. Source: A. Karpathy's list of common mistakes ("you forgot to toggle
-    train/eval mode for the net").
+    norm, sampling with dropout. It also fires if functions of PyTorch drop units in ``patience``
+    consecutive evaluations of a model in evaluation mode (``state/dropped``), unless these pass the
+    same inputs repeatedly, as Monte Carlo dropout does. A model that starts with batch norm
+    statistics and never leaves evaluation mode may be intended, too: the severity is then "info"
+    unless the training learns less than it should. Source: A. Karpathy's list of common mistakes
+    ("you forgot to toggle train/eval mode for the net").
 
     Args:
         every: train steps between checks.
@@ -39,6 +42,9 @@ class WrongMode(Rule):
 
     severity: Severity = "warning"
     fault = "wrong_mode"
+    consequences = ("outcome", "overfitting", "stale_statistics")
+    position = 220
+    inapplicable = Reasons(xgboost=NO_NETWORK, sklearn="predicting is another call than training")
 
     def __init__(self, every: int = 20, patience: int = 3) -> None:
         require_at_least(1, every=every, patience=patience)
@@ -60,6 +66,8 @@ class WrongMode(Rule):
         # Prefixes of models with batch norm, and names of those that started with its statistics.
         self._normed: set[str] = set()
         self._fitted: set[str] = set()
+        # Evaluations in evaluation mode in which functions dropped units.
+        self._drops: list[int] = []
         self._reported: dict[tuple[str, str], str] = {}
 
     def begin(self, info: RunRecord) -> None:
@@ -70,6 +78,8 @@ class WrongMode(Rule):
         """See `Rule.update`."""
         if step.rank != 0 or step.mode == "predict":
             return None
+        if (dropped := self._dropped(step)) is not None:
+            return dropped
         for name, share in step.scalars_of("state").items():
             # A loop may report anything under this name.
             if name.rpartition(".")[2].rpartition("/")[2] != _STATE or not 0 <= share <= 1:
@@ -147,6 +157,37 @@ class WrongMode(Rule):
             cause=self._what(prefix, trained=False),
             remedy="call model.eval() before each evaluation and model.train() after it (Keras: "
             "model(x, training=False))",
+        )
+
+    def _dropped(self, step: Step) -> Finding | None:
+        """Check whether functions drop units in an evaluation in evaluation mode."""
+        if step.mode != "eval" or not (step.scalars_of("losses") or step.scalars_of("metrics")):
+            return None
+        named = {
+            name: value
+            for name, value in step.scalars_of("state").items()
+            if name.rpartition(".")[2].rpartition("/")[2] == _DROPPED
+        }
+        name = next((one for one, value in named.items() if value == 1), "")
+        if not name:
+            self._drops.clear()
+            return None
+        if step.step not in self._drops[-1:]:
+            self._drops.append(step.step)
+        if len(self._drops) < self.patience or (name, "eval") in self._reported:
+            return None
+        self._reported[name, "eval"] = self.severity
+        return self._finding(
+            step,
+            name,
+            self._drops,
+            1.0,
+            seen=f"{len(self._drops)} consecutive evaluations dropped units, in evaluation mode",
+            cause="a dropout is always on: it is given training=True, or attention a dropout_p, "
+            "whatever the mode of the model is; so the result of an evaluation is random, and "
+            "worse than that of the whole model",
+            remedy="use training=self.training (scaled_dot_product_attention: dropout_p=p if "
+            "self.training else 0.0), or nn.Dropout",
         )
 
     def _what(self, prefix: str, *, trained: bool) -> str:

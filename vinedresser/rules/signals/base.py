@@ -45,8 +45,11 @@ class Signal(ABC):
     def begin(self, info: RunRecord) -> None:  # noqa: B027 (optional)
         """Read the run's record, before the first step."""
 
-    def know(self, info: RunRecord) -> None:  # noqa: B027 (optional)
-        """Read the record again: the hook completes it in the first steps and for new models."""
+    def on_record(self, info: RunRecord) -> None:  # noqa: B027 (optional)
+        """Read what the hook completes in the record, in the first steps and for new models.
+
+        Called after `begin`, and whenever the record has changed.
+        """
 
     @abstractmethod
     def update(self, step: Step) -> None:
@@ -90,11 +93,13 @@ class SignalPool:
         """Begin all signals."""
         for signal in self._signals.values():
             self._shielded(signal, partial(signal.begin, info))
+        self.on_record(info)
 
-    def know(self, info: RunRecord) -> None:
-        """Let all signals read the record again."""
+    def on_record(self, info: RunRecord) -> None:
+        """Let all signals read the record, as it is now."""
         for signal in self._signals.values():
-            self._shielded(signal, partial(signal.know, info))
+            if id(signal) not in self._errors:
+                self._shielded(signal, partial(signal.on_record, info))
 
     def update(self, step: Step) -> None:
         """Update all signals with the next step."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.patience import Patience
@@ -28,13 +29,19 @@ class SlowInput(OnceRule):
     the GPU, which is computing rather than waiting for data.
 
     Args:
-        share: share of the time.
-        seconds: seconds of waiting per step.
+        share: minimum share of the time that passes before the forward pass.
+        seconds: minimum waiting time per step, in seconds.
         patience: number of consecutive blocks.
     """
 
     severity = "info"
     fault = "slow_input"
+    position = 470
+    inapplicable = Reasons(
+        xgboost="all rows are there before the first round",
+        sklearn="the loop that calls partial_fit is not watched",
+    )
+    left_out_of = ("boosted_trees",)
 
     def __init__(self, share: float = 0.4, seconds: float = 0.005, patience: int = 3) -> None:
         require_between(0, 1, share=share)
@@ -87,6 +94,6 @@ class SlowInput(OnceRule):
             evidence={
                 "seconds_per_step": took,
                 "seconds_waiting": wait,
-                "blocks": self._patience.looks,
+                "blocks": self._patience.count,
             },
         )

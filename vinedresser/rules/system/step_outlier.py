@@ -29,7 +29,7 @@ class _Slow(NamedTuple):
         steps: step numbers, int64 [steps].
         seconds: their durations, float64 [steps].
         usual: median duration of the block in seconds.
-        share: share of the block's time that the slow steps cost.
+        share: minimum share of the time that slow steps cost.
     """
 
     steps: NDArray[np.int64]
@@ -54,6 +54,7 @@ class StepOutlier(OnceRule):
     """
 
     severity = "info"
+    position = 480
 
     def __init__(self, deviations: float = 3.0, share: float = 0.1, patience: int = 3) -> None:
         require_above(0, deviations=deviations)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_share
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import optional_statistics
@@ -68,7 +69,12 @@ class AllZero(SymptomRule):
 
     severity = "warning"
     fault = "all_zero"
-    soon = 2
+    stage = "inside"
+    consequences = ("outcome",)
+    position = 350
+    predecessor = "all_zero"
+    inapplicable = NETWORKS_ONLY
+    early_patience = 2
 
     def __init__(
         self,
@@ -112,17 +118,17 @@ class AllZero(SymptomRule):
             self._inputs = rows
         return super().watch(step)
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:
-        """See `SymptomRule.certain`: no gradient has arrived anywhere, and nothing is learned."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
+        """See `SymptomRule.warns_early`: no gradient arrives anywhere, and nothing is learned."""
         if self._constant():
             return symptom.fault is not None
         if self._idle:
             return self._empty() and self._step >= _SHARE * (self.expected_steps or math.inf)
-        return self._patience.over and symptom.fault is not None and outcome.nothing_learned()
+        return self._patience.exhausted and symptom.fault is not None and outcome.nothing_learned()
 
     def at_end(self) -> Finding | None:
         """See `OnceRule.at_end`; a loss that was 0 in every step needs no outcome."""
-        if self._warning is None and self._patience.over and self._empty():
+        if self._warning is None and self._patience.exhausted and self._empty():
             return self._finding(self.verdict(ended=True))
         if self._idle and not self._arrived and self._step < _STEPS:
             # The weight of the loss may still be 0, so that nothing was to be learned yet.
@@ -134,8 +140,8 @@ class AllZero(SymptomRule):
         long = self._step >= _STEPS and not self._arrived
         return long and bool(self._bounds) and not any(any(one) for one in self._bounds.values())
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         shares = step.reduction_of(self.collection, "zero_share")
         zero = [name for name, share in shares.items() if share >= self.zeros]
         self._arrived |= self.collection != "gradients" or any(one < 1 for one in shares.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_between, require_share
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -27,6 +28,11 @@ class LowVariance(SymptomRule):
 
     severity = "warning"
     fault = "low_variance"
+    stage = "inside"
+    consequences = ("outcome",)
+    position = 360
+    predecessor = "tensor_variance"
+    inapplicable = NETWORKS_ONLY
 
     def __init__(
         self,
@@ -45,8 +51,8 @@ class LowVariance(SymptomRule):
         self.every = every
         self.needs = optional_statistics(every, **{collection: ("mean", "std")})
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`; all-zero tensors are left to `AllZero`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`; all-zero tensors are left to `AllZero`."""
         means = step.reduction_of(self.collection, "mean")
         stds = step.reduction_of(self.collection, "std")
         shares = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need, optional_statistics
@@ -40,6 +41,11 @@ class Nonfinite(Rule):
     """
 
     fault = "nonfinite"
+    stage = "inside"
+    consequences = ("outcome", "dying_relu", "exploding_gradient")
+    position = 10
+    predecessor = "exploding_tensor"
+    inapplicable = Reasons(sklearn="scikit-learn raises an error when a number is not finite")
 
     def __init__(self, every: int = 20) -> None:
         self.every = every
@@ -59,9 +65,8 @@ class Nonfinite(Rule):
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate and the labels that losses ignore."""
         self._rate = LearningRate.among(info.parameters)
-        self.know(info)
 
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the labels that losses ignore."""
         for loss, setup in info.losses.items():
             label = setup.get("settings", {}).get("ignore_index")

@@ -22,13 +22,15 @@ class SimilarAcrossRuns(OnceRule):
     relatively. Does nothing without another run.
 
     Args:
-        other: location of the other run; "" for none.
+        other: location of the other run; "" disables the rule.
         tolerance: relative difference; 0 requires equal values. Different summation order in
             float32 causes about 1e-6 at first, which the training amplifies.
         every: train steps between checks of the weights.
     """
 
     severity = "warning"
+    position = 450
+    predecessor = "similar_across_runs"
 
     def __init__(self, other: str = "", tolerance: float = 1e-4, every: int = 20) -> None:
         require_at_least(0, tolerance=tolerance)
@@ -45,7 +47,7 @@ class SimilarAcrossRuns(OnceRule):
         Raises:
             StoreError: The other run is missing or cannot be read.
         """
-        self._over = not self.other
+        self._done = not self.other
         if self.other:
             self._expected = _values_by_step(open_run(self.other))
 

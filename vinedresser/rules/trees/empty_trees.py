@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from vinedresser.rules.applicability import TREES_ONLY
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.faults import Fault
@@ -45,12 +46,14 @@ class EmptyTrees(OnceRule):
     weights are the cause (`class_imbalance`).
 
     Args:
-        drop: share of the first training loss; a larger decrease counts as learning.
+        drop: fall of the training loss that counts as learning, as a share of its first value.
         every: rounds between checks.
         patience: number of consecutive checks.
     """
 
     fault = "over_regularisation"
+    position = 510
+    inapplicable = TREES_ONLY
 
     def __init__(self, drop: float = 0.1, every: int = 10, patience: int = 3) -> None:
         require_between(0, 1, drop=drop)
@@ -127,7 +130,7 @@ class EmptyTrees(OnceRule):
             seen=f"trees have no splits since round {since}{losses}",
             cause=cause,
             remedy=remedy,
-            evidence={"looks": self._patience.looks, "losses": self._losses},
+            evidence={"looks": self._patience.count, "losses": self._losses},
         )
 
     def _advice(self) -> tuple[Fault, str, str]:
@@ -144,6 +147,14 @@ class EmptyTrees(OnceRule):
                 "class_imbalance",
                 f"class 1 has no weight for any split to gain: scale_pos_weight = {self._weight:g}",
                 "use scale_pos_weight = (number of rows of class 0) / (number of rows of class 1)",
+            )
+        rate = self._ensemble.shrinkage if self._ensemble else None
+        rises = [last > (1 + self.drop) * first for first, last in self._losses.values()]
+        if rate is not None and rate > 1 and any(rises):
+            return (
+                "learning_rate_too_high",
+                "trees without a split follow others that raised the loss and left nothing to gain",
+                "use a learning rate (eta) of 0.3 or less",
             )
         for name, usual in _LIMITS.items():
             value = self._ensemble.number(name) if self._ensemble else None

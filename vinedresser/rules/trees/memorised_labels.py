@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.applicability import TREES_ONLY
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.faults import Fault
@@ -103,6 +104,8 @@ class MemorisedLabels(OnceRule):
 
     severity = "warning"
     fault = "corrupt_labels"
+    position = 540
+    inapplicable = TREES_ONLY
     modes = ("train", "eval")
 
     def __init__(self, gain: float = 0.2, rounds: int = 10) -> None:
@@ -127,7 +130,7 @@ class MemorisedLabels(OnceRule):
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate of the ensemble."""
         rate = Ensemble(info).shrinkage
-        self._over = rate is None
+        self._done = rate is None
         self._rate = rate or 0.0
 
     def watch(self, step: Step) -> Finding | None:

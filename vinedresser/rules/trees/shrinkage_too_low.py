@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from vinedresser.rules.applicability import TREES_ONLY
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.faults import Fault
@@ -64,12 +65,14 @@ class ShrinkageTooLow(OnceRule):
 
     Args:
         reach: share of a full step that all rounds together must be able to move a prediction.
-        drop: share of the first training loss; a larger fall counts as learning.
+        drop: fall of the training loss that counts as learning, as a share of its first value.
         rounds: minimum number of rounds.
     """
 
     severity = "warning"
     fault = "learning_rate_too_low"
+    position = 520
+    inapplicable = TREES_ONLY
     modes = ("train", "eval")
     silent_after_stop = True
 
@@ -99,7 +102,7 @@ class ShrinkageTooLow(OnceRule):
         kinds = [str(one.get("type", "")) for one in info.losses.values()]
         self._logarithms = bool(kinds) and all(one.startswith(_LOGARITHMS) for one in kinds)
         rate = self._ensemble.shrinkage
-        self._over = rate is None or not rate > 0
+        self._done = rate is None or not rate > 0
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""

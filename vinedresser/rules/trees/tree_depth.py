@@ -6,6 +6,7 @@ import math
 import re
 from typing import NamedTuple
 
+from vinedresser.rules.applicability import TREES_ONLY
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
@@ -46,6 +47,9 @@ class TreeDepth(OnceRule):
 
     severity = "warning"
     fault = "tree_depth"
+    position = 500
+    predecessor = "tree_depth"
+    inapplicable = TREES_ONLY
     modes = ("train", "eval")
 
     def __init__(
@@ -72,7 +76,7 @@ class TreeDepth(OnceRule):
         """Read the type of the ensemble."""
         self._settings = Ensemble(info)
         # Trees of forests are deep by design.
-        self._over = self._settings.forest
+        self._done = self._settings.forest
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -120,7 +124,7 @@ class TreeDepth(OnceRule):
             evidence={
                 "leaves": tree.leaves,
                 "losses": dict(self._losses),
-                "looks": self._patience.looks,
+                "looks": self._patience.count,
             },
             correction={"max_depth": _USUAL} if limit else {},
         )

@@ -7,7 +7,9 @@ import statistics
 from collections.abc import Sequence
 
 from vinedresser.rules.advice import listed, random_initialisation
+from vinedresser.rules.applicability import AFTER_THE_FIRST_STEP, NO_NETWORK, Reasons
 from vinedresser.rules.bounds import require_above
+from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.model_names import ModelNames, normalises
@@ -54,6 +56,11 @@ class BadInitialisation(SymptomRule):
     """
 
     fault = "bad_initialisation"
+    stage = "model"
+    consequences = ("outcome", "inside", *UNSTEADY, "identical_units", "loss_scale")
+    position = 180
+    predecessor = "poor_weight_initialization"
+    inapplicable = Reasons(xgboost=NO_NETWORK, sklearn=AFTER_THE_FIRST_STEP)
 
     def __init__(self, small: float = 0.2, large: float = 3.3, every: int = 20) -> None:
         require_above(0, small=small)
@@ -76,16 +83,15 @@ class BadInitialisation(SymptomRule):
         """Read whether the initial weights are captured."""
         # These report weights only after the first step, which may have changed them arbitrarily.
         self._checked = info.framework in ("sklearn", "xgboost")
-        self.know(info)
 
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the modules."""
         self._modules = dict(info.modules)
         self._models = ModelNames(info)
         self._untrained = frozenset((*info.frozen, *info.unoptimized))
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`; the initial symptom remains."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`; the initial symptom remains."""
         if not self._checked:
             self._checked = True
             # Weights of a later step are not the initial ones: a loop without an optimizer is known
@@ -107,8 +113,8 @@ class BadInitialisation(SymptomRule):
         scale = statistics.median_high(scales[name].scale for name in names)
         return scale < min(self.small * _FAR_BELOW, _GROWN * symptom.value)
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (always)
-        """See `SymptomRule.certain`: no or hardly any signal passes, or far too large a one."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (always)
+        """See `SymptomRule.warns_early`: no or hardly any signal passes, or far too large a one."""
         if "zero" in symptom.evidence:
             return self._still >= _STILL
         # Tensors without a module may be no matrices that multiply a signal.

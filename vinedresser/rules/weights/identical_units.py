@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from vinedresser.rules.advice import listed, random_initialisation
+from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.bounds import require_share
+from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -31,6 +33,10 @@ class IdenticalUnits(SymptomRule):
     """
 
     fault = "identical_units"
+    stage = "model"
+    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
+    position = 190
+    inapplicable = Reasons(xgboost=NO_NETWORK)
 
     def __init__(self, similarity: float = 0.999999, every: int = 20, patience: int = 3) -> None:
         require_share(similarity=similarity)
@@ -50,20 +56,16 @@ class IdenticalUnits(SymptomRule):
         self._alike: frozenset[str] | None = None
         self._untrained: frozenset[str] = frozenset()
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Rule.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read which weights are not trained."""
         self._untrained = frozenset((*info.frozen, *info.unoptimized))
 
-    def certain(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (always)
-        """See `SymptomRule.certain`: such a layer has the capacity of one unit."""
+    def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:  # noqa: ARG002 (always)
+        """See `SymptomRule.warns_early`: such a layer has the capacity of one unit."""
         return True
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         values = step.reduction_of("weights", "unit_similarity")
         apart = {_module(name) for name, value in values.items() if value < self.similarity}
         alike = {

@@ -17,6 +17,7 @@ from vinedresser.serving.reading.alerts import (
     ask_for_inputs,
     captured_inputs,
 )
+from vinedresser.serving.reading.counting import RequestCounts, request_counts
 from vinedresser.serving.reading.merging import Position, decoded, read_merged
 from vinedresser.serving.reading.requests import Requests, concatenated
 from vinedresser.serving.reading.run_reading import RequestStep, RunReading
@@ -30,6 +31,7 @@ from vinedresser.serving.storing.layout import (
     numbers_in,
     write_next,
 )
+from vinedresser.store.json_values import DAMAGE
 from vinedresser.store.problems import Problems
 from vinedresser.store.records import read_record
 
@@ -111,6 +113,16 @@ class RequestStore:
         )
         return found, {"runs": {run: [*asdict(one).values()] for run, one in present.items()}}
 
+    def counts(self) -> RequestCounts:
+        """Return how many requests the service had, and how many of them were recorded.
+
+        Raises:
+            NotARun: no service has recorded anything there.
+            StoreError: the storage refused.
+        """
+        self._check()
+        return request_counts(self._folder, self._problems)
+
     def of_ids(self, ids: Sequence[object]) -> Requests:
         """Return recorded requests by their ids, in the order of their time; others are left out.
 
@@ -160,7 +172,7 @@ class RequestStore:
             some = slice(first, first + _LABELS_EACH)
             try:
                 record = LabelsRecord(names[some], plain[some], time.time())
-            except (TypeError, ValueError) as error:
+            except DAMAGE as error:
                 raise ConfigError(f"labels: {error}") from error
             write_next(self._folder.storage, record)
 
@@ -300,7 +312,7 @@ def _positions(cursor: Mapping[str, Any] | None) -> dict[str, Position]:
             and one.row >= 0
             for one in runs.values()
         )
-    except (AttributeError, KeyError, TypeError) as error:
+    except DAMAGE as error:
         raise ConfigError(f"cursor: {cursor!r} is not one of `after`") from error
     if not valid:
         raise ConfigError(f"cursor: {cursor!r} is not one of `after`")

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Storage
+from vinedresser.objects.base import get_or_none
 from vinedresser.serving.storing.encoding import IDS, TIMES, decode_ids
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.index_reading import IndexReader
 from vinedresser.store.segments.segment import Segment
-from vinedresser.store.storage import Storage
-from vinedresser.store.storage.base import get_or_none
 
 __all__ = ["RequestStep", "RunReading"]
 

@@ -44,7 +44,8 @@ class Describer:
         read = [(item, self._read(item)) for item in items]
         self.lost += sum(len(item.ids) for item, plain in read if plain is None)
         described = []
-        for batch in batches(plain for _, plain in read if plain is not None):
+        # A message may turn out to have no requests.
+        for batch in batches(plain for _, plain in read if plain is not None and plain.ids):
             columns = self._columns(batch)
             if columns is None:
                 self.lost += len(batch.ids)

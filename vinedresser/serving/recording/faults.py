@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from vinedresser.plain_logs import plain_logger
+
 __all__ = ["Faults"]
 
-_LOG = logging.getLogger("vinedresser.serving")
+_LOG = plain_logger("vinedresser.serving")
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -17,11 +17,13 @@ class Counts(NamedTuple):
     Attributes:
         seen: number of requests, recorded or not.
         refused: number of chosen requests that found the queue full.
+        failed: number of requests that could not be copied.
         busy: seconds of processor time that recording took in the callers' threads, an estimate.
     """
 
     seen: int
     refused: int
+    failed: int
     busy: float
 
 
@@ -41,18 +43,23 @@ class Inbox:
         self._put_bytes = 0
         self._taken_bytes = 0
         self._seen = 0
-        self._refused = 0
+        self._refused = self._failed = 0
         self._busy = 0.0
 
     @property
     def counts(self) -> Counts:
         """What happened so far."""
-        return Counts(self._seen, self._refused, self._busy)
+        return Counts(self._seen, self._refused, self._failed, self._busy)
 
     def count(self, seen: int) -> None:
         """Count requests, recorded or not."""
         with self._lock:
             self._seen += seen
+
+    def fail(self, requests: int) -> None:
+        """Count requests that could not be copied."""
+        with self._lock:
+            self._failed += requests
 
     def count_busy(self, seconds: float) -> None:
         """Count processor time of a caller's thread."""

@@ -159,22 +159,29 @@ class RequestRecorder:
             ids: see `record`.
 
         Returns:
-            An item for `finish`; None: nothing is to be recorded.
+            An item for `finish`; None: nothing is to be recorded, such as of a call without rows.
         """
         if self._closed:
             return None
         timed = next(self._calls) % _TIMED == _TIMED - 1
         began = time.thread_time() if timed else 0.0
         worker = self._working()
-        count = row_count(inputs)
-        item = self._chosen(worker, count, ids)
-        worker.inbox.count(count)
-        if item is not None:
-            item.inputs = copied(inputs, item.rows)
-            item.timed = timed
-            if timed:
-                worker.inbox.count_busy(_TIMED * (time.thread_time() - began))
-        return item
+        # At least one, if they cannot be counted.
+        count, recordable = 1, False
+        try:
+            count = row_count(inputs)
+            item = self._chosen(worker, count, ids) if count else None
+            if item is not None:
+                item.inputs = copied(inputs, item.rows)
+                item.timed = timed
+                if timed:
+                    worker.inbox.count_busy(_TIMED * (time.thread_time() - began))
+            recordable = True
+            return item
+        finally:
+            worker.inbox.count(count)
+            if not recordable:
+                worker.inbox.fail(count)
 
     def _finish(self, item: Item, outputs: Any, embedding: Any = None) -> None:
         """Record requests, once the model has answered.
@@ -188,13 +195,19 @@ class RequestRecorder:
         if worker is None or self._closed:
             return
         began = time.thread_time() if item.timed else 0.0
-        if outputs is not None:
-            item.outputs = fetched(copied(outputs, item.rows))
-        if embedding is not None:
-            item.embedding = fetched(copied(embedding, item.rows))
-        # Not before the model has answered, so that its device need not wait.
-        item.inputs = fetched(item.inputs)
-        item.measure()
+        recordable = False
+        try:
+            if outputs is not None:
+                item.outputs = fetched(copied(outputs, item.rows))
+            if embedding is not None:
+                item.embedding = fetched(copied(embedding, item.rows))
+            # Not before the model has answered, so that its device need not wait.
+            item.inputs = fetched(item.inputs)
+            item.measure()
+            recordable = True
+        finally:
+            if not recordable:
+                worker.inbox.fail(len(item.ids))
         worker.inbox.put(item)
         if item.timed:
             worker.inbox.count_busy(_TIMED * (time.thread_time() - began))
@@ -220,9 +233,8 @@ class RequestRecorder:
         if self._closed:
             return None
         worker = self._working()
-        item = self._chosen(worker, 1, ids)
         worker.inbox.count(1)
-        return item
+        return self._chosen(worker, 1, ids)
 
     def _chosen(self, worker: Worker, count: int, ids: object = None) -> Item | None:
         share = worker.sampling.share

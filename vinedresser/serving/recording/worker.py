@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from vinedresser.objects.location import is_remote
+from vinedresser.objects.retrying import backoff
 from vinedresser.processes import this_process
-from vinedresser.retrying import backoff
 from vinedresser.serving.recording.alert_watch import AlertWatch
 from vinedresser.serving.recording.backlog import Backlog
 from vinedresser.serving.recording.describing import Described, Describer
@@ -21,7 +22,6 @@ from vinedresser.serving.recording.settings import Settings
 from vinedresser.serving.storing.layout import REQUESTS, process_name
 from vinedresser.serving.storing.request_log import RequestLog
 from vinedresser.serving.storing.retention import enforce_limits
-from vinedresser.store.storage.location import is_remote
 
 __all__ = ["Worker"]
 
@@ -86,7 +86,7 @@ class Worker:
             most_bytes=limits.input_bytes,
             faults=faults,
         )
-        self._ready = self._stopping = False
+        self._ready = self._stopping = self._flushing = False
         self._turning = threading.Condition()
         self._begun = self._ended = 0
         self._looked = self._checked = -float("inf")
@@ -100,7 +100,8 @@ class Worker:
     @property
     def dropped(self) -> int:
         """Number of chosen requests that were lost."""
-        return self.inbox.counts.refused + self._describer.lost + self._backlog.lost
+        counts = self.inbox.counts
+        return counts.refused + counts.failed + self._describer.lost + self._backlog.lost
 
     def flush(self, timeout: float) -> bool:
         """Wait until all requests recorded so far are committed or lost; return False on timeout.
@@ -113,6 +114,7 @@ class Worker:
         with self._turning:
             # A turn that has begun may have taken its requests already.
             target = self._begun + 1
+            self._flushing = True
             self.inbox.wake.set()
             done = self._turning.wait_for(
                 lambda: self._ended >= target or not self._thread.is_alive(), timeout
@@ -130,6 +132,9 @@ class Worker:
         with self._turning:
             self._stopping = True
             self.inbox.wake.set()
+        if self._thread is threading.current_thread():
+            # The garbage collector found the recorder on this thread, which ends after this turn.
+            return False
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -144,23 +149,24 @@ class Worker:
             with self._turning:
                 self.inbox.wake.clear()
                 self._begun += 1
+                flushing, self._flushing = self._flushing, False
                 # Read before the requests are taken: none can arrive later that is not taken below.
                 last = self._stopping
-            turn()
+            turn(flushing or last)
             with self._turning:
                 self._ended = self._begun
                 self._turning.notify_all()
         self._guarded("writing requests", self._alerts.close)
         self._guarded("writing requests", self._log.close)
 
-    def _turn(self) -> None:
+    def _turn(self, flushing: bool) -> None:
         items = self.inbox.take()
         try:
             began = time.thread_time()
             described = self._describer.describe(items)
             self._busy += time.thread_time() - began
             self._described += sum(len(one.batch.ids) for one in described)
-            self._guarded("writing requests", lambda: self._write(described))
+            self._guarded("writing requests", lambda: self._write(described, flushing))
             self._guarded("limiting the store", self._check)
             self._guarded("looking for alerts", lambda: self._look(described))
         finally:
@@ -170,14 +176,14 @@ class Worker:
     def _guarded(self, doing: str, action: Callable[[], None]) -> None:
         self._faults.guard(doing, action)()
 
-    def _write(self, described: Sequence[Described]) -> None:
+    def _write(self, described: Sequence[Described], flushing: bool) -> None:
         self._backlog.add(described)
-        self._log.dropped = self.dropped
-        if self._backlog and not self._ready:
+        self._log.seen, self._log.dropped = self.inbox.counts.seen, self.dropped
+        if not self._ready:
             self._settings.folder.ensure()
             self._ready = True
         self._backlog.write()
-        self._log.beat()
+        self._log.beat(now=flushing)
 
     def _check(self) -> None:
         limits = self._settings.limits

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
 from vinedresser.store.dtypes import dtype_name
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.step_record import HostTensor, StepRecord
 
 __all__ = [
@@ -150,8 +151,8 @@ def decode_inputs(tensors: Mapping[str, NDArray[Any]], rows: int) -> dict[str, A
             plain = name.removeprefix(_JSON)
             texts = _texts(name, values, tensors.get(_JSON_LENGTH + plain))
             try:
-                found[plain] = [json.loads(one) for one in texts.tolist()]
-            except (ValueError, TypeError, RecursionError) as error:
+                found[plain] = [parse_json(one) for one in texts.tolist()]
+            except DAMAGE as error:
                 raise CorruptData(f"{name}: not valid JSON: {error}") from error
     for name, part in found.items():
         if len(part) != rows:

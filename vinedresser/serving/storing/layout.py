@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vinedresser.errors import ConfigError, KeyTaken
+from vinedresser.objects import Location, Storage, open_storage, parse_location
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.json_values import check_time
 from vinedresser.store.records import Heartbeat, Record, RunRecord, name_fault, write_record
-from vinedresser.store.storage import Location, Storage, open_storage, parse_location
 
 __all__ = [
     "ANSWERS",
@@ -90,10 +90,14 @@ class RequestsHeartbeat(Heartbeat):
     Attributes:
         requests: number of requests committed in this run directory.
         bytes: size of the run directory, in bytes on disk.
+        seen: number of requests of the process so far, recorded or not; None if it was not counted.
+        recorded: number of them that were committed, in all its run directories; likewise.
     """
 
     requests: int = 0
     bytes: int = 0
+    seen: int | None = None
+    recorded: int | None = None
 
 
 @dataclass(frozen=True)

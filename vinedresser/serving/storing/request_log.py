@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from vinedresser.errors import RunRemoved, SecondWriter
+from vinedresser.objects import LocalStorage, Storage
 from vinedresser.processes import ProcessIdentity
 from vinedresser.serving.storing.layout import (
     RequestsHeartbeat,
@@ -16,7 +17,6 @@ from vinedresser.serving.storing.layout import (
 )
 from vinedresser.store.records import ExitRecord, heartbeat_key, new_run, write_record
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage, Storage
 from vinedresser.store.writing.committing import Committer
 
 __all__ = ["OpenLog", "RequestLog"]
@@ -53,8 +53,8 @@ class OpenLog:
 class RequestLog:
     """Writes steps of requests; a new run directory begins whenever one is full or old.
 
-    Not thread-safe. A run directory is created by the first step, so a process without requests
-    leaves nothing.
+    Not thread-safe. A run directory is created by the first step, or to tell of requests that were
+    not recorded, so a process without requests leaves nothing.
 
     Args:
         folder: folder of the service.
@@ -64,6 +64,10 @@ class RequestLog:
         most_bytes: size at which a run directory is full.
         most_seconds: age at which it is closed.
         beat_seconds: time between heartbeats.
+
+    Attributes:
+        seen: number of requests of the process so far, recorded or not.
+        dropped: number of chosen ones that were lost.
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class RequestLog:
         most_seconds: float,
         beat_seconds: float,
     ) -> None:
-        self.dropped = 0
+        self.seen = self.dropped = 0
         self._folder = folder
         self._kind = kind
         self._process = process
@@ -88,6 +92,7 @@ class RequestLog:
         self._open: OpenLog | None = None
         self._begun = 0.0
         self._reported_dropped = 0
+        self._recorded = self._told_of = 0
 
     @property
     def run(self) -> str:
@@ -124,20 +129,26 @@ class RequestLog:
         self._reported_dropped = dropped
         log.steps += len(records)
         log.requests += requests
+        self._recorded += requests
         log.bytes += 3 * _BLOCK + sum(record.nbytes() for record in records)
 
-    def beat(self) -> None:
+    def beat(self, *, now: bool = False) -> None:
         """Write the heartbeat if it is due, and close a run directory that is full or old.
+
+        Args:
+            now: write it if there have been requests since the last one, also if it is not due.
 
         Raises:
             StoreError: the storage refused.
         """
-        log = self._open
+        log = self._opened()
         if log is None:
             return
         if log.bytes >= self._most_bytes or time.time() - log.started >= self._most_seconds:
             self.close()
-        elif time.monotonic() - log.beaten >= self._beat_seconds:
+        elif (now and self.seen > self._told_of) or (
+            time.monotonic() - log.beaten >= self._beat_seconds
+        ):
             log.beaten = time.monotonic()
             self._beat(log)
 
@@ -147,10 +158,16 @@ class RequestLog:
         Raises:
             StoreError: the storage refused.
         """
-        log, self._open = self._open, None
+        log, self._open = self._opened(), None
         if log is not None:
             self._beat(log, closed=True)
             write_record(log.storage, ExitRecord("finished", "", time.time()), exclusive=True)
+
+    def _opened(self) -> OpenLog | None:
+        """Return the run directory that is being written; a new one for requests to tell of."""
+        if self._open is None and self.seen > self._told_of:
+            self._open = self._begin()
+        return self._open
 
     def _begin(self) -> OpenLog:
         """Create a run directory.
@@ -183,5 +200,8 @@ class RequestLog:
             closed=closed,
             requests=log.requests,
             bytes=log.bytes,
+            seen=self.seen,
+            recorded=self._recorded,
         )
         write_record(log.storage, beat, key=heartbeat_key(0))
+        self._told_of = self.seen

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import LocalStorage
 from vinedresser.serving.storing.layout import (
     ANSWERS,
     INPUTS,
@@ -24,7 +25,6 @@ from vinedresser.serving.storing.layout import (
 )
 from vinedresser.store.liveness import process_alive
 from vinedresser.store.records import RunRecord, heartbeat_key, read_record
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["enforce_limits", "is_over", "remove_run"]
 

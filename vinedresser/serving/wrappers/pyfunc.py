@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+from vinedresser.objects.location import is_remote
 from vinedresser.serving.recording.recorder import RequestRecorder
 from vinedresser.serving.wrappers.calls import watch_function
-from vinedresser.store.storage.location import is_remote
 
 __all__ = ["log_recorded", "recorded_model"]
 

@@ -29,6 +29,7 @@ _MOST = 2**63 - 1
 
 _IS_INTEGER, _IS_NUMBER, _IS_STRING = checker(int), checker(float), checker(str)
 _IS_LIST, _ARE_INTEGERS, _ARE_STRINGS = checker(list[Any]), checker(list[int]), checker(list[str])
+_INTEGERS = "a list of integers of 64 bits"
 
 
 def seal(kind: str, content: bytes) -> bytes:
@@ -36,8 +37,13 @@ def seal(kind: str, content: bytes) -> bytes:
     return b'%s%08x","%s":%s}' % (_HEAD, crc32.iscsi(content), kind.encode(), content)
 
 
-def unseal(kind: str, sealed: bytes) -> object:
+def unseal(kind: str, sealed: bytes, parse: Callable[[bytes], object] = json.loads) -> object:
     """Return the inner value of a sealed object.
+
+    Args:
+        kind: its kind.
+        sealed: the object.
+        parse: reads its JSON; `Document` checks what the faster default lets pass.
 
     Raises:
         CorruptData: the checksum does not match, or it is not a sealed object of this kind.
@@ -51,7 +57,7 @@ def unseal(kind: str, sealed: bytes) -> object:
     if sealed[len(_HEAD) : middle] != b"%08x" % crc32.iscsi(content):
         raise CorruptData("its checksum does not match")
     try:
-        inner: object = json.loads(content)
+        inner = parse(content)
     except (ValueError, RecursionError) as error:
         raise CorruptData(f"its {kind} is not JSON: {error}") from error
     return inner
@@ -126,13 +132,13 @@ class Document:
             key: key of the list.
             count: required length; None: any.
         """
-        value = self._non_empty(key, _ARE_INTEGERS, "a list of integers")
+        value = self._non_empty(key, _ARE_INTEGERS, _INTEGERS)
         if count is not None and len(value) != count:
             raise CorruptData(f"{key} of the {self._what} has {len(value)} integers, not {count}")
         try:
             return np.array(value, np.int64)
         except OverflowError:
-            raise self.refuse(key, "a list of integers of 64 bits") from None
+            raise self.refuse(key, _INTEGERS) from None
 
     def objects(self, key: str, what: str) -> Iterator[Document]:
         """Yield the objects of a list.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from vinedresser.errors import ConfigError
+from vinedresser.objects import Storage, open_storage
+from vinedresser.objects.base import get_or_none
+from vinedresser.store.json_values import parse_json
 from vinedresser.store.records import ControlRecord, read_json_lines
-from vinedresser.store.storage import Storage, open_storage
-from vinedresser.store.storage.base import get_or_none
 
 __all__ = ["changes_of", "read_controls"]
 
@@ -24,7 +23,7 @@ def read_controls(storage: Storage, faults: list[str]) -> list[ControlRecord]:
     """
     return read_json_lines(
         get_or_none(storage, ControlRecord.KEY) or b"",
-        lambda line: ControlRecord.from_json(json.loads(line)),
+        lambda line: ControlRecord.from_json(parse_json(line)),
         place=f"{storage.location}/{ControlRecord.KEY}",
         what="a change",
         faults=faults,

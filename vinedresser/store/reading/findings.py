@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Storage
 from vinedresser.store.finding import Finding
+from vinedresser.store.json_values import parse_json
 from vinedresser.store.reading.notebook_html import paragraph, table
 from vinedresser.store.records import known_keys, read_json_lines
-from vinedresser.store.storage import Storage
 
 __all__ = ["Findings", "group_files", "read_findings"]
 
@@ -18,9 +17,15 @@ _SHOWN = ("step", "severity", "rule", "tensor", "seen", "cause", "remedy")
 class Findings(list[Finding]):
     """Findings of a run; a table in a notebook."""
 
-    @property
-    def decisive(self) -> Finding | None:
-        """The first finding that stops a run, or else the first warning; None without either."""
+    def decisive(self, rule: str) -> Finding | None:
+        """Return the finding that decides the verdict; None without a stop or a warning.
+
+        Args:
+            rule: name of the rule that stopped the run, whose finding it is; "" if none did: the
+                first finding of severity "stop", or else the first warning.
+        """
+        if found := next((one for one in self if one.rule == rule), None):
+            return found
         for severity in ("stop", "warning"):
             for one in self:
                 if one.severity == severity:
@@ -48,7 +53,7 @@ def read_findings(storage: Storage, faults: list[str]) -> Findings:
     for key, content in group_files(storage, "findings", faults).items():
         found += read_json_lines(
             content,
-            lambda line: Finding.from_json(json.loads(line)),
+            lambda line: Finding.from_json(parse_json(line)),
             place=f"{storage.location}/{key}",
             what="a finding",
             faults=faults,

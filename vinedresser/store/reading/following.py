@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 
 from vinedresser.errors import NotARun, StoreError
+from vinedresser.objects import Storage
+from vinedresser.objects.location import is_remote
+from vinedresser.plain_logs import plain_logger
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.index_reading import IndexCursor
@@ -21,12 +23,10 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.status import rank_is_over, run_status
-from vinedresser.store.storage import Storage
-from vinedresser.store.storage.location import is_remote
 
 __all__ = ["Urgency", "follow"]
 
-_logger = logging.getLogger(__name__)
+_logger = plain_logger(__name__)
 
 # Seconds for which a request for urgency is valid, and after which it is renewed.
 _VALID, _RENEWED = 2.0, 1.0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.objects import Storage
 from vinedresser.store.index.index_record import Rows
 from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool, TensorLayout
 from vinedresser.store.problems import Problems
@@ -15,7 +16,6 @@ from vinedresser.store.reading.index_lookup import IndexLookup
 from vinedresser.store.reading.index_reading import IndexCursor
 from vinedresser.store.segments.segment import Segment, TensorRow
 from vinedresser.store.step_record import MODES, Mode
-from vinedresser.store.storage import Storage
 
 _NO_ROWS = Rows(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.float64))
 

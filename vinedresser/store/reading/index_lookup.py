@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import count
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Storage
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.index_reading import IndexReader
 from vinedresser.store.records import index_key
 from vinedresser.store.segments.segment import Segment, TensorRow
 from vinedresser.store.step_record import Mode
-from vinedresser.store.storage import Storage
 
 
 class IndexLookup:

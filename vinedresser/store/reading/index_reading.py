@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Storage
 from vinedresser.store.index.codec import decode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
@@ -12,7 +13,6 @@ from vinedresser.store.index.manifest import SPAN, decode_manifest
 from vinedresser.store.problems import Problems
 from vinedresser.store.records import index_key, manifest_key, record_number
 from vinedresser.store.segments.segment import Segment
-from vinedresser.store.storage import Storage
 
 __all__ = ["IndexCursor", "IndexReader"]
 

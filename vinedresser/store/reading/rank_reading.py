@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Span
 from vinedresser.store.index.index_record import Rows
 from vinedresser.store.index.layout import ColumnLayout
 from vinedresser.store.problems import Problems
@@ -19,7 +20,6 @@ from vinedresser.store.reading.history import History
 from vinedresser.store.reading.series import Column, Columns
 from vinedresser.store.segments.segment import ContiguousRows, Segment
 from vinedresser.store.step_record import MODES, Mode
-from vinedresser.store.storage import Span
 
 __all__ = ["read_columns", "read_tensor"]
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import NotARun, UnknownTensor, did_you_mean
+from vinedresser.objects import Storage, open_storage
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.controls import read_controls
@@ -28,7 +29,6 @@ from vinedresser.store.reductions import base_name, derived_name
 from vinedresser.store.segments.segment import Segment
 from vinedresser.store.status import Status, run_status
 from vinedresser.store.step_record import MODES, Mode
-from vinedresser.store.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,11 @@ class Run:
     def _repr_html_(self) -> str:
         """Return its state, the finding that decides its verdict and all findings."""
         findings = self.findings()
-        decisive = findings.decisive
+        try:
+            rule = self.status.rule
+        except NotARun:
+            rule = ""
+        decisive = findings.decisive(rule)
         verdict = f": {decisive.seen}" if decisive else ""
         title = paragraph(f"{self.info.name}: {self._state()}{verdict}")
         return f"{title}{findings._repr_html_()}"

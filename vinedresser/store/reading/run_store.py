@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vinedresser.errors import CorruptData, MissingDependency, NotARun, UnknownRun, did_you_mean
+from vinedresser.objects import Location, parse_location
 from vinedresser.store.reading.notebook_html import paragraph, table
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.store_runs import runs_in
-from vinedresser.store.storage import Location, parse_location
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +141,7 @@ class RunStore(Mapping[str, Run]):
 
 def _row(name: str, run: Run, *, values: bool) -> dict[str, Any]:
     info, status = run.info, run.status
-    told = run.findings().decisive
+    told = run.findings().decisive(status.rule)
     row = {
         "name": name,
         "state": status.state,

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vinedresser.objects import Location, StoreUrl, open_storage
 from vinedresser.store.records import RunRecord
-from vinedresser.store.storage import Location, StoreUrl, open_storage
 
 __all__ = ["remote_runs", "run_directories", "runs_in"]
 

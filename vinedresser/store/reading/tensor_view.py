@@ -40,7 +40,7 @@ class TensorView:
         self._problems = problems
 
     def __repr__(self) -> str:
-        known = f"{self._kind()}, {', '.join(self.reductions)}".strip(" ,")
+        known = ", ".join(filter(None, [self._kind(), *self.reductions, *self.vector_reductions]))
         return f"TensorView({visible(self.name)}{': ' if known else ''}{known})"
 
     def _repr_html_(self) -> str:
@@ -191,8 +191,10 @@ class TensorView:
             rank: the rank.
 
         Raises:
-            UnknownTensor: this statistic was never captured for the tensor.
+            UnknownTensor: this statistic was never captured for the tensor, or is a vector.
         """
+        if reduction in self.vector_reductions:
+            raise UnknownTensor(f"{self.name}: {reduction} is not a number{_reading(reduction)}")
         if reduction not in self.reductions:
             known = f"; captured: {', '.join(self.reductions)}" if self.reductions else ""
             raise UnknownTensor(
@@ -315,3 +317,14 @@ class TensorView:
             return f"; the nearest steps are {', '.join(map(str, nearest))}"
         elsewhere = [other for other in MODES if len(self.steps(other, rank))]
         return f"; it was in mode {', '.join(elsewhere)}" if elsewhere else ""
+
+
+def _reading(reduction: str) -> str:
+    """Return how a vector statistic is read, for a message; "" for those of rules."""
+    calls = {
+        "histogram": "histogram(step=...)",
+        "abs_histogram": "histogram(step=..., absolute=True)",
+    }
+    if reduction.startswith("channel_"):
+        calls[reduction] = f'channels("{reduction.removeprefix("channel_")}", step=...)'
+    return f"; read it with .{calls[reduction]}" if reduction in calls else ""

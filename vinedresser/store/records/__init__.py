@@ -38,6 +38,7 @@ from __future__ import annotations
 from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
     FLOW_VARIABLE,
+    MLFLOW_VARIABLE,
     PREFLIGHT_VARIABLE,
     RANK_VARIABLE,
     REPLAY_KERAS_VARIABLE,
@@ -71,6 +72,7 @@ from vinedresser.store.records.lifecycle import (
     ExitCause,
     ExitRecord,
     LaunchRecord,
+    LaunchSettings,
     OwnerRecord,
     StopBy,
     StopRecord,
@@ -100,7 +102,7 @@ from vinedresser.store.records.requests import (
     TrainerRequestKind,
     WaitingRecord,
 )
-from vinedresser.store.records.run_name import name_fault
+from vinedresser.store.records.run_name import name_at, name_fault
 from vinedresser.store.records.run_record import (
     FORMAT_VERSION,
     POLICY_GRADIENT,
@@ -117,6 +119,7 @@ __all__ = [
     "PREFLIGHT_VARIABLE",
     "FORMAT_VERSION",
     "LOG_KEY",
+    "MLFLOW_VARIABLE",
     "RANK_VARIABLE",
     "REPLAY_KERAS_VARIABLE",
     "REPLAY_VARIABLE",
@@ -131,6 +134,7 @@ __all__ = [
     "ExitRecord",
     "Heartbeat",
     "LaunchRecord",
+    "LaunchSettings",
     "OwnerRecord",
     "ParentRecord",
     "Record",
@@ -162,6 +166,7 @@ __all__ = [
     "last_step",
     "lost_records",
     "manifest_key",
+    "name_at",
     "name_fault",
     "new_run",
     "owner_of",

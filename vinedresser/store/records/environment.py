@@ -12,6 +12,7 @@ __all__ = [
     "ATTACH_VARIABLE",
     "FLOW_VARIABLE",
     "PREFLIGHT_VARIABLE",
+    "MLFLOW_VARIABLE",
     "RANK_VARIABLE",
     "REPLAY_KERAS_VARIABLE",
     "REPLAY_VARIABLE",
@@ -36,19 +37,26 @@ PREFLIGHT_VARIABLE = "VINEDRESSER_PREFLIGHT"
 REPLAY_VARIABLE = "VINEDRESSER_REPLAY"
 # The same for a snapshot of Keras.
 REPLAY_KERAS_VARIABLE = "VINEDRESSER_REPLAY_KERAS"
+# Set for a script that may log to MLflow: MLflow's version, and the ids of the experiment and the
+# MLflow run of its run, separated by slashes.
+MLFLOW_VARIABLE = "VINEDRESSER_MLFLOW"
 
 _VARIABLES = frozenset(
     (
         *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE),
         *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE),
-        *(REPLAY_VARIABLE, REPLAY_KERAS_VARIABLE),
+        *(REPLAY_VARIABLE, REPLAY_KERAS_VARIABLE, MLFLOW_VARIABLE),
     )
 )
 
 
 def environment_without_run() -> dict[str, str]:
     """Return the environment without the variables above."""
-    return {name: value for name, value in os.environ.items() if name not in _VARIABLES}
+    names = _VARIABLES
+    if MLFLOW_VARIABLE in os.environ:
+        # That of the run, too.
+        names = names | {"MLFLOW_TRACKING_URI"}
+    return {name: value for name, value in os.environ.items() if name not in names}
 
 
 def started_for(directory: Path, run_id: str) -> Callable[[Environment], bool]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Storage
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.json_values import check_time
 from vinedresser.store.records.listing import known_keys
 from vinedresser.store.records.record import Record, read_record
-from vinedresser.store.storage import Storage
 
 __all__ = ["Heartbeat", "heartbeats", "last_step", "lost_records"]
 
@@ -28,6 +28,7 @@ class Heartbeat(Record):
         dropped: number of step records lost to a full queue or disk.
         closed: the writer shut down cleanly and writes nothing more.
         gone: the process ended without closing, as observed on its machine.
+        stopped: the hook ended the training because it was asked to stop.
     """
 
     KEY: ClassVar[str] = "heartbeat"
@@ -39,6 +40,7 @@ class Heartbeat(Record):
     dropped: int = 0
     closed: bool = False
     gone: bool = False
+    stopped: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is not the identity of a process, or not a time."""

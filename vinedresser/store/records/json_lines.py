@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from vinedresser.store.json_values import DAMAGE
+
 __all__ = ["read_json_lines"]
 
 _Entry = TypeVar("_Entry")
-# What a parser of a damaged line raises.
-_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 def read_json_lines(
@@ -29,7 +29,7 @@ def read_json_lines(
     for number, line in enumerate(content.splitlines(), start=1):
         try:
             found.append(parse(line))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             damaged.append(f"line {number} is not {what}: {error}")
     if damaged:
         more = f" (and {len(damaged) - 1} more such lines)" if len(damaged) > 1 else ""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from vinedresser.masking import masked_arguments, masked_names, masked_text, masked_value
+from vinedresser.objects import Storage
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.json_values import check_time
 from vinedresser.store.records.record import Record, read_record
-from vinedresser.store.storage import Storage
 
 __all__ = [
     "ExitCause",
     "ExitRecord",
     "LaunchRecord",
+    "LaunchSettings",
     "OwnerRecord",
     "StopBy",
     "StopRecord",
@@ -27,21 +29,46 @@ ExitCause = Literal["finished", "stopped", "crashed", "killed"]
 StopBy = Literal["rule", "sweep", "person", "owner"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaunchSettings:
+    """Settings of a file's table ``[run]`` that the process which starts the training needs.
+
+    Attributes:
+        gpus: GPUs of each run, which no other run uses (`CUDA_VISIBLE_DEVICES`); 0: all GPUs.
+        grace: seconds for a checkpoint between the request to stop and SIGKILL.
+        attach: capture trainings that have no hook of their own.
+        environment_from: names of variables that the program inherits and must have, such as
+            credentials; their values are never stored.
+    """
+
+    gpus: int = 0
+    grace: float = 10.0
+    attach: bool = True
+    environment_from: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Check values that types do not; the supervisor has no package that does."""
+        if self.gpus < 0:
+            raise ValueError(f"gpus: must be at least 0, not {self.gpus}")
+        if not 0 <= self.grace < math.inf:
+            raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
+        for name in self.environment_from:
+            if not name or "=" in name or "\0" in name:
+                raise ValueError(f"environment_from: {name!r} is not the name of a variable")
+
+
 @dataclass(frozen=True)
-class LaunchRecord(Record):
-    """The program that the supervisor starts.
+class LaunchRecord(LaunchSettings, Record):
+    """The program that the supervisor starts, and the settings for that.
 
     Attributes:
         argv: the program and its arguments.
         cwd: working directory.
         environment: variables added to the inherited ones.
         owner: identity of the process that owns the run; when it dies, the training is stopped.
-        grace: seconds between SIGTERM and SIGKILL.
         forward: copy the training's output to the supervisor's own output.
         patience: seconds that the training continues without its owner, so that another process
             can adopt it.
-        gpus: number of GPUs reserved for it; 0: it sees all.
-        environment_from: inherited variables without which the program must not start.
         incomplete: values of the arguments or the environment are masked, since they look like
             secrets; the process that prepared the run has them.
     """
@@ -52,15 +79,13 @@ class LaunchRecord(Record):
     cwd: str
     environment: dict[str, str] = field(default_factory=dict)
     owner: dict[str, Any] | None = None
-    grace: float = 10.0
     forward: bool = False
     patience: float = 0.0
-    gpus: int = 0
-    environment_from: list[str] = field(default_factory=list)
     incomplete: bool = False
 
     def __post_init__(self) -> None:
         """Refuse an owner that is not the identity of a process."""
+        super().__post_init__()
         if self.owner is not None:
             ProcessIdentity(**self.owner)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Storage
 from vinedresser.plain_text import visible
 from vinedresser.store.records.keys import stray_note
-from vinedresser.store.storage import Storage
 
 __all__ = ["known_keys", "strays"]
 

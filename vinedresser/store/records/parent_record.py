@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from vinedresser.masking import masked_text
+from vinedresser.objects import Storage
 from vinedresser.store.records.record import Record
-from vinedresser.store.storage import Storage
 
 __all__ = ["ParentRecord"]
 

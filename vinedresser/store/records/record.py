@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from vinedresser.errors import CorruptData, KeyTaken
-from vinedresser.store.json_values import known_fields
-from vinedresser.store.storage import Storage
-from vinedresser.store.storage.base import get_or_none
+from vinedresser.objects import Storage
+from vinedresser.objects.base import get_or_none
+from vinedresser.store.json_values import DAMAGE, known_fields, parse_json
 
 __all__ = ["Record", "first_free", "read_record", "write_first", "write_numbered", "write_record"]
 
@@ -74,8 +74,8 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
     if content is None:
         return None
     try:
-        return kind.from_json(json.loads(content))
-    except (ValueError, TypeError, RecursionError) as error:
+        return kind.from_json(parse_json(content))
+    except DAMAGE as error:
         raise CorruptData(
             f"{storage.location}/{key}: not a valid {kind.__name__}: {error}"
         ) from error

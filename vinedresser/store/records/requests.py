@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from vinedresser.processes import ProcessIdentity
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.records.record import Record
 
 __all__ = [
@@ -88,8 +88,8 @@ class ClaimRecord(Record):
     def process(self) -> ProcessIdentity | None:
         """The single process; None for a job of several ranks."""
         try:
-            return ProcessIdentity(**json.loads(self.processes))
-        except (ValueError, TypeError, RecursionError):
+            return ProcessIdentity(**parse_json(self.processes))
+        except DAMAGE:
             return None
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vinedresser.store.file_lock import is_locked, take_lock
-from vinedresser.store.storage.files import open_file
+from vinedresser.objects.file_lock import is_locked, take_lock
+from vinedresser.objects.files import open_file
 
 __all__ = ["acquire", "is_held", "peek", "share", "was_taken"]
 

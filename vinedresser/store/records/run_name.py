@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
+
+__all__ = ["name_at", "name_fault"]
 
 # Bytes; file systems allow 255, and an attempt or an additional run appends to the name.
 _LONGEST = 200
+
+
+def name_at(location: str) -> str:
+    """Return the name of a run: that of its folder, since a copy has the record of its original."""
+    return os.path.basename(os.path.abspath(location))
 
 
 def name_fault(name: str) -> str:

@@ -24,6 +24,7 @@ from fastcrc import crc32
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects.base import Buffer
 from vinedresser.store.dtypes import ITEM_BYTES
 from vinedresser.store.index.index_record import (
     AliasGroup,
@@ -36,7 +37,6 @@ from vinedresser.store.index.layout import AliasLayout, ColumnLayout, TensorLayo
 from vinedresser.store.records import segment_key
 from vinedresser.store.segments.header import SegmentHeader
 from vinedresser.store.step_record import MODES, HostTensor, StepRecord
-from vinedresser.store.storage.base import Buffer
 
 __all__ = ["Packed", "pack"]
 

@@ -10,12 +10,12 @@ from fastcrc import crc32
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.objects import Span, Storage
+from vinedresser.objects.base import get_or_none
 from vinedresser.store.dtypes import numpy_dtype
 from vinedresser.store.index.index_record import AliasGroup, ColumnGroup, IndexRecord, TensorGroup
 from vinedresser.store.problems import Problems
 from vinedresser.store.step_record import MODES, Mode
-from vinedresser.store.storage import Span, Storage
-from vinedresser.store.storage.base import get_or_none
 
 __all__ = ["TensorRows", "ContiguousRows", "Segment", "TensorRow", "row_position"]
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from vinedresser.errors import KeyTaken, SecondWriter, StoreError
+from vinedresser.objects import Storage
 from vinedresser.store.index.codec import encode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.manifest import SPAN, ManifestBuilder
 from vinedresser.store.records import manifest_key
 from vinedresser.store.segments.packing import pack
 from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import Storage
 
 
 class Committer:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from vinedresser.errors import CorruptData, KeyTaken, RunRemoved, SecondWriter, StoreError
+from vinedresser.objects import Storage
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
     Heartbeat,
@@ -18,7 +19,6 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.step_record import ScalarStep, StepRecord
-from vinedresser.store.storage import Storage
 from vinedresser.store.writing.committing import Committer
 from vinedresser.store.writing.record_queue import Queued, QueuePolicy, RecordQueue
 
@@ -84,6 +84,7 @@ class RunWriter:
         on_beat: Callable[[], object] | None = None,
     ) -> None:
         self.last_step = -1
+        self.stopped = False
         self.problems: list[str] = []
         self.busy = 0.0
         self._storage = storage
@@ -317,6 +318,7 @@ class RunWriter:
             time=time.time(),
             dropped=self.dropped,
             closed=closed,
+            stopped=self.stopped,
         )
 
     def _report(self, error: Exception, what: str, kind: str = "") -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError
-from vinedresser.infra.launcher import check_command
+from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.masking import masked_arguments
 from vinedresser.rules.actions.plan import ActionPlan
 

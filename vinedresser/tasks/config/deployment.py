@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vinedresser.infra.alert_events import explain_alerts
 from vinedresser.infra.configuration import load_toml
-from vinedresser.infra.deployment import Deployed, make_deployment
-from vinedresser.infra.scheduling import Schedule
-from vinedresser.infra.servers import WORK_POOL
-from vinedresser.tasks.config.experiment import load_experiment
-from vinedresser.tasks.config.monitor_file import Monitor, load_monitor
-from vinedresser.tasks.config.prune_file import load_pruning
-from vinedresser.tasks.config.sweep_file import load_sweep
+from vinedresser.infra.services.alert_events import explain_alerts
+from vinedresser.infra.services.deployment import Deployed, make_deployment
+from vinedresser.infra.services.scheduling import Schedule
+from vinedresser.infra.services.servers import WORK_POOL
+from vinedresser.tasks.config.experiment import experiment_of
+from vinedresser.tasks.config.monitor_file import Monitor, monitor_of
+from vinedresser.tasks.config.prune_file import pruning_of
+from vinedresser.tasks.config.sweep_file import sweep_of
 
 
 def deploy(
@@ -21,6 +21,7 @@ def deploy(
     schedule: Schedule | None = None,
     name: str | None = None,
     pool: str | None = None,
+    replace: bool = False,
 ) -> Deployed:
     """Deploy the flow of a file, which is checked now and read again for each run.
 
@@ -30,25 +31,27 @@ def deploy(
         schedule: when to run it; None: only on request.
         name: name of the deployment; None: ``run.name`` of the file.
         pool: the work pool; None: that of `vinedresser up`.
+        replace: replace a deployment of the same name of another file.
 
     Raises:
-        ConfigError: the file or the schedule is invalid, or the work pool does not exist.
+        ConfigError: the file or the schedule is invalid, the work pool does not exist, or another
+            file has a deployment of this name.
         MissingDependency: the file needs a package that is not installed.
         LaunchError: Prefect's server is unavailable or refused, or does not act on the schedule.
     """
     document = load_toml(path)
     pool = pool or WORK_POOL
     if "monitor" in document:
-        return _deploy_monitor(load_monitor(path), schedule, name, pool)
+        return _deploy_monitor(monitor_of(document, path), schedule, name, pool, replace=replace)
     if "sweep" in document:
         kind, extra = "sweep", {"dated": True}
-        run = load_sweep(path).experiment.run
+        run = sweep_of(document, path).experiment.run
     elif "prune" in document:
         kind, extra = "prune", {"dated": True}
-        run = load_pruning(path).experiment.run
+        run = pruning_of(document, path).experiment.run
     else:
         kind, extra = "train", {}
-        run = load_experiment(path).run
+        run = experiment_of(document, path).run
     return make_deployment(
         f"vinedresser.flows.{kind}:{kind}",
         name or run.name,
@@ -56,11 +59,12 @@ def deploy(
         directory=path.absolute().parent,
         schedule=schedule,
         pool=pool,
+        replace=replace,
     )
 
 
 def _deploy_monitor(
-    monitor: Monitor, schedule: Schedule | None, name: str | None, pool: str
+    monitor: Monitor, schedule: Schedule | None, name: str | None, pool: str, *, replace: bool
 ) -> Deployed:
     """Deploy a monitor, what explains its alerts, and the automation that connects them."""
     name, folder = name or monitor.name, monitor.path.parent
@@ -72,6 +76,7 @@ def _deploy_monitor(
         directory=folder,
         schedule=schedule,
         pool=pool,
+        replace=replace,
     )
     if monitor.model.build is not None:
         explaining = make_deployment(
@@ -81,6 +86,7 @@ def _deploy_monitor(
             directory=folder,
             pool=pool,
             queues=True,
+            replace=replace,
         )
         explain_alerts(monitor.name, monitor.state, explaining.id)
     return made

@@ -1,18 +1,17 @@
 """`experiment.toml`: the trainings to run, their capture, their rules and their tracking.
 
-    [run]            name, command or entry, store, cwd, total_steps, max_concurrent, grace, attach,
-                     runner, preflight, parameters, environment
-    [variants.NAME]  parameters, environment, total_steps: one run each, overriding [run]
+    [run]            what the runs share: `config.run_spec`
+    [variants.NAME]  one run each, overriding [run]
     [capture]        budget: share of the time for captures that only rules need; guard:
                      "nonfinite" or "off"
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
-    [snapshots]      every, keep, max_bytes, stop
-    [live]           control, replay: steering the trainings
+    [snapshots]      when they are taken: `snapshots.settings`
+    [live]           steering the trainings: `capture.live.settings`
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
     [actions]        on_stop, on_warning, on_info: actions for findings of that severity
-    [actions.NAME]   notify, email, command, snapshot, adjust: its settings
-    [remedy]         times, from, resume, factory, seconds: replace a stopped run
+    [actions.NAME]   its settings: `rules.actions.settings`
+    [remedy]         replace a stopped run: `config.remedy_settings`
     [tracking]       uri, experiment
 
 Paths are relative to the file. Parameters reach the command as ``--name value``.
@@ -22,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,18 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import ConfigError
-from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_settings
+from vinedresser.infra.catalog.stores import local_state
 from vinedresser.infra.configuration import build, load_toml
-from vinedresser.infra.gpus import VISIBLE_GPUS, visible_gpus
+from vinedresser.infra.services.clusters.runner_settings import RunnerSettings, runner_settings
+from vinedresser.infra.supervise.gpus import VISIBLE_GPUS, visible_gpus
 from vinedresser.masking import MASK, masked_text
+from vinedresser.objects import Location
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.custom_rules import absolute_reference
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.store.storage import Location
 from vinedresser.tasks.config.actions_table import checked_actions
 from vinedresser.tasks.config.known_tables import check_tables
 from vinedresser.tasks.config.locations import store_in, tracking_uri_in
@@ -53,9 +53,8 @@ from vinedresser.tasks.config.run_spec import (
     run_specs,
 )
 from vinedresser.tasks.config.snapshots_table import guard_and_snapshots, stopping
-from vinedresser.tasks.stores import local_state
 
-__all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment"]
+__all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment", "overridden"]
 
 _TABLES = (
     *("run", "variants", "capture", "snapshots", "live"),
@@ -146,28 +145,22 @@ class Experiment:
             "instead; pass secrets as environment variables that run.environment_from names"
         )
 
-    def refuse_missing_variables(self) -> None:
-        """Refuse to begin without the variables that trainings on this machine must have.
+    def refuse_missing(self) -> None:
+        """Refuse to begin trainings on this machine without the GPUs and variables that they need.
 
         Raises:
-            ConfigError: one is not set.
+            ConfigError: more GPUs are requested than there are, or a variable is not set.
         """
-        for name in self.run.environment_from if self.runner.address is None else ():
+        if self.runner.address is not None:
+            return
+        if self.run.gpus * self.max_concurrent > (there := len(visible_gpus())):
+            each = f"{self.run.gpus} for each of {self.max_concurrent} trainings at the same time"
+            raise ConfigError(f"{self.path}: run.gpus: {each}; this machine has {there}")
+        for name in self.run.environment_from:
             if name not in os.environ:
                 raise ConfigError(
                     f"{self.path}: run.environment_from: {name} is not set in the environment"
                 )
-
-    def refuse_missing_gpus(self) -> None:
-        """Refuse to begin if trainings on this machine would wait for GPUs that it does not have.
-
-        Raises:
-            ConfigError: more GPUs are requested than there are.
-        """
-        wanted, there = self.run.gpus * self.max_concurrent, len(visible_gpus())
-        if self.runner.address is None and wanted > there:
-            each = f"{self.run.gpus} for each of {self.max_concurrent} trainings at the same time"
-            raise ConfigError(f"{self.path}: run.gpus: {each}; this machine has {there}")
 
 
 def load_experiment(
@@ -189,28 +182,44 @@ def load_experiment(
     Raises:
         ConfigError: the file is invalid; the message names the key and what is expected.
     """
-    return experiment_of(
-        load_toml(path), path, store=store, max_concurrent=max_concurrent, remedy=remedy
-    )
+    document = overridden(load_toml(path), store=store, max_concurrent=max_concurrent)
+    if remedy is not None:
+        document = overridden({"remedy": {}, **document}, "remedy", times=remedy)
+    return experiment_of(document, path)
 
 
-def experiment_of(
+def overridden(
     document: Mapping[str, Any],
-    path: Path,
+    table: str = "run",
     *,
     store: Path | str | None = None,
-    max_concurrent: int | None = None,
-    remedy: int | None = None,
-    trials: int = 0,
-) -> Experiment:
+    **settings: object,
+) -> dict[str, Any]:
+    """Return the contents of a file with other values of some settings.
+
+    Args:
+        document: contents of the file.
+        table: the table of the settings.
+        store: the store: a path, relative to the working directory, or a URL; None: as in the file.
+        settings: the values by key; None: as in the file.
+
+    Raises:
+        ConfigError: the URL is invalid.
+    """
+    if store is not None:
+        settings["store"] = os.fspath(store_in(store, Path.cwd()))
+    given = {key: value for key, value in settings.items() if value is not None}
+    before = document.get(table)
+    # A table that is missing, or is none, is reported when it is checked.
+    return {**document, table: {**before, **given}} if isinstance(before, Mapping) else {**document}
+
+
+def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -> Experiment:
     """Check an experiment file that has been read; see `load_experiment`.
 
     Args:
         document: contents of the file.
         path: the file, for relative paths and messages.
-        store: see `load_experiment`.
-        max_concurrent: see `load_experiment`.
-        remedy: see `load_experiment`.
         trials: number of runs made from it later; 0: one for each variant.
 
     Raises:
@@ -222,9 +231,8 @@ def experiment_of(
     if isinstance(document["run"], Mapping) and "at_once" in document["run"]:
         raise ConfigError(f"{path}: run.at_once: renamed to run.max_concurrent")
     run = build(RunTable, document["run"], f"{path}: run")
-    run = replace(run, max_concurrent=max_concurrent or run.max_concurrent)
     base = path.absolute().parent
-    place = store_in(store or run.store, Path.cwd() if store else base)
+    place = store_in(run.store, base)
     cwd = (base / run.cwd).resolve()
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
@@ -270,9 +278,7 @@ def experiment_of(
         snapshots=stopping(snapshots, rules, plan),
         live=LiveSettings.from_json(document.get("live", {}), f"{path}: live").located(base),
         rules=tables,
-        remedy=remedy_settings(
-            document.get("remedy"), times=remedy, store=place, where=f"{path}: remedy"
-        ),
+        remedy=remedy_settings(document.get("remedy"), store=place, where=f"{path}: remedy"),
         actions=actions,
         tracking_uri=tracking_uri_in(
             tracking.uri, base, local_state(place), f"{path}: tracking.uri"

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from vinedresser.errors import ConfigError
-from vinedresser.infra.tracking import absolute_uri
-from vinedresser.store.storage import Location, parse_location
+from vinedresser.infra.catalog.tracking_uri import absolute_uri
+from vinedresser.objects import Location, parse_location
 
 __all__ = ["store_in", "tracking_uri_in"]
 

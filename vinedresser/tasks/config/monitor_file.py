@@ -1,14 +1,14 @@
 """`monitor.toml`: a served model whose requests are watched for drift.
 
-    [monitor]   name, requests (the folder in which the service records them), store, cwd
-    [model]     build and weights: the served model, whose predictions and saliency are wanted;
-                features, layer, classify: as in the service; classes
-    [baseline]  data: what the model was trained or validated on; rows
-    [window]    requests: the number that is judged together
-    [alarm]     budget: probability of a false alarm over the life of the monitor
-    [explain]   examples, method, following, patience, cooldown
-    [actions]   on_warning: actions for an alarm; [actions.NAME] notify, email, command
-    [tracking]  uri, experiment
+    [monitor]   what is watched
+    [model]     the served model, whose predictions and saliency are wanted
+    [baseline]  what requests are compared with
+    [window]    the requests that are judged together
+    [alarm]     when an alarm is raised
+    [explain]   how an alarm is explained
+    [actions]   on_warning: actions for an alarm; on_info: for when the monitor cannot tell any
+                more, or not yet; [actions.NAME] notify, email, command
+    [tracking]  as in an experiment file
 
 Paths are relative to the file.
 """
@@ -19,14 +19,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from annotated_types import Ge, Gt, Le, Lt
 
 from vinedresser.errors import ConfigError
 from vinedresser.explain.saliency.options import Method
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.entry import is_reference
+from vinedresser.objects import Location
+from vinedresser.quantities import parse_time
 from vinedresser.store.records.run_name import name_fault
-from vinedresser.store.storage import Location
 from vinedresser.tasks.config.actions_table import checked_actions
 from vinedresser.tasks.config.experiment import TrackingTable
 from vinedresser.tasks.config.known_tables import check_tables
@@ -42,6 +45,7 @@ __all__ = [
     "MonitorTable",
     "WindowTable",
     "load_monitor",
+    "monitor_of",
 ]
 
 T = TypeVar("T")
@@ -107,18 +111,42 @@ class BaselineTable:
             which they were collected: an array [N, ...], or inputs and their labels.
         rows: the most of them that are used, the last ones.
         in_time_order: whether the rows are in the order of time; neighbours may then depend on each
-            other, as requests may. Give false for rows that are sorted, such as by class.
+            other, as requests may. Give false for rows that are shuffled or sorted, such as by
+            class: 2,000 requests or more then have to show whether requests do.
+        period: of a cycle of requests, such as a week: "7d", "24h", "90m" or "30s", if there are
+            `times`; or a number of rows, of which only whole cycles are compared. None: a cycle is
+            looked for.
+        times: ``module:function`` that returns when each of the inputs was a request: seconds since
+            the epoch or dates of numpy in UTC, [N]. Requests are compared with the inputs in the
+            same phase of the period.
     """
 
     data: str
-    rows: int = 5000
+    rows: Annotated[int, Ge(20)] = 5000
     in_time_order: bool = True
+    period: int | str | None = None
+    times: str | None = None
 
     def __post_init__(self) -> None:
         """Check values that types do not."""
         _check_reference("data", self.data)
-        if self.rows < 20:
-            raise ValueError(f"rows: must be at least 20, not {self.rows}")
+        _check_reference("times", self.times)
+        if isinstance(self.period, str):
+            try:
+                parse_time(self.period)
+            except ValueError as error:
+                raise ValueError(f"period: {error}") from error
+            if self.times is None:
+                raise ValueError("period: a time needs times, too; without, give a number of rows")
+        elif self.times is not None:
+            raise ValueError('times: need a period that is a time, such as "7d"')
+        elif self.period is not None and not 2 <= self.period <= self.rows // 2:
+            raise ValueError(f"period: must be from 2 to half of rows, not {self.period}")
+
+    @property
+    def length(self) -> float | None:
+        """Length of the cycle: seconds with `times`, otherwise rows; None if it is looked for."""
+        return parse_time(self.period) if isinstance(self.period, str) else self.period
 
 
 @dataclass(frozen=True)
@@ -129,12 +157,7 @@ class WindowTable:
         requests: number of requests in a window.
     """
 
-    requests: int = 200
-
-    def __post_init__(self) -> None:
-        """Check values that types do not."""
-        if not 10 <= self.requests <= 100_000:
-            raise ValueError(f"requests: must be from 10 to 100000, not {self.requests}")
+    requests: Annotated[int, Ge(10), Le(100_000)] = 200
 
 
 @dataclass(frozen=True)
@@ -143,14 +166,13 @@ class AlarmTable:
 
     Attributes:
         budget: probability of any false alarm in the whole life of the monitor.
+        at_least: smallest change of numbers that is worth an alarm, in standard deviations.
+        at_least_share: smallest change of shares of the requests that is worth one, from 0 to 1.
     """
 
-    budget: float = 0.01
-
-    def __post_init__(self) -> None:
-        """Check values that types do not."""
-        if not 0 < self.budget < 0.5:
-            raise ValueError(f"budget: must be above 0 and below 0.5, not {self.budget}")
+    budget: Annotated[float, Gt(0), Lt(0.5)] = 0.01
+    at_least: Annotated[float, Ge(0), Lt(math.inf)] = 0.0
+    at_least_share: Annotated[float, Ge(0), Lt(1)] = 0.0
 
 
 @dataclass(frozen=True)
@@ -165,20 +187,11 @@ class ExplainTable:
         cooldown: seconds after an explanation in which another alarm is not explained by itself.
     """
 
-    examples: int = 32
+    examples: Annotated[int, Ge(4), Le(512)] = 32
     method: Method = "fullgrad"
-    following: int = 0
-    patience: float = 30.0
-    cooldown: float = 3600.0
-
-    def __post_init__(self) -> None:
-        """Check values that types do not."""
-        if not 4 <= self.examples <= 512:
-            raise ValueError(f"examples: must be from 4 to 512, not {self.examples}")
-        for key in ("following", "patience", "cooldown"):
-            given = getattr(self, key)
-            if not 0 <= given < math.inf:
-                raise ValueError(f"{key}: must be at least 0, not {given}")
+    following: Annotated[int, Ge(0)] = 0
+    patience: Annotated[float, Ge(0), Lt(math.inf)] = 30.0
+    cooldown: Annotated[float, Ge(0), Lt(math.inf)] = 3600.0
 
 
 @dataclass(frozen=True)
@@ -236,7 +249,11 @@ def load_monitor(path: Path) -> Monitor:
     Raises:
         ConfigError: the file is invalid; the message names the key and what is expected.
     """
-    document = load_toml(path)
+    return monitor_of(load_toml(path), path)
+
+
+def monitor_of(document: Mapping[str, Any], path: Path) -> Monitor:
+    """Check a monitor file that has been read; see `load_monitor`."""
     check_tables(document, _TABLES, path)
     for needed, why in (("monitor", "name and requests"), ("baseline", "data")):
         if needed not in document:
@@ -281,7 +298,12 @@ def _check_reference(key: str, given: str | None) -> None:
 
 
 def _refuse_missing(model: ModelTable, baseline: BaselineTable, cwd: Path, path: Path) -> None:
-    for key, reference in (("model.build", model.build), ("baseline.data", baseline.data)):
+    named = {
+        "model.build": model.build,
+        "baseline.data": baseline.data,
+        "baseline.times": baseline.times,
+    }
+    for key, reference in named.items():
         if reference is not None:
             refuse_missing_package(reference, cwd, f"{path}: {key}")
 
@@ -297,16 +319,17 @@ def _with_absolute_weights(model: ModelTable, base: Path, path: Path) -> ModelTa
 
 def _actions(table: object, cwd: Path, path: Path) -> dict[str, Any]:
     actions = checked_actions(table, {}, cwd, path)
-    for key in ("on_stop", "on_info", "snapshot", "adjust"):
+    for key in ("on_stop", "snapshot", "adjust"):
         if key in actions:
             raise ConfigError(
                 f"{path}: actions.{key}: not supported in a monitor, whose alarms are warnings; "
-                "use on_warning"
+                "use on_warning, or on_info for when it cannot tell"
             )
-    for name in actions.get("on_warning", ()):
-        if name in _OF_TRAININGS:
-            raise ConfigError(
-                f"{path}: actions.on_warning: {name} is for trainings; a monitor has notify, email "
-                "and command"
-            )
+    for key in ("on_warning", "on_info"):
+        for name in actions.get(key, ()):
+            if name in _OF_TRAININGS:
+                raise ConfigError(
+                    f"{path}: actions.{key}: {name} is for trainings; a monitor has notify, email "
+                    "and command"
+                )
     return actions

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
+from vinedresser.infra.catalog.stores import local_state
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.files import folder_below
 from vinedresser.store.records import ParentRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment
-from vinedresser.tasks.stores import local_state
 
 __all__ = ["ParentFile", "with_own_store"]
 
@@ -56,15 +57,23 @@ class ParentFile:
         """Folder of the state to which the weights of prunings are fetched from MLflow."""
         return self.state / "weights"
 
+    def marked(self, mark: str) -> Self:
+        """Return it as a separate one, NAME-MARK, with a store beside its own.
 
-def with_own_store(experiment: Experiment, name: str, mark: str = "") -> Experiment:
+        Raises:
+            NotAFile: the store is something else than a folder, such as a symbolic link.
+        """
+        outer = replace(self.experiment, store=self.experiment.store.parent)
+        return replace(self, experiment=with_own_store(outer, f"{self.name}-{mark}"))
+
+
+def with_own_store(experiment: Experiment, name: str) -> Experiment:
     """Return an experiment with another name, and with a store of that name within its own.
 
-    Args:
-        experiment: the experiment.
-        name: the name.
-        mark: suffix of the name; "" for none.
+    Raises:
+        NotAFile: the store is something else than a folder, such as a symbolic link.
     """
-    name = "-".join(filter(None, (name, mark)))
     run = replace(experiment.run, name=name)
-    return replace(experiment, run=run, store=experiment.store / name)
+    outer = experiment.store
+    store = folder_below(outer, name) if isinstance(outer, Path) else outer / name
+    return replace(experiment, run=run, store=store)

@@ -11,24 +11,25 @@ The rounds are the runs of a separate store, ``STORE/NAME``.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError
+from vinedresser.infra.catalog.stores import local_state
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.pruning.folders import round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.round_run import ENTRY, FOLDER, NUMBER
 from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.pruning.spec import PruningRecord
-from vinedresser.tasks.config.experiment import Experiment, experiment_of
+from vinedresser.tasks.config.experiment import Experiment, experiment_of, overridden
 from vinedresser.tasks.config.parent_file import ParentFile, with_own_store
 from vinedresser.tasks.config.prune_table import checked_table, with_entry
 from vinedresser.tasks.config.run_spec import RunSpec
-from vinedresser.tasks.stores import local_state
 
-__all__ = ["Pruning", "load_pruning"]
+__all__ = ["Pruning", "load_pruning", "pruning_of"]
 
 _ROUND = re.compile(r"round-(\d+)")
 
@@ -66,11 +67,7 @@ class Pruning(ParentFile):
 
 
 def load_pruning(
-    path: Path,
-    *,
-    store: Path | str | None = None,
-    branch: str | None = None,
-    mark: str = "",
+    path: Path, *, store: Path | str | None = None, branch: str | None = None
 ) -> Pruning:
     """Read and check a prune file.
 
@@ -79,12 +76,21 @@ def load_pruning(
         store: overrides ``run.store``, the directory that gets the pruning's own store.
         branch: "round-3": begin with that round of the pruning with this name, under the name
             NAME-from-3.
-        mark: suffix of the pruning's name, NAME-MARK, which makes it a separate pruning.
 
     Raises:
         ConfigError: the file is invalid; the message names the key and what is expected.
     """
-    document = load_toml(path)
+    return pruning_of(load_toml(path), path, store=store, branch=branch)
+
+
+def pruning_of(
+    document: Mapping[str, Any],
+    path: Path,
+    *,
+    store: Path | str | None = None,
+    branch: str | None = None,
+) -> Pruning:
+    """Check a prune file that has been read; see `load_pruning`."""
     if "prune" not in document:
         raise ConfigError(f"{path}: prune: missing; it defines the model and more")
     for other in ("variants", "sweep", "space"):
@@ -94,15 +100,16 @@ def load_pruning(
     rest = {key: value for key, value in document.items() if key != "prune"}
     if "run" in rest:
         rest["run"] = with_entry(rest["run"], ENTRY, path, ["max_concurrent"])
-    experiment = experiment_of(rest, path, store=store, max_concurrent=1, trials=1)
-    return _placed(experiment, checked_table(table, experiment), branch, mark)
+    rest = overridden(rest, store=store, max_concurrent=1)
+    experiment = experiment_of(rest, path, trials=1)
+    return _placed(experiment, checked_table(table, experiment), branch)
 
 
-def _placed(experiment: Experiment, table: PruneTable, branch: str | None, mark: str) -> Pruning:
+def _placed(experiment: Experiment, table: PruneTable, branch: str | None) -> Pruning:
     """Return a pruning in its own store."""
     name = experiment.run.name
     if branch is None:
-        return Pruning(with_own_store(experiment, name, mark), table)
+        return Pruning(with_own_store(experiment, name), table)
     match = _ROUND.fullmatch(branch)
     if match is None:
         raise ConfigError(f'--from {branch}: must name a round of {name}, such as "round-3"')
@@ -111,4 +118,4 @@ def _placed(experiment: Experiment, table: PruneTable, branch: str | None, mark:
         raise ConfigError(
             f"--from {branch}: {round_folder(*origin)}: no such round of {name}, or incomplete"
         )
-    return Pruning(with_own_store(experiment, f"{name}-from-{origin[1]}", mark), table, origin)
+    return Pruning(with_own_store(experiment, f"{name}-from-{origin[1]}"), table, origin)

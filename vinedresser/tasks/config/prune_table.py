@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.command_line import resolved_command
-from vinedresser.infra.launcher import check_command
+from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import refuse_missing_package

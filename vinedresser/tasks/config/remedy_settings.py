@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Lt
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build
 from vinedresser.infra.entry import is_reference
-from vinedresser.store.storage import Location
+from vinedresser.objects import Location
 
 __all__ = ["NO_REMEDY", "RemedySettings", "remedy_settings"]
 
@@ -30,32 +33,25 @@ class RemedySettings:
         seconds: time for the trials of one run.
     """
 
-    times: int = 2
+    times: Annotated[int, Ge(0)] = 2
     resume: str | None = None
     factory: str | None = None
-    seconds: float = 60.0
+    seconds: Annotated[float, Gt(0), Lt(math.inf)] = 60.0
 
     def __post_init__(self) -> None:
         """Check values that types do not."""
-        if self.times < 0:
-            raise ValueError(f"times: must be at least 0, not {self.times}")
         if self.factory is not None and not is_reference(self.factory):
             raise ValueError(f'factory: must be "module:function", not {self.factory!r}')
-        if not 0 < self.seconds < math.inf:
-            raise ValueError(f"seconds: must be above 0, not {self.seconds}")
 
 
 NO_REMEDY = RemedySettings(times=0)
 
 
-def remedy_settings(
-    table: object, *, times: int | None, store: Location, where: str
-) -> RemedySettings:
+def remedy_settings(table: object, *, store: Location, where: str) -> RemedySettings:
     """Check the table of an experiment file.
 
     Args:
         table: times, from, resume, factory, seconds; None if the file has none.
-        times: overrides the table's.
         store: store of the runs.
         where: file and key, for messages.
 
@@ -74,9 +70,7 @@ def remedy_settings(
         raise ConfigError(
             f'{where}.resume: not supported on an object store; remove it, or set from = "start"'
         )
-    if times is not None and times < 0:
-        raise ConfigError(f"remedy: must be at least 0 attempts, not {times}")
-    return settings if times is None else replace(settings, times=times)
+    return settings
 
 
 def _begun(settings: RemedySettings, origin: object, where: str) -> RemedySettings:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge
 
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.command_line import parameters_as_options, resolved_command
 from vinedresser.infra.configuration import build
-from vinedresser.infra.entry import parameters_as_arguments
-from vinedresser.infra.gpus import visible_gpus
-from vinedresser.infra.launcher import check_command
+from vinedresser.infra.entry import is_reference, parameters_as_arguments
+from vinedresser.infra.supervise.gpus import visible_gpus
+from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.masking import masked_arguments, masked_names
-from vinedresser.store.records import name_fault
+from vinedresser.store.records import LaunchSettings, name_fault
 
 __all__ = [
     "RunSpec",
@@ -32,13 +32,11 @@ __all__ = [
     "run_specs",
 ]
 
-_ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-
 _Parameter = bool | int | float | str
 
 
 @dataclass(frozen=True)
-class RunTable:
+class RunTable(LaunchSettings):
     """Settings that the runs of an experiment share.
 
     Attributes:
@@ -47,23 +45,18 @@ class RunTable:
         entry: instead of a command a function, ``package.module:function``, which is called in a
             separate process with the parameters by name.
         store: directory of the run directories, or ``s3://bucket/prefix``.
-        cwd: directory in which the command starts.
+        cwd: directory in which the command starts; default: that of the file.
         total_steps: number of optimizer steps in a whole run, for progress and steps saved.
         max_concurrent: maximum number of runs that train at the same time; default: as many as
             `cpus` and `gpus` leave room for on this machine.
-        cpus: cores of each run, set as OMP_NUM_THREADS; default: the runs that train at the same
-            time share the cores.
-        gpus: GPUs of each run (CUDA_VISIBLE_DEVICES), which no other run uses; 0: all GPUs.
-        grace: seconds for a checkpoint between the request to stop and SIGKILL.
-        attach: capture trainings that have no hook of their own.
+        cpus: cores of each run, set as `OMP_NUM_THREADS` unless ``environment`` has it; default:
+            the runs that train at the same time share the cores.
         preflight: check the first steps of each run before it trains; "strict": a suspicious check
             stops it.
         runner: engine on which they train, "local", "dask" or "ray", or a table of name and
             address.
         parameters: hyperparameters, recorded and passed as ``--name value``, to a function by name.
         environment: environment variables of the command.
-        environment_from: names of variables that the command inherits and must have, such as
-            credentials; their values are never stored.
     """
 
     name: str
@@ -72,39 +65,33 @@ class RunTable:
     store: str = "runs"
     cwd: str = "."
     total_steps: int | None = None
-    max_concurrent: int | None = None
-    cpus: int | None = None
-    gpus: int = 0
-    grace: float = 10.0
-    attach: bool = True
+    max_concurrent: Annotated[int, Ge(1)] | None = None
+    cpus: Annotated[int, Ge(1)] | None = None
     preflight: bool | Literal["strict"] = False
     runner: str | dict[str, Any] | None = None
     parameters: dict[str, _Parameter] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    environment_from: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Check values that types do not."""
+        super().__post_init__()
         if bool(self.command) is (self.entry is not None):
             raise ValueError(
                 "command: give either command, a program and its arguments, or entry, "
                 '"module:function"'
             )
-        if self.entry is not None and not _ENTRY.fullmatch(self.entry):
+        if self.entry is not None and not is_reference(self.entry):
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
         if fault := name_fault(self.name):
             raise ValueError(f"name: {fault}")
-        for name, least in (("max_concurrent", 1), ("cpus", 1), ("gpus", 0)):
-            given = getattr(self, name)
-            if given is not None and given < least:
-                raise ValueError(f"{name}: must be at least {least}, not {given}")
         for name in self.environment_from:
-            if not name or "=" in name or "\0" in name:
-                raise ValueError(f"environment_from: {name!r} is not the name of a variable")
             if name in self.environment:
                 raise ValueError(f"environment_from: {name} is also in environment; remove one")
-        if not 0 <= self.grace < math.inf:
-            raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
+
+    @property
+    def launch(self) -> dict[str, Any]:
+        """Values of the `LaunchSettings` by name."""
+        return {one.name: getattr(self, one.name) for one in fields(LaunchSettings)}
 
     @property
     def slots(self) -> int:
@@ -117,7 +104,13 @@ class RunTable:
 
 @dataclass(frozen=True)
 class VariantTable:
-    """Overrides for one run; see `RunTable`."""
+    """Overrides for one run; see `RunTable`.
+
+    Attributes:
+        parameters: hyperparameters of this run.
+        environment: environment variables of this run.
+        total_steps: number of optimizer steps in this run.
+    """
 
     parameters: dict[str, _Parameter] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)

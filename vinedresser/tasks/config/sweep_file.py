@@ -18,6 +18,7 @@ from typing import Any
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build, load_toml
+from vinedresser.objects.files import folder_below
 from vinedresser.pruning.rounds.round_run import FOLDER
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
 from vinedresser.sweeps.dimension import Choice
@@ -26,7 +27,7 @@ from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, trial_name
-from vinedresser.tasks.config.experiment import Experiment, experiment_of
+from vinedresser.tasks.config.experiment import Experiment, experiment_of, overridden
 from vinedresser.tasks.config.parent_file import ParentFile, with_own_store
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.config.sweep_prunings import (
@@ -35,7 +36,7 @@ from vinedresser.tasks.config.sweep_prunings import (
     with_settings,
 )
 
-__all__ = ["Sweep", "load_sweep"]
+__all__ = ["Sweep", "load_sweep", "sweep_of"]
 
 _OWN = ("sweep", "space", "prune")
 
@@ -49,6 +50,7 @@ class Sweep(ParentFile):
         settings: settings of the search.
         space: the search space.
         table: settings that the prunings share; None: the trials are trainings.
+        planned: number of trials that it has at most; None if that is unknown.
     """
 
     RECORD = SweepRecord
@@ -56,6 +58,7 @@ class Sweep(ParentFile):
     settings: SweepTable
     space: Space
     table: PruneTable | None = None
+    planned: int | None = None
 
     def study(self, path: Path | None = None) -> Study:
         """Return its study.
@@ -73,8 +76,12 @@ class Sweep(ParentFile):
         return Study(self.settings, self.space, path, where=where)
 
     def models(self, number: int) -> Path:
-        """Return the folder of a trial that is a pruning, with its models."""
-        return self.state / "prunings" / trial_name(number)
+        """Return the folder of a trial that is a pruning, with its models.
+
+        Raises:
+            NotAFile: it is something else, such as a symbolic link.
+        """
+        return folder_below(self.state, f"prunings/{trial_name(number)}")
 
     def run_spec(self, proposal: Proposal) -> RunSpec:
         """Return the run specification of a trial."""
@@ -89,11 +96,7 @@ class Sweep(ParentFile):
 
 
 def load_sweep(
-    path: Path,
-    *,
-    store: Path | str | None = None,
-    max_concurrent: int | None = None,
-    mark: str = "",
+    path: Path, *, store: Path | str | None = None, max_concurrent: int | None = None
 ) -> Sweep:
     """Read and check a sweep file.
 
@@ -101,13 +104,16 @@ def load_sweep(
         path: the TOML file.
         store: overrides ``run.store``, the directory that gets the sweep's own store.
         max_concurrent: overrides ``run.max_concurrent``.
-        mark: suffix of the sweep's name, NAME-MARK, which makes it a separate sweep.
 
     Raises:
         ConfigError: the file is invalid; the message names the key and what is expected.
         MissingDependency: a sampler needs a package that is not installed.
     """
-    document = load_toml(path)
+    return sweep_of(overridden(load_toml(path), store=store, max_concurrent=max_concurrent), path)
+
+
+def sweep_of(document: Mapping[str, Any], path: Path) -> Sweep:
+    """Check a sweep file that has been read; see `load_sweep`."""
     for table, holds in (("sweep", "at least metric and trials"), ("space", "the search space")):
         if table not in document:
             raise ConfigError(f"{path}: {table}: missing; it defines {holds}")
@@ -126,17 +132,17 @@ def load_sweep(
     rest = {key: value for key, value in document.items() if key not in _OWN}
     # Without a number of trials, as many train at the same time as there is room for.
     trials = settings.trials or sys.maxsize
-    experiment = experiment_of(
-        rest, path, store=store, max_concurrent=max_concurrent, trials=trials
-    )
+    experiment = experiment_of(rest, path, trials=trials)
     _refuse_twice(experiment, space, settings, path)
-    inner = with_own_store(experiment, experiment.run.name, mark)
+    inner = with_own_store(experiment, experiment.run.name)
     pruned = shared_table(inner, document["prune"], space) if "prune" in document else None
     if pruned is not None:
         inner = with_settings(inner, pruned, space)
     sweep = Sweep(inner, settings, space, pruned)
     # Reports an invalid sampler, pruner or point before anything is made.
-    if not sweep.study().comparing:
+    study = sweep.study()
+    sweep = replace(sweep, planned=study.planned)
+    if not study.comparing:
         return sweep
     goal = settings.goals[0]
     suspicions = {"metric": goal.metric, "mode": goal.mode}

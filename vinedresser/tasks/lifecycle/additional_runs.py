@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from vinedresser.capture.attach.launching import additional_runs
-from vinedresser.infra.launcher import request_stop
+from vinedresser.infra.catalog.run_notes import stored_tracking
+from vinedresser.infra.supervise.launcher import request_stop
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import (
     ExitRecord,
     StopRecord,
@@ -21,10 +23,8 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.mlflow_metrics import record_metrics
-from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["equip_additional", "follow_additional_runs"]

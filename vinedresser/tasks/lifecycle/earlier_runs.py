@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import time
@@ -10,8 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from vinedresser.errors import StillRunning, TrackingError, VinedresserError
-from vinedresser.infra.launcher import adopt
-from vinedresser.infra.tracking import directory_of
+from vinedresser.infra.catalog.known_tracking import with_known_uri
+from vinedresser.infra.catalog.run_notes import stored_tracking
+from vinedresser.infra.services.tracking import directory_of
+from vinedresser.infra.supervise.launcher import adopt
+from vinedresser.objects import LocalStorage, Location, open_storage
+from vinedresser.plain_logs import plain_logger
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.store_runs import run_directories
 from vinedresser.store.records import (
@@ -21,16 +24,13 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage, Location, open_storage
-from vinedresser.tasks.known_tracking import with_known_uri
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
-from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
 
 __all__ = ["adopt_living", "bring_to_end", "runs_of_trial", "settle_left"]
 
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 # Seconds beyond its grace for the end and upload of a run, and between two looks.
 _PATIENCE, _LOOK = 60.0, 0.1

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from vinedresser.explain.formatting import count
 from vinedresser.explain.proofs import proof_of
-from vinedresser.explain.verdicts import decisive_finding, verdict
-from vinedresser.infra.tracking import NOTE_TAG
+from vinedresser.explain.verdicts import attributed, decisive_finding, verdict
+from vinedresser.infra.services.tracking import NOTE_TAG
+from vinedresser.objects import Storage
 from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
-from vinedresser.rules.causes.root_cause import onset
+from vinedresser.rules.causes.root_cause import onset, remedies, root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
@@ -23,7 +24,6 @@ from vinedresser.store.records import (
     lost_records,
 )
 from vinedresser.store.status import Status
-from vinedresser.store.storage import Storage
 
 __all__ = ["description", "end_tags", "literal", "proof_tags", "rule_tags"]
 
@@ -49,8 +49,8 @@ def end_tags(
         StoreError: the storage refused.
     """
     stop = end.stop
-    status = run.status
     findings = run.findings()
+    status = attributed(run.status, findings)
     damaged = [*faults]
     rules = rule_tags(run.storage, damaged)
     checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, damaged)
@@ -62,9 +62,10 @@ def end_tags(
         "records.lost": lost_records(run.storage) or None,
         "steps.saved": status.steps_saved(run.info.total_steps),
         "stop.by": stop.by if stop else None,
-        "stop.rule": (stop.rule or None) if stop else None,
+        # A status without an exit record knows no rule, but the stop record does.
+        "stop.rule": status.rule or (stop.rule if stop else "") or None,
         "stop.step": stop.step if stop else None,
-        "stop.reason": stop.reason if stop else None,
+        "stop.reason": status.reason if status.rule else stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         "controls": "\n".join(f"step {one.step}: {one.words}" for one in run.controls()) or None,
         "preflight": checked.summary if checked else None,
@@ -139,7 +140,16 @@ def description(
         place = f"#/experiments/{tracking.experiment_id}/runs/{tracking.run_id}"
         line += f" · [report]({place}/artifacts/report.html)"
     decisive = decisive_finding(status, findings)
-    notes = [_note(one, proof if one is decisive else "") for one in findings]
+    roots = root_causes(findings)
+    causes = zip(roots, remedies(roots), strict=True)
+    notes = [
+        note
+        for root, remedy in causes
+        for note in (
+            _note(root.finding, remedy, proof if root.finding is decisive else ""),
+            *(_symptom(one) for one in root.symptoms),
+        )
+    ]
     return "\n\n".join([line, *notes])
 
 
@@ -151,12 +161,17 @@ def _suspicions(checked: PreflightRecord | None) -> list[str]:
     ]
 
 
-def _note(finding: Finding, proof: str) -> str:
-    """Return a finding as a paragraph of Markdown for the head of MLflow's page."""
+def _symptom(finding: Finding) -> str:
+    """Return a symptom as a paragraph of Markdown, below its root cause."""
+    return f"Symptom: **{literal(finding.rule)}** at step {finding.step}: {literal(finding.seen)}"
+
+
+def _note(finding: Finding, remedy: str, proof: str) -> str:
+    """Return a root cause as a paragraph of Markdown for the head of MLflow's page."""
     tried = f"  \n{_TRIED}{literal(proof)}" if proof else ""
     return (
         f"**{literal(finding.rule)}** at step {finding.step}: {literal(finding.seen)}  \n"
-        f"Likely cause: {literal(finding.cause)}  \nTry: {literal(finding.remedy)}{tried}"
+        f"Likely cause: {literal(finding.cause)}  \nTry: {literal(remedy)}{tried}"
     )
 
 

@@ -10,7 +10,8 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from vinedresser.infra.judge_environment import judge_environment
+from vinedresser.foreign_signals import holding_foreign
+from vinedresser.infra.supervise.judge_environment import judge_environment
 from vinedresser.rules.judge_server import Request
 
 __all__ = ["JudgePool"]
@@ -70,14 +71,15 @@ class _StandingJudge:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "vinedresser.rules.judge_server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            # Ctrl-C is for the flow: a judge continues until its run is over.
-            start_new_session=True,
-        )
+        with holding_foreign():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "vinedresser.rules.judge_server"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                # Ctrl-C is for the flow: a judge continues until its run is over.
+                start_new_session=True,
+            )
 
     @property
     def alive(self) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 from vinedresser.errors import StoreError, VinedresserError
-from vinedresser.infra.judge_environment import judge_environment
-from vinedresser.retrying import attempts
+from vinedresser.foreign_signals import holding_foreign
+from vinedresser.infra.supervise.judge_environment import judge_environment
+from vinedresser.objects import LocalStorage, Location
+from vinedresser.objects.files import APPEND, open_file
+from vinedresser.objects.retrying import attempts
 from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
-from vinedresser.store.storage import LocalStorage, Location
-from vinedresser.store.storage.files import APPEND, open_file
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.tasks.lifecycle.judge_pool import JudgePool
 from vinedresser.tasks.retry_outages import retry_outages
 
@@ -93,7 +94,7 @@ def _judge_alone(request: Request) -> int:
         *("--group", request.group, "--spec", request.spec),
     ]
     log = Path(request.log)
-    with open(open_file(log.parent, log.name, APPEND), "ab") as output:
+    with open(open_file(log.parent, log.name, APPEND), "ab") as output, holding_foreign():
         return subprocess.run(
             command, stdout=output, stderr=output, env=judge_environment(), check=False
         ).returncode
@@ -102,6 +103,7 @@ def _judge_alone(request: Request) -> int:
 def _all_built_in(spec: Path) -> bool:
     """Return whether all rules of a file are built in; the judge reports an invalid file."""
     try:
-        return set(json.loads(spec.read_text(encoding="utf-8"))["rules"]) <= RULES.keys()
-    except (OSError, ValueError, KeyError, TypeError):
+        document = parse_json(LocalStorage(spec.parent).get(spec.name))
+        return set(document["rules"]) <= RULES.keys()
+    except (StoreError, *DAMAGE):
         return False

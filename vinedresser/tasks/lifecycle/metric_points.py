@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vinedresser.infra.tracking import Bounding, MetricNames
+from vinedresser.infra.services.tracking import Bounding, MetricNames
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ControlRecord
@@ -36,7 +36,8 @@ class MetricPoints:
     captured: ``training/gradient_norm`` (Euclidean, over the captured gradients),
     ``training/update_ratio`` (median over the weights of |update| / |weight|),
     ``training/learning_rate`` (of the first parameter group) and ``training/step_seconds``. Losses
-    and the first two are bounded (`Bounding`).
+    and the first two are bounded (`Bounding`). Of the others, infinities are not sent: MLflow's
+    databases replace them by the largest number, ±1.8e308.
 
     Args:
         log: sends a point.
@@ -46,11 +47,16 @@ class MetricPoints:
         self._log = log
         self._names = MetricNames(_MOST_SCALARS)
         self._bounds: dict[str, Bounding] = {}
+        # Number of infinities of each other metric, and the first one with its step.
+        self._infinite: dict[str, tuple[int, float, int]] = {}
 
     @property
     def bounded(self) -> dict[str, str]:
         """A tag for each metric of which values were not sent as they are."""
         notes = {f"bounded.{key}": one.note for key, one in self._bounds.items()}
+        for key, (count, first, step) in self._infinite.items():
+            more = f", and {count - 1:,} more" if count > 1 else ""
+            notes[f"infinite.{key}"] = f"{first} at step {step:,}{more}; not sent"
         return {key: note for key, note in notes.items() if note}
 
     def add(self, step: Step) -> None:
@@ -70,6 +76,10 @@ class MetricPoints:
             one.close()
 
     def _send(self, key: str, value: float, step: Step, *, bound: bool) -> None:
+        if not bound and math.isinf(value):
+            count, first, where = self._infinite.get(key, (0, value, step.step))
+            self._infinite[key] = count + 1, first, where
+            return
         if not bound:
             self._log(key, value, step=step.step, time=step.time)
             return

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 
 from vinedresser.errors import TrackingError
-from vinedresser.infra.tracking import MetricSink, set_tags, thin
+from vinedresser.infra.catalog.run_notes import tracking_or_note
+from vinedresser.infra.services.tracking import MetricSink, set_tags, thin
+from vinedresser.objects import LocalStorage, Location, Storage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import TrackingRecord
-from vinedresser.store.storage import LocalStorage, Location, Storage
 from vinedresser.tasks.lifecycle.end_tags import rule_tags
 from vinedresser.tasks.lifecycle.metric_points import MetricPoints
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
-from vinedresser.tasks.lifecycle.run_notes import tracking_or_note
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
 

@@ -1,13 +1,18 @@
-"""The MLflow run of a run: found or created."""
+"""The MLflow run of a run: found or created, and ended if the run directory was removed."""
 
 from __future__ import annotations
 
 import os
 
-from vinedresser.infra.tracking import DIRECTORY_TAG, RUN_TAG, create_run
+from vinedresser.infra.catalog.known_tracking import require_known
+from vinedresser.infra.catalog.run_notes import RunNote, forget_run
+from vinedresser.infra.catalog.tracking_uri import sqlite_path
+from vinedresser.infra.services.tracking import DIRECTORY_TAG, RUN_TAG, create_run, finish
 from vinedresser.masking import masked_arguments
+from vinedresser.objects import Location
 from vinedresser.store.records import RemedyRecord, RunRecord, TrackingRecord
-from vinedresser.store.storage import Location
+
+__all__ = ["end_removed", "find_or_create"]
 
 # MLflow's own tag: its table nests a run under the run that this names.
 _PARENT_TAG = "mlflow.parentRunId"
@@ -49,6 +54,28 @@ def find_or_create(
         started=run.created,
         new=new,
     )
+
+
+def end_removed(
+    location: Location, tracking: TrackingRecord, kind: type[RunNote] = RunNote
+) -> None:
+    """End the MLflow run of a run whose directory was removed, and remove the note on it.
+
+    Args:
+        location: location of the run.
+        tracking: its MLflow run.
+        kind: kind of the note.
+
+    Raises:
+        UntrustedTracking: see `require_known`.
+        TrackingError: MLflow's database or server refused or is unavailable.
+    """
+    uri = require_known(kind.store_of(location), tracking.uri)
+    database = sqlite_path(uri)
+    # A database that was removed with the store would be created again.
+    if database is None or database.exists():
+        finish(uri, tracking.run_id, "KILLED", kind.END, {})
+    forget_run(location, tracking, kind)
 
 
 def _remedy_tags(run: RunRecord) -> dict[str, str]:

@@ -16,8 +16,8 @@ from prefect.states import Completed
 
 from vinedresser.errors import VinedresserError
 from vinedresser.explain.verdicts import verdict
-from vinedresser.infra.servers import is_private, mlflow_page
-from vinedresser.infra.tracking.runs import text
+from vinedresser.infra.services.servers import is_private, mlflow_page
+from vinedresser.infra.services.tracking.runs import text
 from vinedresser.masking import masked_text
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import open_run

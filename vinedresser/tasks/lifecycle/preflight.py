@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from vinedresser.errors import CorruptData
-from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, lease
-from vinedresser.infra.launch_values import with_values
-from vinedresser.infra.launcher import request_stop
+from vinedresser.infra.supervise.gpus import NO_GPUS, VISIBLE_GPUS, lease
+from vinedresser.infra.supervise.launch_values import with_values
+from vinedresser.infra.supervise.launcher import request_stop
+from vinedresser.objects import LocalStorage
 from vinedresser.preflight.launching import check_program
 from vinedresser.preflight.record import PreflightRecord
-from vinedresser.store.records import LaunchRecord, StopRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage
+from vinedresser.rules.registry import RULES
+from vinedresser.store.json_values import DAMAGE, parse_json
+from vinedresser.store.records import (
+    LaunchRecord,
+    RunRecord,
+    StopRecord,
+    known_keys,
+    read_record,
+    write_record,
+)
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["RULE", "check_first"]
@@ -21,6 +32,7 @@ RULE = "preflight"
 def check_first(place: RunPlace, *, strict: bool) -> None:
     """Check the first steps of a prepared training, and record the result in its run.
 
+    The built-in rules of the run judge them; others are for its judges, in processes of their own.
     Nothing is recorded if the run is asked to stop meanwhile.
 
     Args:
@@ -32,9 +44,10 @@ def check_first(place: RunPlace, *, strict: bool) -> None:
         StoreError: the directory cannot be read or written.
     """
     storage = LocalStorage(place.directory)
-    stored = read_record(storage, LaunchRecord)
-    if stored is None:
-        raise CorruptData(f"{place.directory}: has no {LaunchRecord.KEY}")
+    stored, run = read_record(storage, LaunchRecord), read_record(storage, RunRecord)
+    if stored is None or run is None:
+        missing = (LaunchRecord if stored is None else RunRecord).KEY
+        raise CorruptData(f"{place.directory}: has no {missing}")
     launch = with_values(place.directory, stored)
 
     def stopping() -> bool:
@@ -45,6 +58,8 @@ def check_first(place: RunPlace, *, strict: bool) -> None:
         devices = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
         found = check_program(
             launch.argv,
+            run,
+            _built_in_rules(storage),
             cwd=launch.cwd,
             environment={**launch.environment, **devices},
             given_up=stopping,
@@ -60,3 +75,22 @@ def check_first(place: RunPlace, *, strict: bool) -> None:
         request_stop(
             place.directory, by="rule", rule=RULE, reason=f"{first.check}: {first.evidence}"
         )
+
+
+def _built_in_rules(storage: LocalStorage) -> dict[str, dict[str, Any]]:
+    """Return the settings of the built-in rules that judge a run, by name.
+
+    Raises:
+        CorruptData: a file of rules is damaged.
+        StoreError: the storage refused.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for key in known_keys(storage, "rules", []):
+        if not key.endswith(".json"):
+            continue
+        try:
+            table = parse_json(storage.get(key))["rules"]
+            found |= {name: dict(table[name]) for name in table if name in RULES}
+        except DAMAGE as error:
+            raise CorruptData(f"{storage.location}/{key}: not valid rules: {error}") from error
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -13,8 +12,12 @@ from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun
-from vinedresser.infra.launcher import prepare_run
-from vinedresser.infra.tracking import prepare_tracking
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.catalog.run_notes import note_run
+from vinedresser.infra.services.tracking import prepare_tracking
+from vinedresser.infra.supervise.launcher import prepare_run
+from vinedresser.objects import LocalStorage
+from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
     LaunchRecord,
@@ -24,20 +27,17 @@ from vinedresser.store.records import (
     new_run,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import RunSpec
-from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
-from vinedresser.tasks.lifecycle.run_notes import note_run
 from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
 from vinedresser.tasks.places.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["RunMaker", "prepare_mlflow"]
 
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 
 def prepare_mlflow(experiment: Experiment) -> TrackingRecord:
@@ -148,10 +148,8 @@ class RunMaker:
             cwd=str(experiment.cwd),
             environment=environment,
             owner=asdict(this_process()),
-            grace=experiment.run.grace,
             patience=self._patience,
-            gpus=experiment.run.gpus,
-            environment_from=experiment.run.environment_from,
+            **experiment.run.launch,
         )
         return prepare_run(place.directory, run, launch)
 

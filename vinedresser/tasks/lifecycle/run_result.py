@@ -8,6 +8,8 @@ from typing import Any
 
 from vinedresser.errors import NotARun, VinedresserError
 from vinedresser.explain.proofs import proof_of
+from vinedresser.explain.verdicts import attributed, stopping_finding
+from vinedresser.objects import Location
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
@@ -18,10 +20,10 @@ from vinedresser.store.records import (
     describe_changes,
     heartbeats,
     lost_records,
+    name_at,
 )
 from vinedresser.store.status import Status
 from vinedresser.store.step_record import Mode
-from vinedresser.store.storage import Location
 
 __all__ = ["RemedyResult", "RunResult", "TrainResult", "result_or_damage", "run_result"]
 
@@ -80,9 +82,7 @@ class RunResult:
     @property
     def stopping(self) -> Finding | None:
         """The finding for which the run was stopped: the root cause of the others."""
-        if not self.status.rule:
-            return None
-        return next((entry for entry in self.findings if entry.rule == self.status.rule), None)
+        return stopping_finding(self.status, self.findings)
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,12 @@ def run_result(directory: Location) -> RunResult:
     faults: list[str] = []
     tracking = read_record_or_none(run.storage, TrackingRecord, TrackingRecord.KEY, faults)
     checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, faults)
-    status = run.status
     findings = run.findings()
+    status = attributed(run.status, findings)
     losses = _last(run, "losses", ("train",))
     metrics = _last(run, "metrics", ("train", "predict", "eval"))
     return RunResult(
-        name=run.info.name,
+        name=name_at(run.path),
         directory=directory,
         status=status,
         steps=0 if status.step is None else status.step + 1,

@@ -8,27 +8,34 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import VinedresserError
-from vinedresser.infra.launcher import check_command, prepare_run
+from vinedresser.infra.supervise.launcher import check_command, prepare_run
+from vinedresser.objects import LocalStorage, StoreUrl
 from vinedresser.processes import this_process
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.records import ExitRecord, LaunchRecord, heartbeats, new_run
-from vinedresser.store.storage import LocalStorage, StoreUrl
 from vinedresser.tasks.config.snapshots_table import stopping
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
 from vinedresser.tasks.places.remote_place import RemotePlace
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["Script", "prepare_remote_script", "prepare_script", "run_name", "run_script"]
+__all__ = [
+    "Script",
+    "ScriptEnd",
+    "prepare_remote_script",
+    "prepare_script",
+    "run_name",
+    "run_script",
+]
 
 _GROUP = "default"
 # Modules that run a script given as an argument.
@@ -117,6 +124,7 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         environment=attach_environment() if script.attach else {},
         owner=asdict(this_process()),
         forward=script.forward,
+        attach=script.attach,
     )
     prepare_run(directory, run, launch)
     if script.rules:
@@ -159,13 +167,25 @@ def run_name(command: Sequence[str]) -> str:
     return Path(command[0]).stem
 
 
-def run_script(place: RunPlace) -> tuple[ExitRecord, bool]:
+class ScriptEnd(NamedTuple):
+    """The end of a script.
+
+    Attributes:
+        record: how it ended.
+        seen: whether any of its processes captured something.
+        by_hook: whether a hook ended it when it was asked to stop; otherwise its exit code is its
+            own.
+    """
+
+    record: ExitRecord
+    seen: bool
+    by_hook: bool
+
+
+def run_script(place: RunPlace) -> ScriptEnd:
     """Run the script that was prepared in a place, and settle its runs.
 
     `RunPlace.arrived` then has the runs of the script that are complete in their store.
-
-    Returns:
-        How the script ended, and whether any of its processes captured something.
 
     Raises:
         AlreadyARun: the store already holds a run there; nothing was started.
@@ -181,11 +201,12 @@ def run_script(place: RunPlace) -> tuple[ExitRecord, bool]:
         raise
     storage = LocalStorage(place.directory)
     groups = [_GROUP] if storage.exists(rules_key(_GROUP)) else []
-    ended: list[tuple[ExitRecord, bool]] = []
+    ended: list[ScriptEnd] = []
 
     def launch(place: RunPlace) -> None:
         # Noted here: the spool of a run on an object store is removed when it is complete.
-        ended.append((place.train(), bool(heartbeats(storage))))
+        record, signs = place.train(), heartbeats(storage)
+        ended.append(ScriptEnd(record, bool(signs), any(sign.stopped for sign in signs)))
 
     errors = supervise(place, Attendance(groups, record=False), Stages(launch=launch))
     if errors:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from vinedresser.errors import StillRunning
 from vinedresser.explain.reports.report import write_report
-from vinedresser.infra.launcher import end_without_record, settle
-from vinedresser.infra.tracking import NOTE_TAG, RunStatus, finish, set_tags, tags_of
-from vinedresser.infra.tracking.artifacts import upload
+from vinedresser.infra.catalog.run_notes import mark_settled, tracking_or_note
+from vinedresser.infra.services.tracking import NOTE_TAG, RunStatus, finish, set_tags, tags_of
+from vinedresser.infra.services.tracking.artifacts import upload
+from vinedresser.infra.supervise.launcher import end_without_record, settle
+from vinedresser.objects import LocalStorage, Location, open_storage
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import group_files
 from vinedresser.store.reading.reader import Run, open_run
@@ -22,12 +24,10 @@ from vinedresser.store.records import (
     TrackingRecord,
 )
 from vinedresser.store.status import run_status
-from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.tasks.lifecycle.end_tags import end_tags, proof_tags
 from vinedresser.tasks.lifecycle.metric_points import control_points, rule_points
 from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
-from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
-from vinedresser.tasks.lifecycle.run_notes import end_removed, mark_settled, tracking_or_note
+from vinedresser.tasks.lifecycle.mlflow_run import end_removed, find_or_create
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "renew_report", "settle_place", "settle_run"]

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from vinedresser.errors import RunRemoved, VinedresserError
-from vinedresser.infra.launcher import request_stop
+from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.additional_runs import follow_additional_runs
 from vinedresser.tasks.lifecycle.judging import run_judge

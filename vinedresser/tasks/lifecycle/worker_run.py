@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,10 +10,11 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from vinedresser.infra.clusters.cluster import open_cluster
-from vinedresser.infra.clusters.flow_heartbeat import watch_flow
-from vinedresser.infra.launcher import request_stop
-from vinedresser.store.storage import parse_location
+from vinedresser.infra.services.clusters.cluster import open_cluster
+from vinedresser.infra.services.clusters.flow_heartbeat import watch_flow
+from vinedresser.infra.supervise.launcher import request_stop
+from vinedresser.objects import parse_location
+from vinedresser.plain_logs import plain_logger
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
 from vinedresser.tasks.places.cluster_place import WorkOrder
@@ -23,7 +23,7 @@ from vinedresser.tasks.places.shipment import Delivery, Shipment, unpack
 
 __all__ = ["run_shipment", "work_order"]
 
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def work_order(experiment: Experiment) -> Iterator[WorkOrder | None]:
         if cluster is None:
             yield None
         else:
-            yield WorkOrder(cluster, run_shipment, tuple(experiment.rules), run.attach)
+            yield WorkOrder(cluster, run_shipment, tuple(experiment.rules))
 
 
 def _complete(place: RunPlace) -> None:

@@ -1,4 +1,4 @@
-"""The actions that follow an alert: notify, email, command."""
+"""The actions that follow an alert or a doubt: notify, email, command."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.records import ActionRecord, RunRecord
 from vinedresser.tasks.monitoring.arming import Life
 from vinedresser.tasks.monitoring.explaining import Subject
+from vinedresser.tasks.monitoring.records import AnswerRecord
 
-__all__ = ["alert_finding", "take_actions"]
+__all__ = ["alert_finding", "doubt_finding", "take_actions"]
 
 _GROUP = "monitor"
 _KINDS: dict[str, type[Any]] = {
@@ -28,12 +29,12 @@ _KINDS: dict[str, type[Any]] = {
 }
 
 
-def take_actions(life: Life, alert: Subject) -> list[str]:
-    """Take the actions that follow an alert and have not been taken.
+def take_actions(life: Life, finding: Finding) -> list[str]:
+    """Take the actions that follow a finding and have not been taken.
 
     Args:
         life: the life of the monitor.
-        alert: the alert's window.
+        finding: see `alert_finding` and `doubt_finding`.
 
     Returns:
         A sentence for each action that failed or was refused.
@@ -42,7 +43,6 @@ def take_actions(life: Life, alert: Subject) -> list[str]:
         CorruptData: the journal of the actions cannot be read.
         StoreError: the folder cannot be written.
     """
-    finding = alert_finding(alert, life.monitor.alarm.budget)
     plan = ActionPlan.from_tables(life.monitor.actions, {})
     journal = Journal(life.storage, _GROUP)
     run = RunRecord(
@@ -100,6 +100,28 @@ def alert_finding(alert: Subject, budget: float) -> Finding:
         seen=alert.text,
         cause="the requests are not like the baseline",
         remedy="look at the explanation; if the change is to stay, train with such data and rearm",
-        evidence={"alert": alert.id, "features": drifted},
+        evidence={"alert": alert.id, "answer": verdict["answer"], "features": drifted},
+        fault="drift",
+    )
+
+
+def doubt_finding(answer: AnswerRecord) -> Finding:
+    """Return an answer that nothing can be told as a finding; its step is the next window."""
+    return Finding(
+        rule="drift",
+        severity="info",
+        step=answer.windows,
+        since=answer.windows,
+        mode="predict",
+        rank=0,
+        tensor="",
+        statistic="requests that count",
+        value=float(answer.counted),
+        threshold=0.0,
+        confidence=1.0,
+        seen=answer.text,
+        cause="nothing could be judged",
+        remedy="; ".join(answer.reasons),
+        evidence={"answer": answer.answer, "reasons": answer.reasons},
         fault="drift",
     )

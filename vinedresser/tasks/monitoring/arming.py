@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError
-from vinedresser.infra.tracking import (
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.services.tracking import (
     DIRECTORY_TAG,
     RUN_TAG,
     create_run,
     finish,
     prepare_tracking,
 )
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.files import make_folders
 from vinedresser.serving import RequestStore
 from vinedresser.store.records import TrackingRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage
-from vinedresser.store.storage.files import make_folders
 from vinedresser.tasks.config.monitor_file import Monitor
-from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.monitoring.model_process import run_with_model
 from vinedresser.tasks.monitoring.records import (
     MonitorRecord,
@@ -175,6 +175,8 @@ def _make_baseline(life: Life) -> None:
             "data": monitor.baseline.data,
             "rows": monitor.baseline.rows,
             "in_time_order": monitor.baseline.in_time_order,
+            "period": monitor.baseline.length,
+            "times": monitor.baseline.times,
             "examples": monitor.explain.examples,
             "destination": str(part),
         },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,12 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vinedresser.errors import ConfigError, DriftError, KeyTaken
+from vinedresser.errors import ConfigError, DriftError, KeyTaken, StoreError
 from vinedresser.explain.alerts.files import FIGURES, PAGE, SHEET
-from vinedresser.infra.tracking import DIRECTORY_TAG, RUN_TAG, create_run, finish, set_tags
+from vinedresser.infra.services.tracking import DIRECTORY_TAG, RUN_TAG, create_run, finish, set_tags
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.files import make_folders
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.records import read_record, write_record
-from vinedresser.store.storage import LocalStorage
-from vinedresser.store.storage.files import make_folders
 from vinedresser.tasks.monitoring.arming import Life
 from vinedresser.tasks.monitoring.model_process import run_with_model
 from vinedresser.tasks.monitoring.records import (
@@ -26,6 +26,7 @@ from vinedresser.tasks.monitoring.records import (
     alert_key,
     alerts_of,
     explanation_folder,
+    tone_of,
     window_key,
 )
 
@@ -43,6 +44,8 @@ __all__ = [
 
 _PROCESS = "vinedresser.explain.alerts.process:main"
 _LOOK = 0.5
+# Bytes of figures that are read.
+_MOST_FIGURES = 16 << 20
 _PARENT = "mlflow.parentRunId"
 
 
@@ -159,8 +162,8 @@ def is_cooling(life: Life, subject: Subject) -> bool:
     """Return whether another alert was explained a short time ago."""
     folder = life.folder / "explanations"
     recent = time.time() - life.monitor.explain.cooldown
-    others = [one for one in folder.glob("*") if one.name != subject.id] if folder.exists() else []
-    records = [read_record(LocalStorage(one), ExplanationRecord) for one in others]
+    others = [one for one in LocalStorage(folder).folders() if one != subject.id]
+    records = [read_record(LocalStorage(folder / one), ExplanationRecord) for one in others]
     return any(one is not None and not one.skipped and one.time > recent for one in records)
 
 
@@ -207,6 +210,7 @@ def _made(life: Life, subject: Subject, folder: Path) -> ExplanationRecord:
             "alert": {
                 "name": f"{life.record.shown}, window {subject.window.number}",
                 "text": subject.text,
+                "tone": tone_of(verdict["answer"], verdict["reasons"], alert=subject.is_alert),
                 "features": [*verdict["violations"], *features, *verdict["outliers"]],
                 "ids": [*subject.ids, *further],
             },
@@ -274,10 +278,11 @@ def _told(
 
 def _figures(folder: Path) -> dict[str, Any]:
     try:
-        figures = json.loads((folder / FIGURES).read_bytes())
-    except (OSError, ValueError) as error:
+        figures = parse_json(LocalStorage(folder).get(FIGURES, 0, _MOST_FIGURES))
+    except (StoreError, *DAMAGE) as error:
         raise DriftError(f"{folder}: the explanation cannot be read: {error}") from error
-    assert isinstance(figures, dict)
+    if not isinstance(figures, dict) or not {"text", "shift", "requests", "complete"} <= {*figures}:
+        raise DriftError(f"{folder}/{FIGURES}: not the figures of an explanation")
     return figures
 
 

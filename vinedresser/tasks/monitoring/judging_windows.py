@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from vinedresser.drift import Baseline, DriftMonitor, Verdict
@@ -61,13 +61,14 @@ def judge_windows(life: Life, *, settle: float = 30.0) -> Judged:
     while True:
         try:
             requests, cursor = life.requests.after(progress.cursor, monitor.window.requests)
-        except NotARun as error:
-            return Judged(windows, [str(error)])
+        except NotARun:
+            # The answer says so.
+            return Judged(windows, [])
         if len(requests) < monitor.window.requests:
             return Judged(
                 windows, [*_judge_labels(life, drift, progress, settle), *life.requests.problems]
             )
-        verdict = drift.update(requests.columns)
+        verdict = drift.update(requests.columns, times=requests.times)
         record = _record(progress, cursor, requests, verdict)
         write_record(life.storage, record, key=window_key(record.number))
         if verdict.alarm:
@@ -136,7 +137,7 @@ def _drift_monitor(life: Life, progress: Progress) -> DriftMonitor:
     baseline = Baseline.load(life.baseline)
     if progress.state:
         return DriftMonitor.resumed(baseline, progress.state)
-    return DriftMonitor(baseline, budget=life.monitor.alarm.budget)
+    return DriftMonitor(baseline, **asdict(life.monitor.alarm))
 
 
 def _record(

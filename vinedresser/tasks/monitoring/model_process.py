@@ -9,6 +9,7 @@ from typing import Any
 
 from vinedresser.errors import DriftError
 from vinedresser.infra.entry import parameters_as_arguments
+from vinedresser.plain_text import visible
 from vinedresser.tasks.config.monitor_file import Monitor
 
 __all__ = ["run_with_model"]
@@ -38,5 +39,5 @@ def run_with_model(entry: str, monitor: Monitor, parameters: dict[str, Any], fai
     )
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        sys.stderr.write(done.stderr)
+        sys.stderr.write(visible(done.stderr, keep="\n\t"))
         raise DriftError(f"{monitor.path}: {failure}: {said[-1] if said else 'no message'}")

@@ -8,6 +8,7 @@
             windows/000000.json     the verdict of each window
             accuracy/000000.json    the verdict of each batch of labels
             progress.json           where the next window begins
+            answer.json             what the monitor says of all requests so far
             alerts/ID.json
             actions/monitor.jsonl   the actions that were taken
             explanations/ID/        explanation.json, explain.html, pictures
@@ -20,21 +21,26 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
+from vinedresser.drift.verdict import Answer
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.files import folder_below
 from vinedresser.store.json_values import check_time
 from vinedresser.store.records import Record, read_record
-from vinedresser.store.storage import LocalStorage
 
 __all__ = [
     "AccuracyRecord",
     "AlertRecord",
+    "AnswerRecord",
     "ExplanationRecord",
     "MonitorRecord",
     "Progress",
+    "Tone",
     "WindowRecord",
     "accuracy_key",
     "alert_id",
@@ -43,11 +49,16 @@ __all__ = [
     "explanation_folder",
     "life_folder",
     "lives_in",
+    "tone_of",
     "window_key",
 ]
 
 _LIFE = re.compile(r"life-([1-9]\d*)", re.ASCII)
 _ALERT = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+
+Tone = Literal["bad", "doubtful", "good"]
+"""How an answer is shown."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +197,56 @@ class AlertRecord(Record):
 
 
 @dataclass(frozen=True)
+class AnswerRecord(Record):
+    """What a monitor says of all requests so far.
+
+    Attributes:
+        answer: "drift", "no drift seen" or "cannot tell"; see `vinedresser.drift.Verdict`.
+        reasons: why it cannot tell of some features or requests, or of all of them.
+        text: the answer in one sentence, with the numbers of requests.
+        alert: id of the last alert of this life, also of one about the form of requests; "" for
+            none.
+        came: number of requests of the service, recorded or not; None if unknown.
+        recorded: number of recorded ones; None if unknown.
+        lost: number of those that were to be recorded and were lost; None if unknown.
+        exact: whether these are exact; see `vinedresser.serving.RequestStore.counts`.
+        judged: number of requests in the windows of this life.
+        waiting: number of recorded requests that no window has yet.
+        windows: number of windows of this life.
+        until: time of the last request that was judged, seconds since the epoch; None if there is
+            none.
+        counted: number of those judged that count in the last verdict: of requests that depend on
+            each other, some are left out, and of too few, all.
+    """
+
+    KEY: ClassVar[str] = "answer.json"
+
+    answer: Answer
+    reasons: list[str]
+    text: str
+    alert: str
+    came: int | None
+    recorded: int | None
+    lost: int | None
+    exact: bool
+    judged: int
+    waiting: int
+    windows: int
+    until: float | None
+    counted: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is none of the answers."""
+        if self.answer not in get_args(Answer):
+            raise ValueError(f"answer: {self.answer!r} is none of {', '.join(get_args(Answer))}")
+
+    @property
+    def tone(self) -> Tone:
+        """How it is shown."""
+        return tone_of(self.answer, self.reasons, alert=bool(self.alert))
+
+
+@dataclass(frozen=True)
 class ExplanationRecord(Record):
     """The explanation of an alert or of a window.
 
@@ -218,6 +279,19 @@ def alert_id(monitor: MonitorRecord, what: str) -> str:
         what: which of its alerts.
     """
     return hashlib.sha256(f"{monitor.id} {what}".encode()).hexdigest()[:32]
+
+
+def tone_of(answer: str, reasons: Sequence[str], *, alert: bool) -> Tone:
+    """Return how an answer is shown: nothing is good of which something cannot be told.
+
+    Args:
+        answer: see `AnswerRecord`.
+        reasons: why it cannot tell of something.
+        alert: whether there is an alert.
+    """
+    if answer == "drift" or alert:
+        return "bad"
+    return "doubtful" if answer == "cannot tell" or reasons else "good"
 
 
 def accuracy_key(number: int) -> str:
@@ -258,13 +332,18 @@ def explanation_folder(life: Path, alert: str) -> Path:
 
     Raises:
         ConfigError: it is not the id of an alert.
+        NotAFile: it is something else, such as a symbolic link.
     """
-    return life / "explanations" / _checked(alert)
+    return folder_below(life, f"explanations/{_checked(alert)}")
 
 
 def life_folder(state: Path, life: int) -> Path:
-    """Return the folder of a life of a monitor."""
-    return state / f"life-{life}"
+    """Return the folder of a life of a monitor.
+
+    Raises:
+        NotAFile: it is something else, such as a symbolic link.
+    """
+    return folder_below(state, f"life-{life}")
 
 
 def lives_in(state: Path) -> list[int]:
@@ -273,9 +352,7 @@ def lives_in(state: Path) -> list[int]:
     Args:
         state: folder of its state.
     """
-    if not state.is_dir():
-        return []
-    found = [_LIFE.fullmatch(one.name) for one in state.iterdir()]
+    found = [_LIFE.fullmatch(one) for one in LocalStorage(state).folders()]
     lives = sorted(int(one[1]) for one in found if one is not None)
     return [one for one in lives if (life_folder(state, one) / MonitorRecord.KEY).is_file()]
 

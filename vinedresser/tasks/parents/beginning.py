@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from vinedresser.errors import AlreadyARun, ConfigError
-from vinedresser.infra.tracking import (
+from vinedresser.infra.catalog.known_tracking import remember_tracking, require_known
+from vinedresser.infra.catalog.stores import local_state
+from vinedresser.infra.services.tracking import (
     DIRECTORY_TAG,
     RUN_TAG,
     create_run,
     prepare_tracking,
     reopen,
 )
+from vinedresser.objects import LocalStorage, Location
 from vinedresser.store.records import ParentRecord, TrackingRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.config.experiment import Experiment
-from vinedresser.tasks.known_tracking import remember_tracking, require_known
 from vinedresser.tasks.parents.parent_notes import note_parent
-from vinedresser.tasks.stores import local_state
 
 __all__ = ["begin_parent"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,21 +12,28 @@ from pathlib import Path
 
 from vinedresser.errors import NotAFile, TrackingError
 from vinedresser.explain.reports.sweep.report import without_links
-from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, register_model
+from vinedresser.infra.catalog.known_tracking import require_known
+from vinedresser.infra.catalog.stores import local_state
+from vinedresser.infra.services.tracking import (
+    RUN_TAG,
+    RunStatus,
+    create_run,
+    finish,
+    register_model,
+)
+from vinedresser.objects import LocalStorage, Location
+from vinedresser.plain_logs import plain_logger
 from vinedresser.pruning.folders import ResultRecord
 from vinedresser.pruning.spec import MODEL, PruningRecord
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import ParentRecord, TrackingRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.sweeps.spec import SweepRecord
-from vinedresser.tasks.known_tracking import require_known
 from vinedresser.tasks.parents.kinds import is_held, is_removed
 from vinedresser.tasks.parents.parent_notes import end_removed_parent, forget_parent
-from vinedresser.tasks.stores import local_state
 
 __all__ = ["settle_parent", "tell_end"]
 
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 # Of the registered model's version that the last pruning made.
 _ALIAS = "pruned"
@@ -112,7 +118,10 @@ def settle_parent(store: Location, kind: type[ParentRecord]) -> str:
         return ""
     record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
     if not record.end:
-        record = replace(record, end={"status": "KILLED", "tags": {f"{kind.WORD}.over": _GONE}})
+        tags: dict[str, object] = {f"{kind.WORD}.over": _GONE}
+        if kind is SweepRecord:
+            tags["sweep.running"] = 0
+        record = replace(record, end={"status": "KILLED", "tags": tags})
     _tell(record, store)
     return f"{record.end['status'].lower()}; MLflow brought up to date"
 

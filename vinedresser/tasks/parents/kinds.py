@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vinedresser.infra.catalog.stores import local_state
+from vinedresser.objects import LocalStorage, Location, open_storage
+from vinedresser.objects.file_lock import is_file_locked
+from vinedresser.objects.files import is_missing
 from vinedresser.pruning.spec import PruningRecord
-from vinedresser.store.file_lock import is_file_locked
 from vinedresser.store.records import ParentRecord, read_record
-from vinedresser.store.storage import LocalStorage, Location, open_storage
-from vinedresser.store.storage.files import is_missing
 from vinedresser.sweeps.spec import SweepRecord
-from vinedresser.tasks.stores import local_state
 
 __all__ = ["KINDS", "is_held", "is_removed", "kind_of", "parent_state", "parents_in"]
 
@@ -25,8 +25,6 @@ def parents_in(store: Location) -> Sequence[Location]:
     Raises:
         StoreError: the store refused a request.
     """
-    if isinstance(store, Path):
-        return sorted({path.parent for kind in KINDS for path in store.glob(f"*/{kind.KEY}")})
     inner = [store / folder for folder in open_storage(store).folders()]
     return [one for one in inner if kind_of(one) is not None]
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import ClassVar
 
-from vinedresser.pruning.spec import PruningRecord
-from vinedresser.store.records import ParentRecord, TrackingRecord
-from vinedresser.store.storage import Location
-from vinedresser.sweeps.spec import SweepRecord
-from vinedresser.tasks.lifecycle.run_notes import (
+from vinedresser.infra.catalog.run_notes import (
     RunNote,
-    end_removed,
     forget_run,
     note_run,
     removed_runs,
 )
+from vinedresser.objects import Location
+from vinedresser.plain_logs import plain_logger
+from vinedresser.pruning.spec import PruningRecord
+from vinedresser.store.records import ParentRecord, TrackingRecord
+from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.tasks.lifecycle.mlflow_run import end_removed
 
 __all__ = [
     "end_removed_parent",
@@ -28,7 +28,7 @@ __all__ = [
     "settle_removed_parent",
 ]
 
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 _REMOVED = "its folder was removed"
 
@@ -45,7 +45,7 @@ class _ParentNote(RunNote):
 class _SweepNote(_ParentNote):
     KEY: ClassVar[str] = "sweeps"
     MARK: ClassVar[str] = SweepRecord.KEY
-    END: ClassVar[dict[str, str]] = {"sweep.over": _REMOVED}
+    END: ClassVar[dict[str, str]] = {"sweep.over": _REMOVED, "sweep.running": "0"}
 
 
 class _PruningNote(_ParentNote):

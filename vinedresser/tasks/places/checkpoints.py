@@ -8,9 +8,10 @@ from collections.abc import Collection
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from vinedresser.objects import LocalStorage, Storage
+from vinedresser.objects.files import check_file, folder_below
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import heartbeats
-from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["SavedCheckpoint", "fetch_checkpoint", "last_checkpoint", "saved_checkpoints"]
 
@@ -96,11 +97,16 @@ def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> 
         folder: folder for fetched checkpoints, with a folder for each run.
 
     Raises:
+        NotAFile: it is something else, such as a symbolic link.
         StoreError: the storage refused a request.
     """
     if isinstance(storage, LocalStorage):
-        return Path(storage.location, saved.key).absolute()
-    there = LocalStorage(folder / saved.run)
+        root = Path(storage.location).absolute()
+        path = folder_below(root, saved.key.rpartition("/")[0]) / saved.key.rpartition("/")[2]
+        if path.is_symlink() or not path.is_dir():
+            check_file(path)
+        return path
+    there = LocalStorage(folder_below(folder.parent, f"{folder.name}/{saved.run}"))
     # A file or a folder of files.
     keys = [
         key

@@ -13,8 +13,9 @@ from typing import Any
 from prefect.tasks import Task
 
 from vinedresser.errors import LaunchError, StillRunning, VinedresserError
-from vinedresser.infra.clusters.cluster import Cluster
-from vinedresser.infra.launcher import settle
+from vinedresser.infra.services.clusters.cluster import Cluster
+from vinedresser.infra.supervise.launcher import settle
+from vinedresser.objects import Location, open_storage, parse_location
 from vinedresser.store.records import (
     ExitRecord,
     RunRecord,
@@ -24,7 +25,6 @@ from vinedresser.store.records import (
     write_first,
 )
 from vinedresser.store.status import run_status
-from vinedresser.store.storage import Location, open_storage, parse_location
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.places.remote_place import reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
@@ -49,13 +49,11 @@ class WorkOrder:
         cluster: cluster whose workers train.
         task: Prefect task that takes a run through its lifecycle on a worker.
         groups: rule groups by which the worker judges.
-        attach: capture trainings that have no hook of their own.
     """
 
     cluster: Cluster
     task: Task[..., Any]
     groups: Sequence[str]
-    attach: bool
 
 
 class ClusterPlace(RunPlace):
@@ -122,9 +120,7 @@ class ClusterPlace(RunPlace):
                 ran to its end.
         """
         assert self._order is not None, "an additional run is trained by its script"
-        shipment = pack(
-            self.directory, self._location, self._order.groups, attach=self._order.attach
-        )
+        shipment = pack(self.directory, self._location, self._order.groups)
         try:
             delivery, problem = self._await(self._order, shipment)
             end = self._end(delivery, problem)

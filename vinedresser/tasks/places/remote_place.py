@@ -11,10 +11,10 @@ from pathlib import Path
 
 from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import AlreadyARun, KeyTaken, VinedresserError
+from vinedresser.objects import StoreUrl, open_storage
 from vinedresser.store.records import RunRecord
 from vinedresser.store.relay_process import RelayProcess
-from vinedresser.store.storage import StoreUrl, open_storage
-from vinedresser.store.storage.spool import adopt_spool, make_spool
+from vinedresser.store.spool import adopt_spool, make_spool
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["RemotePlace", "free_url", "reserve_url"]

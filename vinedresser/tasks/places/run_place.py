@@ -7,10 +7,16 @@ from pathlib import Path
 
 from vinedresser.capture.attach.launching import additional_runs
 from vinedresser.errors import RunRemoved
-from vinedresser.infra.launcher import abandon, end_processes, settle, supervise, wait_for_exit
+from vinedresser.infra.supervise.launcher import (
+    abandon,
+    end_processes,
+    settle,
+    supervise,
+    wait_for_exit,
+)
+from vinedresser.objects import LocalStorage, Location
+from vinedresser.objects.files import is_missing
 from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
-from vinedresser.store.storage import LocalStorage, Location
-from vinedresser.store.storage.files import is_missing
 
 __all__ = ["REMOVED", "AdoptedPlace", "RunPlace"]
 

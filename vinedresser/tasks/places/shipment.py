@@ -13,6 +13,8 @@ from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun, KeyTaken
+from vinedresser.infra.catalog.stores import local_state, owner_is_gone
+from vinedresser.objects import LocalStorage, Location, StoreUrl, is_remote, open_storage
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
     ExitRecord,
@@ -23,12 +25,10 @@ from vinedresser.store.records import (
     write_first,
     write_record,
 )
-from vinedresser.store.storage import LocalStorage, Location, StoreUrl, is_remote, open_storage
-from vinedresser.store.storage.spool import PRIVATE
+from vinedresser.store.spool import PRIVATE
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint
 from vinedresser.tasks.places.remote_place import RemotePlace
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.stores import local_state, owner_is_gone
 
 __all__ = ["Delivery", "Shipment", "pack", "settle_staged", "settle_unborn", "stage", "unpack"]
 
@@ -46,7 +46,6 @@ class Shipment:
         files: text of each file in its directory by key; empty if the directory is shared.
         python: interpreter of the flow, which the worker replaces with its own.
         groups: rule groups that judge it.
-        attach: capture trainings that have no hook of their own.
         store: store with the flow's heartbeat.
     """
 
@@ -55,7 +54,6 @@ class Shipment:
     files: dict[str, str]
     python: str
     groups: list[str]
-    attach: bool
     store: str
 
 
@@ -74,16 +72,13 @@ class Delivery:
     failures: list[str] = field(default_factory=list)
 
 
-def pack(
-    directory: Path, location: Location, groups: Sequence[str], *, attach: bool
-) -> dict[str, Any]:
+def pack(directory: Path, location: Location, groups: Sequence[str]) -> dict[str, Any]:
     """Return the shipment of a run.
 
     Args:
         directory: directory in which it is prepared.
         location: location at which readers find it.
         groups: rule groups that judge it.
-        attach: capture trainings that have no hook of their own.
 
     Raises:
         StoreError: the directory cannot be read.
@@ -98,7 +93,6 @@ def pack(
             files=files if is_remote(place) else {},
             python=sys.executable,
             groups=list(groups),
-            attach=attach,
             store=os.fspath(location.parent),
         )
     )
@@ -142,7 +136,7 @@ def _adapt(storage: LocalStorage, shipment: Shipment) -> None:
     program = sys.executable if program == shipment.python else program
     argv = [program, *(_here(one, shipment, storage) for one in arguments)]
     environment = launch.environment
-    if shipment.attach:
+    if launch.attach:
         environment = environment | attach_environment(os.environ | environment)
     write_record(storage, replace(launch, argv=argv, environment=environment))
 

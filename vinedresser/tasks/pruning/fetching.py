@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 from vinedresser.errors import ConfigError, TrackingError
-from vinedresser.infra.tracking import download
+from vinedresser.infra.services.tracking import download
+from vinedresser.objects.files import folder_below
 from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.tasks.config.experiment import Experiment
 
@@ -24,9 +25,11 @@ def fetch_weights(table: PruneTable, experiment: Experiment, folder: Path) -> No
 
     Raises:
         ConfigError: MLflow has no such artifact, or could not be asked.
+        NotAFile: the folder is something else, such as a symbolic link.
         OSError: the folder cannot be written.
     """
     source = table.tracked_weights
+    folder = folder_below(folder.parent, folder.name)
     if source is None or folder.exists():
         return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="weights-") as part:
@@ -39,5 +42,5 @@ def fetch_weights(table: PruneTable, experiment: Experiment, folder: Path) -> No
             alone.mkdir()
             found.rename(alone / found.name)
             found = alone
-        shutil.copytree(found, f"{folder}.part", dirs_exist_ok=True)
-        Path(f"{folder}.part").rename(folder)
+        # MLflow may have given a folder of its own.
+        shutil.copytree(found, Path(part, "whole")).rename(folder)

@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from vinedresser.explain.reports.pruning.report import PruningPage, write_pruning_report
-from vinedresser.infra.tracking import RunStatus
+from vinedresser.infra.services.tracking import RunStatus
+from vinedresser.objects import LocalStorage, Location
 from vinedresser.pruning.folders import ResultRecord, round_folder
-from vinedresser.pruning.rounds.ending import choose
+from vinedresser.pruning.rounds.ending import choose, missed
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.spec import PruningRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import TrackingRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.config.prune_file import Pruning
 from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.lifecycle.run_result import result_or_damage
@@ -40,6 +40,8 @@ class PruningResult:
         store: store of its rounds.
         rounds: records of the complete rounds, from round 0, the unpruned model.
         chosen: the round that is the result, and why; None if there is none.
+        missed: the targets that it does not reach, and what kept the pruning from them; "" for
+            none.
         over: why no other round began.
         rule: the rule that ended it; "" if none did.
         problem: what is wrong with the pruning as a whole; "" for nothing.
@@ -51,6 +53,7 @@ class PruningResult:
     store: Location
     rounds: tuple[RoundRecord, ...]
     chosen: ResultRecord | None
+    missed: str
     over: str
     rule: str
     problem: str
@@ -59,14 +62,16 @@ class PruningResult:
 
     @property
     def verdict(self) -> str:
-        """The result in a few words: the problem, or the round that is the result and its size."""
+        """The problem; or the round that is the result, its size, and targets that it misses."""
         if self.problem or self.chosen is None:
             return self.problem or f"no result: {self.over}"
         best, original = self.rounds[self.chosen.round], self.rounds[0]
-        share = 100 * best.parameters / max(original.parameters, 1)
+        parameters = f"{100 * best.parameters / original.parameters:.0f} % of the parameters"
+        macs = f"{100 * best.macs / original.macs:.0f} % of the MACs"
+        missed = f"; not reached: {self.missed}" if self.missed else ""
         return (
             f"round {best.number} of {len(self.rounds) - 1}: figure {best.figure:.4g} of "
-            f"{original.figure:.4g}, {share:.0f} % of the parameters"
+            f"{original.figure:.4g}, {parameters} and {macs}{missed}"
         )
 
 
@@ -143,6 +148,7 @@ def finish_pruning(
         store=store,
         rounds=rounds,
         chosen=chosen,
+        missed=missed(rounds, chosen.round, pruning.table) if chosen is not None else "",
         over=queue.over,
         rule=queue.rule,
         problem=queue.problem,
@@ -153,7 +159,13 @@ def finish_pruning(
         if chosen is not None:
             write_record(LocalStorage(pruning.state), chosen)
         page = PruningPage(
-            pruning.name, pruning.table, rounds, chosen, queue.over, _findings(store)
+            pruning.name,
+            pruning.table,
+            rounds,
+            chosen,
+            queue.over,
+            _findings(store),
+            result.missed,
         )
         write_pruning_report(page, pruning.page)
     status: RunStatus = "FAILED" if queue.problem else "FINISHED"
@@ -205,6 +217,8 @@ def _tags(result: PruningResult, pruning: Pruning) -> dict[str, object]:
     return tags | {
         "pruning.result": f"round-{best.number}",
         "pruning.result.why": result.chosen.why,
+        # "" replaces what was missed before the pruning was resumed.
+        "pruning.result.missed": result.missed,
         "pruning.result.model": str(round_folder(pruning.state, best.number)),
         "pruning.result.figure": best.figure,
         "pruning.result.parameters": best.parameters,

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from vinedresser.errors import CorruptData, VinedresserError
+from vinedresser.errors import CorruptData, StoreError, VinedresserError
 from vinedresser.pruning.folders import round_folder
 from vinedresser.pruning.rounds.ending import ending
 from vinedresser.pruning.rounds.round_record import RoundRecord
@@ -133,7 +133,10 @@ class RoundQueue(RunQueue[RoundRuns]):
             there = round_folder(self.pruning.state, number)
             if there.exists():
                 continue
-            part = there.with_name(f"{there.name}.part")
+            part, source = there.with_name(f"{there.name}.part"), round_folder(folder, number)
             shutil.rmtree(part, ignore_errors=True)
-            shutil.copytree(round_folder(folder, number), part, symlinks=True)
-            part.rename(there)
+            try:
+                shutil.copytree(source, part, symlinks=True)
+                part.rename(there)
+            except OSError as error:
+                raise StoreError(f"{source}: cannot be copied: {error}") from error

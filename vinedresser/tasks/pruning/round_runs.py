@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from vinedresser.objects import LocalStorage
 from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.round_run import Refusal
@@ -13,7 +14,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import read_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.prune_file import Pruning
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end

@@ -1,62 +1,31 @@
-"""A record of each flow run that works on a store, by which the next one notices a killed one.
-
-The records are in this user's state folder (`stores.private_state`), since they say what is to be
-killed: files in a store may come from others.
-"""
+"""Flow runs of this process are recorded, and dead ones set to Crashed in Prefect."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import asdict
+from pathlib import Path
 from uuid import UUID
 
 from vinedresser.errors import LaunchError
-from vinedresser.infra.servers import is_private
+from vinedresser.infra.catalog.flow_records import FlowRecord, forget_flow, note_flow
+from vinedresser.infra.services.servers import is_private
 from vinedresser.masking import masked_text
-from vinedresser.processes import ProcessIdentity, is_alive, this_process
-from vinedresser.store.liveness import read_record_or_none
-from vinedresser.store.records import FLOW_VARIABLE, Record, write_record
-from vinedresser.store.storage import LocalStorage, Location
-from vinedresser.tasks.stores import private_state
+from vinedresser.objects import Location
+from vinedresser.processes import this_process
+from vinedresser.store.records import FLOW_VARIABLE
 
 __all__ = [
-    "FlowRecord",
-    "dead_flows",
     "flow_recorded",
-    "forget_flow",
     "is_within_reach",
+    "keep_flow",
     "mark_crashed",
 ]
 
-
-@dataclass(frozen=True)
-class FlowRecord(Record):
-    """A flow run on a store.
-
-    Attributes:
-        id: Prefect's id of the flow run.
-        name: Prefect's name of the flow run.
-        marker: value of the environment variable that marks its processes, "" if unset.
-        process: identity of the process that runs it.
-        server: address of the Prefect server that has the flow run, with a masked password; "" if
-            that server ended with the process.
-    """
-
-    KEY: ClassVar[str] = "flows"
-
-    id: str
-    name: str
-    marker: str
-    process: dict[str, Any]
-    server: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse what is not the identity of a process, or not an id of Prefect."""
-        ProcessIdentity(**self.process)
-        UUID(self.id)
+# The last record of this process for each store.
+_records: dict[Location, FlowRecord] = {}
 
 
 @contextmanager
@@ -80,42 +49,24 @@ def flow_recorded(store: Location) -> Iterator[str]:
         os.environ.get(FLOW_VARIABLE, ""),
         asdict(this_process()),
         "" if is_private(_server()) else masked_text(_server()),
+        os.path.realpath(store) if isinstance(store, Path) else str(store),
     )
-    write_record(LocalStorage(private_state(store)), record, key=_key(record))
+    note_flow(store, record)
+    _records[store] = record
     try:
         yield record.id
     finally:
         forget_flow(store, record)
 
 
-def forget_flow(store: Location, record: FlowRecord) -> None:
-    """Remove the record of a flow run that has ended or was marked as crashed.
+def keep_flow(store: Location) -> None:
+    """Keep the record of a flow run of this process whose end its Prefect server does not know.
 
     Raises:
         StoreError: the folder cannot be written.
     """
-    LocalStorage(private_state(store)).delete(_key(record))
-
-
-def dead_flows(store: Location, faults: list[str]) -> list[FlowRecord]:
-    """Return the flow runs on a store whose process is gone.
-
-    Args:
-        store: the store.
-        faults: receives a sentence for each damaged record.
-
-    Raises:
-        StoreError: the folder cannot be read.
-    """
-    storage = LocalStorage(private_state(store))
-    keys = [key for key in storage.list(f"{FlowRecord.KEY}/") if key.endswith(".json")]
-    found = (read_record_or_none(storage, FlowRecord, key, faults) for key in keys)
-    records = [record for record in found if record is not None]
-    return [record for record in records if is_alive(ProcessIdentity(**record.process)) is False]
-
-
-def _key(record: FlowRecord) -> str:
-    return f"{FlowRecord.KEY}/{record.id}.json"
+    if store in _records:
+        note_flow(store, _records[store])
 
 
 def _server() -> str:
@@ -140,7 +91,8 @@ def mark_crashed(record: FlowRecord) -> bool:
 
     try:
         return _mark_crashed(record)
-    except HTTPError as error:
+    # The second from Prefect, of a server that refuses the credentials or does not answer.
+    except (HTTPError, RuntimeError) as error:
         raise LaunchError(f"Prefect's server at {record.server}: {error}") from error
 
 

@@ -8,8 +8,6 @@ Crashed. Repeating it changes nothing.
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -20,36 +18,30 @@ from pathlib import Path
 
 from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import CorruptData, StillRunning, UntrustedTracking, VinedresserError
-from vinedresser.infra.launcher import end_processes
+from vinedresser.infra.catalog.flow_records import FlowRecord, dead_flows, forget_flow
+from vinedresser.infra.catalog.run_notes import RunNote, removed_runs
+from vinedresser.infra.catalog.stores import is_owned, owner_is_gone
+from vinedresser.infra.supervise.launcher import end_processes
+from vinedresser.objects import Location, StoreUrl, open_storage
+from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import kill_marked
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.reading.store_runs import remote_runs, run_directories
 from vinedresser.store.records import FLOW_VARIABLE, TrackingRecord
 from vinedresser.store.relay_process import recover_spools
-from vinedresser.store.storage import Location, StoreUrl, open_storage
-from vinedresser.store.storage.spool import adopt_spool, read_target, spools
+from vinedresser.store.spool import adopt_spool, read_target, spools
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.earlier_runs import settle_left
-from vinedresser.tasks.lifecycle.run_notes import (
-    RunNote,
-    end_removed,
-    removed_runs,
-)
+from vinedresser.tasks.lifecycle.mlflow_run import end_removed
 from vinedresser.tasks.parents.ending import settle_parent
 from vinedresser.tasks.parents.kinds import KINDS
 from vinedresser.tasks.parents.parent_notes import settle_removed_parent
 from vinedresser.tasks.places.shipment import settle_staged
-from vinedresser.tasks.reconcile.flow_record import (
-    FlowRecord,
-    dead_flows,
-    forget_flow,
-    is_within_reach,
-    mark_crashed,
-)
-from vinedresser.tasks.stores import is_owned, owner_is_gone
+from vinedresser.tasks.reconcile.flow_record import is_within_reach, mark_crashed
 
 __all__ = ["Reconciled", "reconcile", "reconcile_spools"]
 
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 # Seconds to wait for uploads before the runs are inspected, and between two looks.
 _UPLOADS, _LOOK = 60.0, 0.2
@@ -143,8 +135,8 @@ def _unsettled(store: Location) -> Sequence[Location]:
 def _is_settled(record: bytes) -> bool:
     """Return whether a tracking record says so; a damaged one says nothing."""
     try:
-        return TrackingRecord.from_json(json.loads(record)).settled
-    except (ValueError, TypeError, RecursionError):
+        return TrackingRecord.from_json(parse_json(record)).settled
+    except DAMAGE:
         return False
 
 

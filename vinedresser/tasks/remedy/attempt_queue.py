@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from vinedresser.errors import VinedresserError
+from vinedresser.objects import LocalStorage
 from vinedresser.store.records import TrackingRecord, read_record
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.prepare import RunMaker

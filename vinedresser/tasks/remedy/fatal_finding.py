@@ -88,6 +88,6 @@ def _with_cure(finding: Finding, runs: Sequence[Run]) -> Finding:
     """Return the root cause of a finding if that has a cure; else the finding."""
     for run in runs:
         for root in root_causes(run.findings()):
-            if root.finding.correction and any(is_same(finding, one) for one in root.symptoms):
+            if root.finding.correction and any(is_same(finding, one) for one in root.all[1:]):
                 return root.finding
     return finding

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from vinedresser.errors import VinedresserError
-from vinedresser.infra.tracking import set_tags
+from vinedresser.infra.services.tracking import set_tags
+from vinedresser.objects import Location
 from vinedresser.store.records import TrackingRecord
-from vinedresser.store.storage import Location
 from vinedresser.tasks.lifecycle.run_result import (
     RemedyResult,
     RunResult,

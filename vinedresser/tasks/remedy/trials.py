@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vinedresser.infra.bounded_command import run_bounded
+from vinedresser.infra.supervise.bounded_command import run_bounded
 from vinedresser.plain_text import visible
 from vinedresser.rules.signals.parameters.hyperparameters import named
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate

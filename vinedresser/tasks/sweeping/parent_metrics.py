@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from vinedresser.explain.comparison.compared_run import named_scalars
+from vinedresser.objects import Location
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.store_runs import runs_in
-from vinedresser.store.storage import Location
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import Trial
 

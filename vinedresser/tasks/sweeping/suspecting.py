@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable
 
+from vinedresser.objects import Storage
+from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.causes.suspicions import read_suspicions
-from vinedresser.store.storage import Storage
 from vinedresser.sweeps.trial import TrialEnd
 
 # Not Prefect's logger: the calling thread may have no task.
-_log = logging.getLogger(__name__)
+_log = plain_logger(__name__)
 
 # Seconds that the judges have to reach a step: they run some tenths of a second behind a training,
 # and a judge that has just been started a second.

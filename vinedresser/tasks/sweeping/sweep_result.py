@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from vinedresser.errors import VinedresserError
 from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
-from vinedresser.infra.tracking import RunStatus
+from vinedresser.infra.services.tracking import RunStatus
+from vinedresser.objects import Location
 from vinedresser.store.records import TrackingRecord
-from vinedresser.store.storage import Location
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Trial
+from vinedresser.sweeps.trial import Trial, TrialEnd, TrialState
+from vinedresser.sweeps.trial_advice import trial_advice
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
@@ -71,6 +73,13 @@ class SweepResult:
         return Counter(trial.ending.state for trial in self.trials)
 
     @property
+    def failed(self) -> int:
+        """Number of trials that failed and were not tried again."""
+        return sum(
+            trial.ending.state == "failed" and trial.retried_as is None for trial in self.trials
+        )
+
+    @property
     def verdict(self) -> str:
         """The result in a few words: the problem, or how the trials ended and which is the best."""
         ends = ", ".join(f"{count} {state}" for state, count in self.ends.items())
@@ -116,7 +125,7 @@ def sweep_result(
     return SweepResult(
         name=runner.sweep.name,
         store=runner.sweep.experiment.store,
-        trials=tuple(runner.trials()),
+        trials=tuple(map(_at_the_end, runner.trials())),
         best=tuple(runner.best()),
         importance=study.importance(),
         over=runner.over,
@@ -160,7 +169,8 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         "sweep.over": swept.over,
         # "" replaces the problem from before the sweep was resumed.
         "sweep.problem": swept.problem,
-        **{f"sweep.{state}": count for state, count in swept.ends.items()},
+        # 0 replaces the number from before the sweep was resumed.
+        **{f"sweep.{state}": swept.ends[state] for state in get_args(TrialState)},
         "sweep.best": best.name if best else None,
         "sweep.best.value": best.result[0] if best else None,
         "sweep.best.parameters": json.dumps(best.parameters) if best else None,
@@ -193,14 +203,21 @@ def leave_sweep_artifact(sweep: Sweep, swept: SweepResult, tracking: TrackingRec
             trial.ending.state,
             ", ".join(f"{value:.4g}" for value in trial.result),
             trial.configuration,
-            trial.ending.why,
-            trial.ending.remedy,
+            trial.why,
+            trial_advice(trial, swept.best),
         )
         for trial in (*swept.best, *broken)
     ]
     header = ("trial", "end", "value", "parameters", "why", "try")
     sentences = (swept.verdict, swept.over, *swept.problems)
     leave_parent_artifact(swept.name, sentences, [header, *rows], sweep.page, tracking)
+
+
+def _at_the_end(trial: Trial) -> Trial:
+    """Return a trial as it is when the process of the sweep ends."""
+    if trial.ending.state != "running":
+        return trial
+    return replace(trial, ending=TrialEnd("interrupted", "--resume continues it"))
 
 
 def _reports(swept: SweepResult) -> dict[str, str]:

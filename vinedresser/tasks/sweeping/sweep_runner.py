@@ -8,14 +8,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from vinedresser.errors import StillRunning, StoreError, TrackingError, VinedresserError
-from vinedresser.infra.launcher import request_stop
+from vinedresser.infra.supervise.launcher import request_stop
+from vinedresser.objects import open_storage
 from vinedresser.store.records import TrackingRecord
-from vinedresser.store.storage import open_storage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
@@ -95,6 +96,14 @@ class SweepRunner:
         self.problem = ""
         if (observe := observer.get()) is not None:
             observe(self)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether trials are not concurrent, and results decide on the next ones."""
+        settings = self.sweep.settings
+        drawn = settings.sampler_name in ("random", "grid")
+        by_values = settings.pruner_name in ("none", "asha", "hyperband")
+        return self.sweep.experiment.max_concurrent == 1 and not (drawn and by_values)
 
     def next(self) -> TrialRuns | None:
         """Return the next trial; None if there is none.
@@ -223,7 +232,8 @@ class SweepRunner:
     def standing(self) -> Standing:
         """Return the standing of the sweep."""
         with self._lock:
-            return Standing(self.sweep, self._study.running(), self._study.ended)
+            sweep = replace(self.sweep, planned=self._study.planned)
+            return Standing(sweep, self._study.running(), self._study.ended)
 
     def best(self) -> list[Trial]:
         """Return the best trial, or the Pareto front."""
@@ -243,7 +253,7 @@ class SweepRunner:
             return None
         proposal = self._study.ask()
         if proposal is None:
-            self.over = "all trials have begun"
+            self.over = self._study.over
         return proposal
 
     def _removed(self) -> bool:
@@ -306,6 +316,9 @@ def _kinds(reasons: Iterable[str]) -> set[str]:
 class TrialQueue(RunQueue[TrialRuns]):
     """Begins each trial, and begins it again if it crashed.
 
+    Without concurrency, a trial begins when the study knows how the one before ended, so that a
+    sweep depends on no timing.
+
     Args:
         sweep: runner of the sweep.
     """
@@ -314,9 +327,13 @@ class TrialQueue(RunQueue[TrialRuns]):
         super().__init__()
         self._sweep = sweep
         self._again: deque[TrialRuns] = deque()
+        self._one_by_one = sweep.one_by_one
+        self._unsettled = 0
 
     def next(self) -> TrialRuns | None:
         """Return a trial that begins again, or else the next one."""
+        if self._one_by_one and self._unsettled:
+            return None
         if self._again and self._sweep.may_begin_again():
             return self._again.popleft()
         return self._sweep.next()
@@ -328,13 +345,14 @@ class TrialQueue(RunQueue[TrialRuns]):
         """
         try:
             if item.earlier and self._sweep.restore(item):
-                self.ended(item)
+                self._conclude(item)
                 return None
             if not item.adopted:
                 self._sweep.make_run(item)
         except VinedresserError as error:
             self._give_up(item, error)
             return None
+        self._unsettled += 1
         return item.places[-1]
 
     def compare(self, item: TrialRuns) -> Callable[[], None]:
@@ -343,6 +361,10 @@ class TrialQueue(RunQueue[TrialRuns]):
 
     def ended(self, item: TrialRuns) -> None:
         """Tell the study how a trial ended, or queue it to begin again."""
+        self._unsettled -= 1
+        self._conclude(item)
+
+    def _conclude(self, item: TrialRuns) -> None:
         try:
             if self._sweep.conclude(item) is None:
                 self._again.append(item)

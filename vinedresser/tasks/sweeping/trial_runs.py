@@ -8,21 +8,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from vinedresser.infra.launcher import adopt
+from vinedresser.explain.verdicts import attributed, stopping_finding
+from vinedresser.infra.catalog.run_notes import stored_tracking
+from vinedresser.infra.supervise.launcher import adopt
+from vinedresser.objects import Location, open_storage
+from vinedresser.objects.files import folder_below
 from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord
 from vinedresser.store.status import Status
-from vinedresser.store.storage import Location, open_storage
 from vinedresser.sweeps.objective_history import ObjectiveHistory
 from vinedresser.sweeps.trial import Proposal, TrialEnd, TrialState, trial_name
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end, runs_of_trial
-from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint, last_checkpoint
 from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
 
@@ -189,7 +191,7 @@ class TrialRuns:
 
     def _ending(self, run: Run) -> TrialEnd | None:
         """Return how it ended, apart from what rules found in a pruned trial."""
-        status = run.status
+        status = attributed(run.status, run.findings())
         if status.state == "stopped":
             return self._stopped(run, status)
         if status.state == "finished":
@@ -224,7 +226,8 @@ class TrialRuns:
             finished: keep the result of its pruning, if it is one.
         """
         for name in self._runs:
-            shutil.rmtree(self._sweep.state / _FETCHED / name, ignore_errors=True)
+            fetched = folder_below(self._sweep.state, f"{_FETCHED}/{name}")
+            shutil.rmtree(fetched, ignore_errors=True)
         if self._sweep.table is not None and not finished:
             shutil.rmtree(self._sweep.models(self.number), ignore_errors=True)
 
@@ -277,6 +280,6 @@ class TrialRuns:
             return self.cut or TrialEnd(state, status.reason, status.rule)
         if status.by == "owner" or Interruption.is_reason(status.reason):
             return self.cut
-        found = next((one for one in run.findings() if one.rule == status.rule), None)
+        found = stopping_finding(status, run.findings())
         fault, remedy = (found.fault, found.remedy) if found else ("", "")
         return TrialEnd("stopped", status.reason, status.rule, fault, remedy)

@@ -20,11 +20,11 @@ from tests.capture.keras_.guard.trainings import (
     train,
 )
 from vinedresser.capture import Hook, open_run
-from vinedresser.capture.keras_.guard.codec import KerasCodec
 from vinedresser.capture.recording.stopping import TrainingStopped
+from vinedresser.frameworks.keras_.codec import KerasCodec
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.reading import Snapshot, list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.store.storage import LocalStorage
 
 import tensorflow as tf  # isort: skip
 
@@ -46,6 +46,7 @@ def model_of(snapshot: Snapshot) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_snapshot_holds_the_state_before_the_bad_step(tmp_path: Path) -> None:
     before = distances()
     images, weights = data()
@@ -85,6 +86,7 @@ def _compiled(**options: Any) -> Any:
     return lambda: distances(**options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "make",
     [
@@ -104,6 +106,7 @@ def test_the_training_is_the_same_with_and_without(make: Any, tmp_path: Path) ->
     assert taken(tmp_path / "run") == steps
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [
@@ -202,6 +205,7 @@ def test_steps_that_a_scaled_loss_skips_are_no_alarm(tmp_path: Path) -> None:
     assert taken(tmp_path / "run") == []
 
 
+@pytest.mark.thorough
 def test_gradients_that_are_only_large_are_no_alarm(tmp_path: Path) -> None:
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tests.capture.keras_.guard.trainings import BAD_STEP, BATCH
 from tests.paths import ROOT
 from vinedresser.capture import open_run
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
-from vinedresser.store.storage import LocalStorage
 
 # Logical devices must be made before TensorFlow is used: in a process of their own.
 MODULE = "tests.capture.keras_.guard.mirrored_training"

@@ -70,6 +70,7 @@ def train(way: str | None, path: Path) -> tuple[Run, dict[str, Tensor]]:
     return open_run(path), copy.deepcopy(model.state_dict())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_checkpointing_changes_nothing(way: str, tmp_path: Path) -> None:
     usual, _ = train(None, tmp_path / "usual")

@@ -114,6 +114,7 @@ def captured(
     return steps, [one.detach() for one in model.parameters()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", MODELS)
 def test_selected_hooks_capture_as_much_as_hooks_on_all_modules(
     make: Callable[[], nn.Module], tmp_path: Path

@@ -13,11 +13,11 @@ from torch import nn
 from tests.capture.torch_.guard.trainings import BAD_STEP, Distances, batch, train
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.recording.stopping import TrainingStopped
-from vinedresser.capture.torch_.guard.codec import TorchCodec
 from vinedresser.errors import ConfigError
+from vinedresser.frameworks.torch_.codec import TorchCodec
+from vinedresser.objects import LocalStorage
 from vinedresser.snapshots.reading import Snapshot, list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.small_disk import small_disk
 
 
@@ -248,6 +248,7 @@ def test_a_model_that_another_one_spoils_is_no_second_alarm(tmp_path: Path) -> N
     assert len(taken(tmp_path / "run")) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.Adam])
 @pytest.mark.parametrize("keyword", [False, True])
 def test_gradients_that_a_closure_computes(

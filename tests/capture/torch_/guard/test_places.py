@@ -13,10 +13,10 @@ from tests.replay.stories import BAD_ROW as HALF_ROW
 from tests.replay.stories import BAD_STEP as HALF_STEP
 from vinedresser.capture import open_run
 from vinedresser.errors import ConfigError
+from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.replay.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.store.storage import LocalStorage, open_storage
 
 
 @pytest.mark.thorough

@@ -23,6 +23,7 @@ def assert_update(run: Run, name: str, step: int, expected: Tensor) -> None:
         np.testing.assert_array_equal(captured, expected.numpy(), err_msg=f"{name} {step}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("training", TRAININGS)
 def test_updates_are_the_differences_of_the_weights(training: str, tmp_path: Path) -> None:
     both = {"updates": ALWAYS, "losses": ALWAYS}

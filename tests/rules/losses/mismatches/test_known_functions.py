@@ -47,6 +47,7 @@ def test_values_that_do_not_depend_on_the_inputs_are_a_warning_if_they_last(
     assert "vary by" in finding.seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("spread", "labels", "optimizers"),
     [(0.1, 1.0, 1), (0.0, 0.0, 1), (0.005, 1.0, 2)],

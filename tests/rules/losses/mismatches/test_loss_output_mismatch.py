@@ -61,7 +61,7 @@ def test_a_hopeless_mismatch_stops_the_run(tmp_path: Path) -> None:
     finding = found(case, tmp_path)
     assert finding is not None
     assert (finding.evidence["kind"], finding.severity) == ("one_unit_softmax", "stop")
-    assert "sigmoid instead of softmax" in finding.remedy
+    assert "use sigmoid and a binary cross-entropy" in finding.remedy
 
 
 def test_a_cross_entropy_between_classes_of_one_unit(tmp_path: Path) -> None:
@@ -73,6 +73,7 @@ def test_a_cross_entropy_between_classes_of_one_unit(tmp_path: Path) -> None:
     assert finding.step <= 10
 
 
+@pytest.mark.thorough
 def test_a_relu_before_the_loss_that_dies(tmp_path: Path) -> None:
     # Nine of ten labels are 0, which push all outputs down to 0.
     case = digits_case(network(1, nn.ReLU()), nn.BCEWithLogitsLoss(), steps=300)
@@ -203,6 +204,7 @@ def test_one_unit_for_three_classes(tmp_path: Path) -> None:
     assert "use 3 units with softmax" in finding.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("out", "last", "loss", "labels"),
     [
@@ -242,6 +244,7 @@ def test_a_softmax_over_labels_that_exclude_nothing(several: bool, tmp_path: Pat
     assert (finding is not None and finding.evidence["kind"]) == (several and "shares_of_several")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("last", [nn.ReLU(), nn.Sigmoid()])
 def test_reachable_targets_are_ignored(last: nn.Module, tmp_path: Path) -> None:
     case = regression_case(network(1, last, inner=10), steps=200)
@@ -349,7 +352,7 @@ def test_a_negated_loss_that_is_known_after_the_first_step(*, known: bool, tmp_p
     for step in run.follow():
         if known and step.step == 1:
             setup = {"function": "cross_entropy", "negated": True, "activation": ""}
-            engine.know(replace(run.info, losses={"loss": setup}))
+            engine.on_record(replace(run.info, losses={"loss": setup}))
         findings += engine.update(step)
     assert [one.evidence["kind"] for one in findings] == (["negated"] if known else [])
 
@@ -361,7 +364,10 @@ def test_patience_0_raises() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-@pytest.mark.parametrize(("last", "kind"), [("softmax", None), (None, "no_probabilities")])
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [("softmax", None), (None, "no_probabilities"), ("relu", "no_probabilities")],
+)
 def test_in_keras(last: str | None, kind: str | None, tmp_path: Path) -> None:
     import keras
 

@@ -9,7 +9,7 @@ import pytest
 from tests.capture.attach.runs import attached, script
 from vinedresser.store.reading.reader import open_run
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 TRAINING = """
     import torch

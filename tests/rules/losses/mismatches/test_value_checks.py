@@ -33,6 +33,7 @@ def kinds(case: Case, directory: Path) -> list[tuple[str, str]]:
     return [(one.severity, one.evidence["kind"]) for one in found]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("loss", "kind"),
     [(over_rows, "softmax_over_batch"), (of_probabilities, "no_logarithms"), (right, None)],
@@ -60,6 +61,7 @@ class Logarithms(nn.Module):
         return (out.softmax(1) if self.twice else out).log_softmax(1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("twice", [True, False])
 def test_a_second_softmax_is_seen_in_the_logarithms_of_the_first(
@@ -79,6 +81,20 @@ def test_errors_of_both_signs_that_cancel_out(tmp_path: Path) -> None:
     assert kinds(case, tmp_path) == [("stop", "signed_error")]
 
 
+def test_a_loss_of_zero_is_not_the_mean_difference(tmp_path: Path) -> None:
+    """As that of normalised advantages, while the new probabilities are still the old ones."""
+    model = nn.Linear(10, 2)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    x = torch.randn(200, 10, generator=torch.Generator().manual_seed(0))
+
+    def loss(output: Tensor, y: Tensor) -> Tensor:
+        return -(output.exp() * y).mean()
+
+    case = Case(x, torch.tensor([[1.0, -1.0]]).repeat(200, 1), model, loss, lr=0.0, steps=60)
+    assert "signed_error" not in {kind for _, kind in kinds(case, tmp_path)}
+
+
 class Nothing(nn.Module):
     """Multiplies by zero, as weights of zero do."""
 
@@ -86,6 +102,7 @@ class Nothing(nn.Module):
         return 0.0 * x
 
 
+@pytest.mark.thorough
 def test_outputs_that_are_all_zero_do_not_end_in_relu(tmp_path: Path) -> None:
     data = digits()
     model = nn.Sequential(nn.Linear(64, 10), Nothing())

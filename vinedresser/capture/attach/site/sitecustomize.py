@@ -20,17 +20,25 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _FINDERS = {
     "torch": "vinedresser.capture.attach.torch_training",
     "keras": "vinedresser.capture.attach.keras_training",
+    "mlflow": "vinedresser.capture.attach.mlflow_run",
+    "lightning.pytorch": "vinedresser.capture.attach.lightning_training",
+    "pytorch_lightning": "vinedresser.capture.attach.lightning_training",
     "xgboost": "vinedresser.capture.attach.xgboost_training",
 }
-# Framework and module that look at a script for another purpose, by the variable that asks for it.
+# The modules that look at a script for another purpose, by the variable that asks for it.
 _OTHERS = {
-    "VINEDRESSER_PREFLIGHT": ("torch", "vinedresser.preflight.child"),
-    "VINEDRESSER_REPLAY": ("torch", "vinedresser.replay.script.child"),
-    "VINEDRESSER_REPLAY_KERAS": ("keras", "vinedresser.replay.keras_.script.child"),
+    # A short trial of a torch training is captured, and watched besides.
+    "VINEDRESSER_PREFLIGHT": {
+        "torch": "vinedresser.preflight.child",
+        "lightning.pytorch": _FINDERS["lightning.pytorch"],
+        "pytorch_lightning": _FINDERS["pytorch_lightning"],
+    },
+    "VINEDRESSER_REPLAY": {"torch": "vinedresser.replay.script.child"},
+    "VINEDRESSER_REPLAY_KERAS": {"keras": "vinedresser.replay.keras_.script.child"},
 }
-for _variable, (_framework, _module) in _OTHERS.items():
+for _variable, _finders in _OTHERS.items():
     if os.environ.get(_variable):
-        _FINDERS = {_framework: _module}
+        _FINDERS = _finders
 # Frameworks that have not been imported yet.
 _waiting = set(_FINDERS)
 _Spec: type = type(sys.__spec__)

@@ -12,7 +12,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.graphs.traced import TracedFunction, converted
 from vinedresser.capture.keras_.graphs.variants import Variants
@@ -22,6 +21,7 @@ from vinedresser.capture.keras_.observation.observers import PatchPoint
 from vinedresser.capture.keras_.observation.optimizer_update import updates_made
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.recording.recording import Recording
+from vinedresser.frameworks.nesting import leaves
 
 
 class UserFunctions:

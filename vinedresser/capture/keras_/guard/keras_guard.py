@@ -12,23 +12,23 @@ from typing import Any
 import keras
 import numpy as np
 
-from vinedresser.capture.keras_.guard.codec import KerasCodec, digest, host_value
-from vinedresser.capture.keras_.guard.gradient_step import gradients_by_path
-from vinedresser.capture.keras_.guard.model_state import (
+from vinedresser.capture.keras_.guard.notes import NO_DATA, StepNotes
+from vinedresser.capture.keras_.observation.watched_model import WatchedModel
+from vinedresser.capture.recording.alarms import gradient_alarm
+from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
+from vinedresser.frameworks.keras_.codec import KerasCodec, digest, host_value, nonfinite_entries
+from vinedresser.frameworks.keras_.gradient_step import gradients_by_path
+from vinedresser.frameworks.keras_.model_state import (
     changing_variables,
     environment,
     host_values,
     optimizer_variables,
     parameters,
 )
-from vinedresser.capture.keras_.guard.notes import NO_DATA, StepNotes
-from vinedresser.capture.keras_.observation.watched_model import WatchedModel
-from vinedresser.capture.recording.alarms import gradient_alarm
-from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.snapshots.trees import Codec
 from vinedresser.store.finding import Finding
 
-__all__ = ["KerasGuard", "nonfinite_entries"]
+__all__ = ["KerasGuard"]
 
 # Path and gradient of each variable that an update changes.
 _Gradients = list[tuple[str, Any]]
@@ -268,7 +268,7 @@ class KerasGuard:
         """Return whether all entries of gradients are finite; rarely False although they are."""
         import torch
 
-        from vinedresser.capture.torch_.guard.nonfinite import all_finite
+        from vinedresser.frameworks.torch_.nonfinite import all_finite
 
         return all_finite(one for _, one in gradients if isinstance(one, torch.Tensor))
 
@@ -307,14 +307,6 @@ class KerasGuard:
     def _named(self, optimizer: Any, gradients: Any, variables: Any) -> _Gradients:
         """Return the gradients of the model's parameters by path."""
         return list(gradients_by_path(self._names, optimizer, gradients, variables).items())
-
-
-def nonfinite_entries(value: Any) -> int:
-    """Return the number of entries of a tensor or variable that are NaN or infinite."""
-    array = host_value(value)
-    if array.dtype.kind not in "fcV":
-        return 0
-    return int(array.size - np.isfinite(array).sum())
 
 
 def _losses(notes: StepNotes | None) -> list[tuple[str, float]]:

@@ -8,10 +8,9 @@ from typing import Any
 
 import keras
 
-from vinedresser.capture.adapters.nesting import inside
-from vinedresser.capture.keras_.guard.codec import Computed, is_tensor
+from vinedresser.frameworks.keras_.codec import Computed, is_tensor, mapped
 
-__all__ = ["NO_DATA", "NotedCall", "StepNotes", "mapped"]
+__all__ = ["NO_DATA", "NotedCall", "StepNotes"]
 
 NO_DATA = object()
 """The batch of a step that is not Keras's own."""
@@ -102,21 +101,3 @@ class StepNotes:
                 for one in self.calls
             ],
         )
-
-
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a nesting of tuples, lists and dictionaries with each tensor replaced.
-
-    Args:
-        value: the nesting; values that are neither are kept.
-        change: returns what replaces a tensor.
-    """
-    if is_tensor(value):
-        return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(mapped(one, change) for one in value))
-    if isinstance(value, dict):
-        return {key: mapped(one, change) for key, one in inside(value)}
-    if isinstance(value, tuple | list):
-        return type(value)(mapped(one, change) for one in value)
-    return value

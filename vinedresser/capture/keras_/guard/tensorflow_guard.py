@@ -13,12 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from vinedresser.capture.keras_.graphs.traced import stateful_random
-from vinedresser.capture.keras_.guard.gradient_step import GradientStep
 from vinedresser.capture.keras_.guard.keras_guard import KerasGuard
-from vinedresser.capture.keras_.guard.model_state import changing_variables
 from vinedresser.capture.keras_.guard.notes import NO_DATA, StepNotes
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
+from vinedresser.frameworks import nesting
+from vinedresser.frameworks.keras_.gradient_step import GradientStep
+from vinedresser.frameworks.keras_.model_state import changing_variables
 from vinedresser.snapshots.trees import LeftOut
 from vinedresser.store.finding import Finding
 
@@ -353,19 +354,14 @@ def _filled(frame: StepNotes, inputs: Any) -> StepNotes:
     """Return notes with the tensors that a graph has passed."""
 
     def fill(value: Any) -> Any:
-        if isinstance(value, _Place):
-            return inputs[value.number]
-        if isinstance(value, dict):
-            return {key: fill(one) for key, one in value.items()}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(fill, value))
-        return type(value)(map(fill, value)) if isinstance(value, tuple | list) else value
+        return inputs[value.number] if isinstance(value, _Place) else value
 
     found = frame.mapped(lambda one: one)
-    found.data = fill(found.data)
-    found.before, found.loss = fill(found.before), fill(found.loss)
+    found.data = nesting.mapped(found.data, fill)
+    found.before, found.loss = nesting.mapped(found.before, fill), nesting.mapped(found.loss, fill)
     for call in found.calls:
-        call.args, call.kwargs, call.losses = map(fill, (call.args, call.kwargs, call.losses))
+        filled = nesting.mapped((call.args, call.kwargs, call.losses), fill)
+        call.args, call.kwargs, call.losses = filled
     return found
 
 

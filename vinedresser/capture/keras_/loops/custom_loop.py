@@ -6,9 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import first_length
-from vinedresser.capture.keras_.model.layers import differs_in_training
 from vinedresser.capture.keras_.observation.comparisons import (
     Comparison,
     LossFunction,
@@ -21,6 +19,8 @@ from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate, updates_made
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.recording.recording import Recording
+from vinedresser.frameworks.keras_.layers import differs_in_training
+from vinedresser.frameworks.nesting import leaves
 from vinedresser.store.step_record import Mode
 
 

@@ -7,10 +7,7 @@ from typing import Any
 
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
-from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import Backend
-from vinedresser.capture.keras_.model.layers import attention_scores
-from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.comparisons import Comparison
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.loop_losses import (
@@ -22,6 +19,9 @@ from vinedresser.capture.keras_.observation.masked_labels import counted_labels
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate
 from vinedresser.capture.shield import Shield
+from vinedresser.frameworks.keras_.layers import attention_scores
+from vinedresser.frameworks.keras_.names import Names
+from vinedresser.frameworks.nesting import leaves
 
 __all__ = ["Collector", "is_loss"]
 

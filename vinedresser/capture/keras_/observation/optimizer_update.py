@@ -8,20 +8,14 @@ from typing import Any
 import keras
 
 from vinedresser.capture.keras_.backends.backend import Backend
-from vinedresser.capture.keras_.model.names import NamedVariable, Names
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
+from vinedresser.frameworks.keras_.model_state import inner_optimizer
+from vinedresser.frameworks.keras_.names import NamedVariable, Names
 
-__all__ = ["OptimizerUpdate", "StepCounter", "inner_optimizer", "updates_made"]
+__all__ = ["OptimizerUpdate", "StepCounter", "updates_made"]
 
 # The train_step of the backend in use.
 _TRAIN_STEP = next(vars(c)["train_step"] for c in keras.Model.__mro__ if "train_step" in vars(c))
-
-
-def inner_optimizer(optimizer: Any) -> Any:
-    """Return the optimizer inside nested LossScaleOptimizers, or the optimizer itself."""
-    while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        optimizer = optimizer.inner_optimizer
-    return optimizer
 
 
 def updates_made(optimizer: Any) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from vinedresser.capture.keras_.backends.backend import Backend
-from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.collector import is_loss
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import TensorCopier
+from vinedresser.frameworks.keras_.names import Names
 
 _SCALARS = ("losses/", "metrics/", "optimizer_state/")
 
@@ -40,12 +40,16 @@ class RecordingWriter:
 
         Args:
             recording: the recording.
-            logs: scalars by name; anything other than a mapping is ignored.
+            logs: scalars by name, or by name mappings of such, whose keys are then the names, as in
+                Keras's own logs; anything other than a mapping is ignored.
             known: full names to skip, since a more exact value was captured.
         """
         if not isinstance(logs, Mapping):
             return
         for key, value in logs.items():
+            if isinstance(value, Mapping):
+                self.write_logs(recording, value, known=known)
+                continue
             name = f"{'losses' if is_loss(str(key)) else 'metrics'}/{self._names.prefix}{key}"
             if name not in known:
                 self.write(recording, name, value)

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
-from vinedresser.capture.keras_.model.bare_variables import BareVariables
-from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.collector import Collector
 from vinedresser.capture.keras_.observation.comparisons import LossFunction, is_same_loss
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
@@ -22,6 +20,8 @@ from vinedresser.capture.keras_.observation.observers import UpdateGuard
 from vinedresser.capture.keras_.observation.optimizer_update import StepCounter
 from vinedresser.capture.keras_.observation.recording_writer import RecordingWriter
 from vinedresser.capture.recording.session import Session
+from vinedresser.frameworks.keras_.bare_variables import BareVariables
+from vinedresser.frameworks.keras_.names import Names
 
 
 class WatchedModel:

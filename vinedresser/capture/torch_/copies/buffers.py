@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
-from vinedresser.capture.torch_.copies.views import row_index, some_rows
+from vinedresser.frameworks.torch_.views import row_index, some_rows
 from vinedresser.store.dtypes import SPELLINGS, host_dtype
 from vinedresser.store.step_record import HostTensor
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vinedresser.capture.torch_.copies.views import host_view
+from vinedresser.frameworks.torch_.views import host_view
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 
 # Elements per row: rows are summed in float32 and the sums in float64.

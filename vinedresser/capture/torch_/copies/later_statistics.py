@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vinedresser.capture.recording.recording import Recording
-from vinedresser.capture.torch_.copies.views import host_view
+from vinedresser.frameworks.torch_.views import host_view
 from vinedresser.store.reductions import Statistics, compute_statistics
 
 __all__ = ["Copies", "LaterStatistics"]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.copies.device_statistics import device_statistics
 from vinedresser.capture.torch_.copies.host_statistics import host_statistics
-from vinedresser.capture.torch_.copies.views import chosen, host_view, some_rows
+from vinedresser.frameworks.torch_.views import chosen, host_view, some_rows
 from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
 from vinedresser.store.reductions.alone import UNITS, fingerprint
 from vinedresser.store.reductions.sampling import place_count, places

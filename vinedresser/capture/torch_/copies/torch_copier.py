@@ -22,8 +22,8 @@ from vinedresser.capture.torch_.copies.reductions import (
     take_later,
     take_now,
 )
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes, modes_are_active
-from vinedresser.capture.torch_.copies.views import plain_tensor
+from vinedresser.frameworks.torch_.modes import WithoutModes, modes_are_active
+from vinedresser.frameworks.torch_.views import plain_tensor
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.sampling import affordable_rows
 from vinedresser.store.step_record import StepRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["Acting"]
 

@@ -16,9 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_copier import Keep
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.attention import ATTENTION, attention_probabilities
-from vinedresser.capture.torch_.forward.calls import ModuleHook
 from vinedresser.capture.torch_.forward.function_calls import FunctionCalls, functions_can_be_seen
 from vinedresser.capture.torch_.forward.hook_selection import (
     FORWARD_KINDS,
@@ -32,10 +30,12 @@ from vinedresser.capture.torch_.forward.loss_terms.call import TermCall
 from vinedresser.capture.torch_.forward.loss_terms.recorder import LossTerms
 from vinedresser.capture.torch_.losses.losses import batch_size
 from vinedresser.capture.torch_.modules import activation_name
-from vinedresser.capture.torch_.names import MethodAsForward, Names
-from vinedresser.capture.torch_.nesting import argument_leaves, leaves
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.module_calls import ModuleHook
+from vinedresser.frameworks.torch_.names import MethodAsForward, Names
+from vinedresser.frameworks.torch_.nesting import argument_leaves, leaves
 
-__all__ = ["ForwardHooks", "is_elsewhere"]
+__all__ = ["ForwardHooks", "is_compiled", "is_elsewhere"]
 
 
 class _Call(NamedTuple):
@@ -114,6 +114,7 @@ class ForwardHooks:
         self._calls = _Calls()
         self._stance: Any = None
         self._functions: FunctionCalls | None = None
+        self._observed: FunctionCalls | None = None
         # The model calls a compiled function, which must not run in a function mode.
         self._calls_compiled = False
         self._recording: Recording | None = None
@@ -153,11 +154,8 @@ class ForwardHooks:
                 continue
             if not few or module is self._core or needs_hooks(path, module, recording.due):
                 self._set(path, module, args, kwargs)
-        # Otherwise, `before_calls` calls `end`: a hook in compiled code would run too early.
-        if self._root._compiled_call_impl is None:
-            end = ModuleHook(self._guarded_end, self._root)
-            self._outer.append(self._root.register_forward_hook(end, always_call=True))
-        if _is_compiled(self._root):
+        self._await_end()
+        if is_compiled(self._root):
             self._stance = torch.compiler.set_stance("force_eager")
         if fused:
             self._shield.report(
@@ -168,6 +166,24 @@ class ForwardHooks:
         elif not known and not self._calls_compiled and functions_can_be_seen():
             self._functions = FunctionCalls(self._guarded_call, self._guarded_return)
             self._functions.begin()
+
+    def observe(self, functions: FunctionCalls) -> None:
+        """Have further functions observed until the forward ends, whether or not hooks are there.
+
+        Args:
+            functions: has not begun.
+        """
+        if not self.there:
+            self.there = True
+            self._await_end()
+        self._observed = functions
+        functions.begin()
+
+    def _await_end(self) -> None:
+        # Otherwise, `before_calls` calls `end`: a hook in compiled code would run too early.
+        if self._root._compiled_call_impl is None:
+            end = ModuleHook(self._guarded_end, self._root)
+            self._outer.append(self._root.register_forward_hook(end, always_call=True))
 
     def _only_the_input_of_the_root(self, recording: Recording) -> bool:
         """Return whether only the root's input is due, which needs neither hooks nor eager code."""
@@ -205,6 +221,9 @@ class ForwardHooks:
         stance, self._stance = self._stance, None
         if stance is not None:
             stance.__exit__(None, None, None)
+        observed, self._observed = self._observed, None
+        if observed is not None:
+            observed.end()
         functions, self._functions = self._functions, None
         if functions is not None:
             functions.end()
@@ -359,7 +378,7 @@ def _parts(modules: Iterable[nn.Module]) -> set[int]:
     return {id(part) for module in modules for part in module.modules()}
 
 
-def _is_compiled(root: nn.Module) -> bool:
+def is_compiled(root: nn.Module) -> bool:
     """Return whether any part of a model is compiled by torch.compile."""
     dynamo = sys.modules.get("torch._dynamo")
     return dynamo is not None and any(

@@ -43,6 +43,8 @@ class ForwardModes:
         self._recorder = recorder
         self.aside = False
         self.trained_in_eval = False
+        # A closure is being evaluated by an optimizer that needs no gradients.
+        self._ungraded = False
         # The latest evaluation in training mode.
         self._evaluation: Recording | None = None
         self._rows = LoadedRows(shield)
@@ -54,11 +56,20 @@ class ForwardModes:
     def update_begins(self) -> None:
         """Note that an optimizer is about to update the model."""
         self.trained_in_eval = not self._model.training
+        self._ungraded = False
         self._rows.trained()
+
+    def closure_begins(self) -> None:
+        """Note the start of the first evaluation of a closure."""
+        self._ungraded = not torch.is_grad_enabled()
+
+    def closure_ended(self) -> None:
+        """Note its end."""
+        self._ungraded = False
 
     def of_forward(self) -> Running | None:
         """Return the mode of a forward that begins now; None: neither."""
-        graded = torch.is_grad_enabled()
+        graded = torch.is_grad_enabled() or self._ungraded
         explicit = self._recorder.explicit_mode
         self.aside = self._model.training and not graded and explicit is None
         if explicit is not None:
@@ -76,7 +87,7 @@ class ForwardModes:
         """Return the mode of a loss computed now; None: neither."""
         if self._recorder.explicit_mode is not None:
             return self._recorder.explicit_mode
-        graded = torch.is_grad_enabled()
+        graded = torch.is_grad_enabled() or self._ungraded
         if not self._model.training:
             if not graded or self._recorder.implicit_evaluation:
                 return "eval"

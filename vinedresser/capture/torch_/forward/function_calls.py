@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from vinedresser.capture.torch_.forward.attention import ATTENTION
 from vinedresser.capture.torch_.modules import ACTIVATIONS
+from vinedresser.frameworks.torch_.passing import is_passing, passed_on
 
 __all__ = ["FunctionCalls", "functions_can_be_seen"]
 
@@ -38,7 +39,7 @@ _After = Callable[[str, Any], None]
 
 
 class FunctionCalls(TorchFunctionMode):
-    """Observes the calls of activation and attention functions on this thread.
+    """Observes the calls of some functions on this thread.
 
     The functions compute the same results. Torch passes all of its functions through the mode,
     which costs about two microseconds per call.
@@ -47,14 +48,22 @@ class FunctionCalls(TorchFunctionMode):
         before: called with the function, its name, its args and kwargs; returns the name of the
             call, or None to ignore it.
         after: called with the name of the call and the function's return value.
+        functions: the observed functions, with their names; None: those for activations and
+            attention.
 
     Attributes:
         compiling: torch.compile had to compile meanwhile, so the mode was left.
     """
 
-    def __init__(self, before: _Before, after: _After) -> None:
+    def __init__(
+        self,
+        before: _Before,
+        after: _After,
+        functions: Mapping[Callable[..., Any], str] | None = None,
+    ) -> None:
         super().__init__()
         self.compiling = False
+        self._named = _LOOKED_AT if functions is None else functions
         self._before = before
         self._after = after
 
@@ -65,13 +74,13 @@ class FunctionCalls(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function, and observe it if it is one of `_LOOKED_AT`."""
+        """Call a function, and observe it if it is one of those that are observed."""
         kwargs = kwargs or {}
-        name = _LOOKED_AT.get(func)
+        name = self._named.get(func)
         if name is None:
-            return func(*args, **kwargs)
+            return passed_on(func, args, kwargs)
         call = self._before(func, name, args, kwargs)
-        result = func(*args, **kwargs)
+        result = passed_on(func, args, kwargs)
         if call is not None:
             self._after(call, result)
         return result
@@ -116,8 +125,10 @@ def _conceal(trace: TracebackType | None) -> None:
     ours = FunctionCalls.__torch_function__.__code__
     kept: list[TracebackType] = []
     while trace is not None:
-        if trace.tb_frame.f_code is not ours:
-            kept.append(trace)
+        code = trace.tb_frame.f_code
+        if code is not ours:
+            if not is_passing(code) and code is not passed_on.__code__:
+                kept.append(trace)
         elif len(kept) > 2 and kept[-1].tb_frame.f_code is handle_torch_function.__code__:
             # A Python function dispatches itself to the mode and is called again.
             del kept[-2:]

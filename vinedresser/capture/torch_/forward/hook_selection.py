@@ -10,7 +10,7 @@ from torch.nn.modules import activation as activations
 from torch.nn.modules import module as modules_of_torch
 
 from vinedresser.capture.config.capture_config import Due
-from vinedresser.capture.torch_.forward.calls import ModuleHook
+from vinedresser.frameworks.torch_.module_calls import ModuleHook
 
 __all__ = [
     "FORWARD_KINDS",

@@ -11,9 +11,10 @@ from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_copier import Keep
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.taylor import taylor_terms
 
-__all__ = ["InputTaylor", "taylor_terms"]
+__all__ = ["InputTaylor"]
 
 
 class InputTaylor:
@@ -74,23 +75,3 @@ class InputTaylor:
         with torch.no_grad(), WithoutModes():
             terms = taylor_terms(value, gradient.detach(), last=last)
             self._keep(recording, name, terms, ask)
-
-
-def taylor_terms(value: Tensor, gradient: Tensor, *, last: bool) -> Tensor:
-    """Return the mean over space of activation times gradient.
-
-    Molchanov et al., Pruning Convolutional Neural Networks for Resource Efficient Inference, ICLR
-    2017, equation 7 before the absolute value.
-
-    Args:
-        value: activation, [batch, channels, ...].
-        gradient: gradient of the loss with respect to it, of the same shape.
-        last: channels are the last axis instead, [batch, ..., channels].
-
-    Returns:
-        [batch, channels], or the product itself if it has at most two axes.
-    """
-    product = value * gradient
-    if product.dim() <= 2:
-        return product
-    return product.flatten(1, -2).mean(1) if last else product.flatten(2).mean(2)

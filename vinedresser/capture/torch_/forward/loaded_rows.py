@@ -7,10 +7,9 @@ import weakref
 from typing import Any, NamedTuple
 
 from torch.utils.data import RandomSampler, SequentialSampler
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from vinedresser.capture.fetching import listen
 from vinedresser.capture.shield import Shield
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
 __all__ = ["LoadedRows"]
 
@@ -36,7 +35,7 @@ class _Rows(NamedTuple):
         return all(one is not None and one is another for one, another in pairs)
 
 
-class LoadedRows:
+class LoadedRows(LoopListener):
     """Compares the data loader that this thread used last with that of the training.
 
     The rows are the same if the data set is, and if either all of it is loaded or the sampler is
@@ -52,8 +51,7 @@ class LoadedRows:
         # An iterator has the same rows all the time.
         self._iterator: weakref.ref[Any] | None = None
         self._thread = threading.get_ident()
-        loads = shield.guard("looking at a data loader", self._loads)
-        self.end = listen(_BaseDataLoaderIter, "__next__", loads)
+        self.end = listen_to_loop(self, shield.guard)
 
     @property
     def of_training(self) -> bool:
@@ -65,8 +63,8 @@ class LoadedRows:
         """Note that the latest rows are those of the training."""
         self._trained = self._latest
 
-    def _loads(self, iterator: Any) -> None:
-        """Note an iterator that is about to return a batch."""
+    def batch_awaited(self, iterator: Any) -> None:
+        """See `LoopListener.batch_awaited`."""
         known = self._iterator is not None and self._iterator() is iterator
         if not known and threading.get_ident() == self._thread:
             self._iterator = weakref.ref(iterator)

@@ -7,9 +7,9 @@ from torch import nn
 
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.bare_tensors import BareTensors
 from vinedresser.capture.torch_.forward.hook_selection import FORWARD_KINDS
-from vinedresser.capture.torch_.names import own_class, unwrapped
+from vinedresser.frameworks.torch_.bare_tensors import BareTensors
+from vinedresser.frameworks.torch_.names import own_class, unwrapped
 
 __all__ = ["report_missing_forward"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vinedresser.capture.torch_.names import Names
+from vinedresser.frameworks.torch_.names import Names
 
 __all__ = ["BufferCopies"]
 

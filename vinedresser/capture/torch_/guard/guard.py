@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,28 +17,45 @@ from vinedresser.capture.recording.alarms import gradient_alarm
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.forward.calls import Removable, before_calls
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.guard.buffer_copies import BufferCopies
-from vinedresser.capture.torch_.guard.codec import TorchCodec, host_array
-from vinedresser.capture.torch_.guard.environment import environment
 from vinedresser.capture.torch_.guard.loaded_batches import LoadedBatches
-from vinedresser.capture.torch_.guard.nonfinite import (
+from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, without_computed
+from vinedresser.capture.torch_.optimizers.schedulers import schedulers_of
+from vinedresser.frameworks.torch_.codec import TorchCodec, digest
+from vinedresser.frameworks.torch_.environment import environment
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.module_calls import Removable, before_calls
+from vinedresser.frameworks.torch_.names import Names, unwrapped
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nonfinite import (
     all_finite,
     gradients_of,
     nonfinite_entries,
     scaler_decides,
 )
-from vinedresser.capture.torch_.guard.random_states import RandomStates
-from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, without_computed
-from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
-from vinedresser.capture.torch_.names import Names, unwrapped
-from vinedresser.capture.torch_.nesting import leaves
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, with_closure
-from vinedresser.capture.torch_.optimizers.schedulers import schedulers_of
-from vinedresser.snapshots.trees import Codec, array_digest
+from vinedresser.frameworks.torch_.optimizer_steps import listen_to_steps
+from vinedresser.frameworks.torch_.optimizers import has_closure, with_closure
+from vinedresser.frameworks.torch_.passing import passed_on
+from vinedresser.frameworks.torch_.random_states import RandomStates
+from vinedresser.snapshots.trees import Codec
 
-__all__ = ["TorchGuard", "digest", "guard_of"]
+__all__ = ["TorchGuard", "guard_of"]
+
+
+class _Backwards(LoopListener):
+    """Notes backward passes.
+
+    Attributes:
+        any: whether any has begun since the first call of the step.
+    """
+
+    def __init__(self) -> None:
+        self.any = False
+
+    def backward_begins(self, _: Sequence[Any]) -> None:
+        """See `LoopListener.backward_begins`."""
+        self.any = True
 
 
 class TorchGuard:
@@ -62,16 +79,14 @@ class TorchGuard:
         self._model = unwrapped(root)
         self._names = names
         self._calls = StepCalls()
-        self._loaded = LoadedBatches()
-        self._loaded.begin()
+        self._loaded = LoadedBatches(shield)
         self._buffers = BufferCopies(names)
         self._random = RandomStates()
         self._optimizers: list[weakref.ref[Optimizer]] = []
         self._stepping: weakref.ref[Optimizer] | None = None
         # A parameter that has a gradient in every step: if it has none, a new step begins.
         self._trained: weakref.ref[Tensor] | None = None
-        # A backward pass has begun since the first call of the step.
-        self._backward = False
+        self._backwards = _Backwards()
         # A closure has computed gradients with the latest calls.
         self._evaluated = False
         # The model was in eval mode at its latest update.
@@ -80,13 +95,16 @@ class TorchGuard:
         # A hook must not be compiled with the model. Its time is not that of captures for rules.
         skip = torch.compiler.is_compiling
         called = guard("the guard, before a forward", self._called, skip=skip, metered=False)
-        before = guard("the guard, before an update", self._before_update, skip=skip, metered=False)
-        after = guard("the guard, after an update", self._after_update, skip=skip, metered=False)
+        before = guard("the guard, before an update", self._before_update, metered=False)
+        after = guard("the guard, after an update", self._after_update, metered=False)
         self._hooks = before, after
         self._look_shielded = guard("the guard, before an update", self._look, metered=False)
         self._take_loss = guard("the guard, at a loss", self._calls.add_loss, skip=skip)
-        self._handles: list[Removable] = [before_calls(root, called, lambda: None)]
-        self._stop_listening = self._listening()
+        self._handles: list[Removable] = [before_calls(root, called)]
+        # Also at the end of this guard: a model without references must not stay for a listener.
+        self._stop_listening = listen_to_loop(self._backwards)
+        weakref.finalize(self, self._stop_listening)
+        self._ends: list[Callable[[], None]] = []
         self._source = names.prefix.rstrip(".")
         taker.sources[self._source] = self
 
@@ -98,9 +116,7 @@ class TorchGuard:
     def saw(self, optimizer: Optimizer) -> None:
         """Guard the steps of an optimizer of the model."""
         self._optimizers.append(weakref.ref(optimizer))
-        before, after = self._hooks
-        self._handles.append(optimizer.register_step_pre_hook(before))
-        self._handles.append(optimizer.register_step_post_hook(after))
+        self._ends.append(listen_to_steps(optimizer, *self._hooks))
 
     def took_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """Note a value of a loss and the arguments of the loss function."""
@@ -110,6 +126,8 @@ class TorchGuard:
         """Remove all hooks, and release the training's tensors."""
         while self._handles:
             self._handles.pop().remove()
+        while self._ends:
+            self._ends.pop()()
         self._stop_listening()
         self._calls.clear()
         self._loaded.end()
@@ -204,7 +222,7 @@ class TorchGuard:
             self._calls.clear()
         self._evaluated = False
         if not self._calls.calls:
-            self._backward = False
+            self._backwards.any = False
             self._buffers.take()
             self._random.take()
         self._calls.add(args, kwargs, self._loaded.latest)
@@ -213,24 +231,8 @@ class TorchGuard:
     def _is_new_step(self) -> bool:
         """Return whether gradients were cleared since, such as after a step that a scaler skips."""
         # Without a backward pass, the step calls its model several times before one.
-        trained = None if self._trained is None or not self._backward else self._trained()
+        trained = None if self._trained is None or not self._backwards.any else self._trained()
         return trained is not None and trained.grad is None
-
-    def _listening(self) -> Callable[[], None]:
-        """Listen to backward passes; return a function that ends it, as the end of this guard does.
-
-        The listeners are global: a model without references must not stay because of one.
-        """
-        reference = weakref.ref(self)
-
-        def begins(_: object) -> None:
-            guard = reference()
-            if guard is not None:
-                guard._backward = True
-
-        stop = listen_to_backwards(begins)
-        weakref.finalize(self, stop)
-        return stop
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """Look at the gradients; return arguments of the step with a closure that does so."""
@@ -243,8 +245,8 @@ class TorchGuard:
         """Return a closure after which the gradients that it has computed are looked at."""
 
         @functools.wraps(closure)
-        def computed() -> Any:
-            loss = closure()
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            loss = passed_on(closure, args, kwargs)
             self._look_shielded(optimizer)
             # An optimizer may compute gradients several times in a step.
             self._evaluated = True
@@ -325,15 +327,3 @@ def guard_of(
     guard = TorchGuard(session.shield, session.snapshots, root, names)
     handles.append(guard)
     return guard
-
-
-def digest(tensor: Tensor) -> str:
-    """Return the SHA-256 of a tensor's dtype, shape and elements, 64 hexadecimal digits.
-
-    Args:
-        tensor: any shape and dtype; a sparse one counts as dense, of a distributed one this rank's
-            shard.
-    """
-    if hasattr(tensor, "to_local"):
-        tensor = tensor.to_local()
-    return array_digest(host_array(tensor.detach().to_dense() if tensor.is_sparse else tensor))

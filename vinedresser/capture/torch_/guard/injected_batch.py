@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vinedresser.capture.torch_.guard.codec import TorchCodec
-from vinedresser.capture.torch_.guard.inputs import trained_model, with_output
-from vinedresser.capture.torch_.guard.nonfinite import nonfinite_entries
-from vinedresser.capture.torch_.guard.random_states import current_states, set_states
-from vinedresser.capture.torch_.names import Names, unwrapped
-from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.errors import ConfigError, CorruptData, StoreError
+from vinedresser.frameworks.torch_.codec import TorchCodec
+from vinedresser.frameworks.torch_.names import Names, unwrapped
+from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nonfinite import nonfinite_entries
+from vinedresser.frameworks.torch_.random_states import current_states, set_states
+from vinedresser.frameworks.torch_.step_inputs import trained_model, with_output
 from vinedresser.snapshots.reading import open_snapshot
 
 __all__ = ["InjectedBatch"]

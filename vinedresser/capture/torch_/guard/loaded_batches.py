@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from vinedresser.capture.shield import Shield
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
 __all__ = ["LoadedBatches"]
 
 
-class LoadedBatches:
+class LoadedBatches(LoopListener):
     """Keeps the latest batch that a data loader returned in this thread.
+
+    Args:
+        shield: guards the look at a batch.
 
     Attributes:
         latest: the batch; None before the first, or after `forget`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shield: Shield) -> None:
         self.latest: Any = None
         self._thread = threading.get_ident()
-
-    def begin(self) -> None:
-        """Begin to listen."""
-        _listening.append(self)
-        _patch()
+        self._end = listen_to_loop(self, shield.guard)
 
     def forget(self) -> None:
         """Release the batch."""
@@ -35,38 +33,9 @@ class LoadedBatches:
     def end(self) -> None:
         """Stop to listen."""
         self.forget()
-        if self in _listening:
-            _listening.remove(self)
-            _restore()
+        self._end()
 
-    def returned(self, batch: Any) -> None:
+    def batch_loaded(self, batch: Any) -> None:
         """Keep a batch, unless another thread evaluates beside the training."""
         if threading.get_ident() == self._thread:
             self.latest = batch
-
-
-# Global, since the method is.
-_listening: list[LoadedBatches] = []
-_originals: list[Callable[..., Any]] = []
-
-
-def _patch() -> None:
-    if _originals:
-        return
-    # Perhaps a descriptor that has listeners.
-    original = _BaseDataLoaderIter.__dict__["__next__"]
-
-    @functools.wraps(_BaseDataLoaderIter.__next__)
-    def following(self: Any) -> Any:
-        batch = original.__get__(self)()
-        for one in _listening:
-            one.returned(batch)
-        return batch
-
-    _originals.append(original)
-    _BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign]
-
-
-def _restore() -> None:
-    if not _listening and _originals:
-        _BaseDataLoaderIter.__next__ = _originals.pop()  # type: ignore[method-assign]

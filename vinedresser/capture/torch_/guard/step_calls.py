@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.guard.codec import Computed
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.nesting import mapped
+from vinedresser.frameworks.torch_.codec import Computed
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["Call", "StepCalls", "loss_value", "without_computed"]
 
@@ -90,21 +91,14 @@ class StepCalls:
 
 
 def without_computed(value: Any) -> Any:
-    """Return a nesting in which tensors that the model computed are replaced by their place.
+    """Return a nesting in which tensors that the model computed are replaced by their place."""
 
-    Args:
-        value: a nesting of tuples, lists and dictionaries; anything else is returned as it is.
-    """
-    if isinstance(value, Tensor):
-        if value.grad_fn is None:
-            return value
-        word = str(value.dtype).removeprefix("torch.")
-        return Computed(f"{word} {list(value.shape)}")
-    if type(value) is dict:
-        return {key: without_computed(one) for key, one in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(map(without_computed, value))
-    return value
+    def change(one: Any) -> Any:
+        if not isinstance(one, Tensor) or one.grad_fn is None:
+            return one
+        return Computed(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape)}")
+
+    return mapped(value, change)
 
 
 def loss_value(value: Any) -> Any:

@@ -8,12 +8,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from vinedresser.capture.adapters.training_setup import function_setup
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.forward.calls import NextOutput, Removable
 from vinedresser.capture.torch_.losses.action_values import compares_actions
 from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
@@ -22,8 +21,12 @@ from vinedresser.capture.torch_.losses.losses import is_loss
 from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 from vinedresser.capture.torch_.losses.several_forwards import Paired, inputs_of_several
-from vinedresser.capture.torch_.names import MethodAsForward
+from vinedresser.capture.torch_.optimizers.closures import observed
 from vinedresser.capture.torch_.plain_steps import compares_numbers, sequence_length
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.module_calls import NextOutput, Removable
+from vinedresser.frameworks.torch_.names import MethodAsForward
+from vinedresser.frameworks.torch_.optimizers import has_closure
 from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["POLICY_STEPS", "BackwardLosses", "LossRecorder", "LossSink"]
@@ -111,8 +114,13 @@ class BackwardLosses:
         # The name of the latest recorded sum.
         self._trained = ""
         self._name: Callable[[], str] = str
-        # With a closure, the backward pass runs in the optimizer's step; only the first one counts.
+        # With a closure, backward passes run in the optimizer's step; only those of its first
+        # evaluation count.
         self._awaited = self._over = False
+        # Whether a loss of the step is recorded otherwise.
+        self._told = False
+        # A parameter, its gradient before the step and the version of that, if there was a loss.
+        self._earlier: tuple[torch.Tensor, torch.Tensor, int] | None = None
 
     def forget(self) -> None:
         """Release the training."""
@@ -142,13 +150,14 @@ class BackwardLosses:
         forwards = model.forwards() if isinstance(model, MethodAsForward) else (model,)
         self._outputs.wait(forwards)
 
-    def scaled(self, _: torch.amp.GradScaler) -> None:
+    def scaled(self) -> None:
         """Handle a call of `GradScaler.scale`."""
         self._scaled = True
 
     def reported(self, value: torch.Tensor) -> None:
         """Note a loss that is recorded otherwise."""
         self._values = [*self._values[-3:], weakref.ref(value)]
+        self._told = True
 
     def backward(self, tensors: Iterable[Any]) -> None:
         """Handle tensors before their backward pass."""
@@ -158,13 +167,10 @@ class BackwardLosses:
         if not fresh:
             return
         self._last = [weakref.ref(one) for one in losses]
-        if self._over:
+        if self._over or self._is_elsewhere():
             return
         for loss in fresh:
             self._add(loss, scaled=scaled)
-        if self._awaited and self._pending is not None:
-            self._awaited, self._over = False, True
-            self._record()
 
     def _add(self, loss: torch.Tensor, *, scaled: bool) -> None:
         """Add a loss to the pending sum unless it is recorded otherwise."""
@@ -228,24 +234,64 @@ class BackwardLosses:
         actions, self._actions = self._actions, False
         return self._policy.take(), actions
 
-    def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
+    def step_begins(
+        self, name: Callable[[], str], optimizer: Optimizer | None, args: Any, kwargs: Any
+    ) -> tuple[Any, Any] | None:
         """Record the losses of the step that an optimizer is about to take.
+
+        Those of a closure are recorded after its first evaluation, together with those of the
+        micro-batches before the step.
 
         Args:
             name: returns the name of the loss that it minimizes.
-            closure: whether the backward pass runs inside the step.
+            optimizer: the optimizer; None in a loop without one.
+            args: positional arguments of the step; args[0] is the optimizer.
+            kwargs: its keyword arguments.
+
+        Returns:
+            Other arguments for the step; None for the same.
         """
         self._name = name
-        # Lightning passes a closure that does nothing to the optimizers that a module calls itself.
-        ran = self._pending is not None
-        self._awaited = closure and not ran
-        self._over = closure and ran
-        if ran or not closure:
+        self._awaited, self._over = has_closure(args, kwargs), False
+        if not self._awaited:
             self._record()
+            return None
+        self._earlier = None if self._pending is None else _gradient_of(optimizer)
+        ended = self.shield.guard("the loss of a closure", self._evaluated_once)
+        return observed(args, kwargs, ended)
 
     def step_ended(self) -> None:
         """Note the end of an optimizer's step."""
-        self._awaited = self._over = False
+        if self._awaited and self._pending is not None:
+            # It has not evaluated its closure.
+            self._record()
+        self._awaited = self._over = self._told = False
+        self._earlier = None
+
+    def _evaluated_once(self, result: Any) -> None:
+        """Record the losses of a step after the first evaluation of its closure.
+
+        Args:
+            result: what the closure returned: its loss, also if the optimizer needs no gradient.
+        """
+        if not self._awaited:
+            return
+        self._awaited, self._over, self._earlier = False, True, None
+        with torch.enable_grad():
+            if self._pending is None and not self._told:
+                self._pending = _number(result)
+            self._record()
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether a closure has cleared the gradients of the losses before the step.
+
+        It computes them again at other weights (sharpness-aware minimization), where its loss is
+        not that of the training.
+        """
+        if not self._awaited or self._earlier is None:
+            return False
+        parameter, gradient, version = self._earlier
+        return parameter.grad is not gradient or gradient._version != version
 
     def take(self) -> torch.Tensor | None:
         """Return the sum [] of the losses that are not recorded yet, and forget it; None: none."""
@@ -315,3 +361,20 @@ class BackwardLosses:
         if name not in self._recorders:
             self._recorders[name] = self.sink.loss_recorder(name)
         return self._recorders[name]
+
+
+def _gradient_of(optimizer: Optimizer | None) -> tuple[torch.Tensor, torch.Tensor, int] | None:
+    """Return a parameter with a gradient, its gradient and the version; None: there is none."""
+    for group in () if optimizer is None else optimizer.param_groups:
+        for one in group["params"]:
+            if one.grad is not None:
+                return one, one.grad, one.grad._version
+    return None
+
+
+def _number(result: Any) -> torch.Tensor | None:
+    """Return a number as a tensor [] without a gradient; None for all else."""
+    if isinstance(result, torch.Tensor):
+        real = result.numel() == 1 and result.is_floating_point()
+        return result.detach().reshape(()) if real else None
+    return torch.tensor(result) if isinstance(result, float) else None

@@ -14,8 +14,6 @@ import torch.jit._builtins as builtins
 from torch import Tensor, nn
 
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, can_be_hooked
 from vinedresser.capture.torch_.losses.compared_losses import (
     NLL,
     Kernel,
@@ -25,7 +23,9 @@ from vinedresser.capture.torch_.losses.compared_losses import (
     are_shared,
     part_of,
 )
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable, can_be_hooked
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["EvaluatedLosses", "Evaluated"]
 

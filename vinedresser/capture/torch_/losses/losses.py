@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["Losses", "batch_size", "comparison_due", "is_loss", "labels_pairs"]
 

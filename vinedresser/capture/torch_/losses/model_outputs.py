@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["forwards_of", "mark_outputs", "marked_output"]
 

@@ -15,11 +15,10 @@ from vinedresser.capture.torch_.losses.loss_graphs import (
 )
 from vinedresser.capture.torch_.losses.loss_paths import SHAPES
 from vinedresser.capture.torch_.losses.model_outputs import forwards_of, marked_output
+from vinedresser.frameworks.loss_functions import measures_errors
 
 __all__ = ["Paired", "call_of_several", "inputs_of_several"]
 
-# Functions that compare numbers.
-_ERRORS = ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss")
 _FIRST = frozenset({1})
 # A label that all rows share tells real rows from generated ones, or is no label, as of residuals.
 _LEAST_ROWS = 2
@@ -111,7 +110,7 @@ def _candidate(comparison: Comparison) -> _Candidate | None:
     origins = [one for one in comparison.node.next_functions if one[0] is not None]
     numbers = kind == "numbers"
     direct = comparison.direct or (len(origins) == 1 and _is_output(*origins[0]))
-    if kind is None or (numbers and not (direct and comparison.inputs.function in _ERRORS)):
+    if kind is None or (numbers and not (direct and measures_errors(comparison.inputs.function))):
         return None
     forwards = forwards_of(comparison.node)
     return _Candidate(comparison.inputs, forwards, numbers) if forwards else None

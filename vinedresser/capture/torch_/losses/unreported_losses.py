@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.amp import GradScaler
+from torch.optim import Optimizer
 
 from vinedresser.capture.adapters.adapter import InputTaker
 from vinedresser.capture.adapters.training_setup import function_setup
-from vinedresser.capture.fetching import listen
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
-from vinedresser.capture.torch_.losses.backward_listeners import listen_to_backwards
 from vinedresser.capture.torch_.losses.backward_losses import (
     POLICY_STEPS,
     BackwardLosses,
     LossRecorder,
 )
-from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure, updated
 from vinedresser.capture.torch_.setup import SetupNotes
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.optimizer_steps import Arguments
+from vinedresser.frameworks.torch_.optimizers import updated
 from vinedresser.store.records import POLICY_GRADIENT
 
 __all__ = ["UnreportedLosses"]
 
 
-class UnreportedLosses:
+class UnreportedLosses(LoopListener):
     """Records the losses of a session's models, found at their backward passes.
 
     The loss is called "loss", or like the model if models with names have optimizers of their own.
@@ -54,7 +50,7 @@ class UnreportedLosses:
         )
         self._taker: InputTaker | None = None
         self._notes: SetupNotes | None = None
-        self._ends: list[Callable[[], None]] = []
+        self._end: Callable[[], None] | None = None
         # Steps of losses that the script passes in which policy gradients are looked for.
         self._steps_left = POLICY_STEPS
 
@@ -74,59 +70,53 @@ class UnreportedLosses:
         if self._taker is None:
             self._taker, self._notes = taker, notes
             self._losses.sink = self
-            self._listen()
+            self._end = listen_to_loop(self, self._session.shield.guard)
         self._models.append((weakref.ref(model), name))
         self._minimized.clear()
         self._losses.watch_model(model)
 
     def close(self) -> None:
         """Look for no more losses."""
-        while self._ends:
-            self._ends.pop()()
+        if self._end is not None:
+            self._end()
+            self._end = None
         self._losses.forget()
         self._models.clear()
         self._minimized.clear()
         self._taker = self._notes = None
 
-    def _listen(self) -> None:
-        guard, skip = self._session.shield.guard, torch.compiler.is_compiling
-        before = guard("the start of an optimizer step", self._before_step, skip=skip)
-        after = guard("the end of an optimizer step", self._after_step, skip=skip)
-        scaled = guard("noticing a scaler", self._losses.scaled)
-        self._ends = [
-            listen_to_backwards(guard("noticing a loss", self._backward)),
-            listen(torch.amp.GradScaler, "scale", scaled),
-            register_optimizer_step_pre_hook(before).remove,
-            register_optimizer_step_post_hook(after).remove,
-        ]
+    def loss_scaled(self, _: GradScaler) -> None:
+        """See `LoopListener.loss_scaled`."""
+        self._losses.scaled()
 
-    def _backward(self, tensors: Any) -> None:
+    def backward_begins(self, losses: Sequence[Any]) -> None:
+        """See `LoopListener.backward_begins`."""
         reported = self._session.losses_reported
         if reported and not self._steps_left:
             self.close()
-        # Checkpointing runs nested backward passes.
-        elif torch._C._current_graph_task_id() == -1:
-            if reported:
-                self._losses.look(tensors)
-            else:
-                self._losses.backward(tensors)
+        elif reported:
+            self._losses.look(losses)
+        else:
+            self._losses.backward(losses)
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        # Torch iterates over the hooks: they cannot be removed here.
+    def step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
+        """See `LoopListener.step_begins`."""
         name = self._minimized_by(optimizer)
         if name is None:
             # For instance the loss of a model that is not watched.
             self._losses.take()
         elif not self._session.losses_reported:
-            self._losses.step_begins(lambda: name, closure=has_closure(args, kwargs))
+            return self._losses.step_begins(lambda: name, optimizer, args, kwargs)
         elif self._steps_left:
             self._steps_left -= 1
             policy, actions = self._losses.take_agent()
             if policy or actions:
                 function = POLICY_GRADIENT if policy else ""
                 self.know_loss_function(name, function_setup(function, actions=actions))
+        return None
 
-    def _after_step(self, *_: Any) -> None:
+    def step_ended(self, *_: Any) -> None:
+        """See `LoopListener.step_ended`."""
         self._losses.step_ended()
 
     def _minimized_by(self, optimizer: Optimizer) -> str | None:

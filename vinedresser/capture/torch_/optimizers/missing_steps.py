@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.names import own_class
-from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
+from vinedresser.frameworks.torch_.names import own_class
+from vinedresser.frameworks.torch_.optimizers import updated
 
 __all__ = ["Overdue", "UnseenSteps", "share"]
 

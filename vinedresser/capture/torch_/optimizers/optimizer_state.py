@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vinedresser.capture.torch_.names import NamedParameter
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.names import NamedParameter
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = [
     "hyperparameters",

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
-from torch.utils.hooks import RemovableHandle
+from torch.optim import Optimizer
 
 from vinedresser.capture.shield import Shield
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.optimizer_steps import Arguments, listen_to_steps
+from vinedresser.frameworks.torch_.optimizers import updated
 
-__all__ = ["OptimizerHooks", "has_closure", "updated", "with_closure"]
+__all__ = ["OptimizerHooks"]
 
-_Hook = Callable[[Optimizer, Any, Any], None]
+_Before = Callable[[Optimizer, Any, Any], Arguments | None]
+_After = Callable[[Optimizer, Any, Any], None]
 
 
-class OptimizerHooks:
+class OptimizerHooks(LoopListener):
     """Hooks on the steps of all optimizers that update a model.
 
     They run after the user's earlier hooks, which may change gradients. The step of one optimizer
@@ -28,23 +31,21 @@ class OptimizerHooks:
     Args:
         model: the user's model.
         given: optimizers known from the start, in the order of their steps.
-        before: called before each step of an optimizer.
+        before: called before each step of an optimizer; may return other arguments for it.
         after: called after each step of an optimizer.
         found: called once with each optimizer.
         shield: guards the search for other optimizers.
-        skip: the search is skipped while this returns True.
     """
 
     def __init__(
         self,
         model: nn.Module,
         given: Sequence[Optimizer],
-        before: _Hook,
-        after: _Hook,
+        before: _Before,
+        after: _After,
         *,
         found: Callable[[Optimizer], object],
         shield: Shield,
-        skip: Callable[[], bool],
     ) -> None:
         self._model = model
         self._told = bool(given)
@@ -60,8 +61,7 @@ class OptimizerHooks:
         self._updated_by_last: set[int] = set()
         # Optimizers that have taken a step since the last one was garbage collected.
         self._since: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        look = shield.guard("looking for the optimizer", self._look, skip=skip)
-        self._handles: list[RemovableHandle] = [register_optimizer_step_pre_hook(look)]
+        self._ends = [listen_to_loop(self, shield.guard)]
         for optimizer in dict.fromkeys(given):
             self._know(optimizer)
         if given:
@@ -94,16 +94,15 @@ class OptimizerHooks:
 
     def remove(self) -> None:
         """Remove all hooks."""
-        while self._handles:
-            self._handles.pop().remove()
+        while self._ends:
+            self._ends.pop()()
 
     def _know(self, optimizer: Optimizer) -> None:
         """Hook the steps of an optimizer."""
         self._known = [one for one in self._known if one() is not None]
         self._known.append(weakref.ref(optimizer))
         self._several |= len(self._known) > 1
-        self._handles.append(optimizer.register_step_pre_hook(self._before))
-        self._handles.append(optimizer.register_step_post_hook(self._after))
+        self._ends.append(listen_to_steps(optimizer, self._before, self._after))
         self._found(optimizer)
 
     def end_with(self, optimizer: Optimizer) -> None:
@@ -112,7 +111,7 @@ class OptimizerHooks:
         self._updated_by_last = updated([optimizer])
         self._since.clear()
 
-    def _look(self, optimizer: Optimizer, *_: Any) -> None:
+    def step_begins(self, optimizer: Optimizer, *_: Any) -> None:
         """Check whether an optimizer that is about to step updates the model."""
         last = self.last
         if last is optimizer or optimizer in self._others:
@@ -140,31 +139,3 @@ class OptimizerHooks:
     def _succeeds(self, optimizer: Optimizer) -> bool:
         """Return whether an optimizer updates parameters of the garbage-collected last one."""
         return not self._updated_by_last.isdisjoint(updated([optimizer]))
-
-
-def updated(optimizers: Iterable[Optimizer]) -> set[int]:
-    """Return the ids of the parameters that some optimizers update."""
-    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
-    return {id(parameter) for group in groups for parameter in group["params"]}
-
-
-def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an optimizer's step has a closure; args[0] is the optimizer."""
-    return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
-
-
-def with_closure(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    wrapped: Callable[[Callable[[], Any]], Callable[[], Any]],
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of an optimizer's step with another closure.
-
-    Args:
-        args: positional arguments of a step with a closure; args[0] is the optimizer.
-        kwargs: its keyword arguments.
-        wrapped: returns the closure for the present one.
-    """
-    if kwargs.get("closure") is not None:
-        return args, kwargs | {"closure": wrapped(kwargs["closure"])}
-    return (args[0], wrapped(args[1]), *args[2:]), kwargs

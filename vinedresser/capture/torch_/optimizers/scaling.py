@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +11,13 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.optimizers import updated
+
+__all__ = ["Scaling"]
 
 
-class Scaling:
+class Scaling(LoopListener):
     """Observes the steps that gradient scalers take with the optimizers of one model.
 
     Args:
@@ -30,9 +31,8 @@ class Scaling:
     def __init__(self, model: nn.Module, shield: Shield) -> None:
         self.used = False
         self._model = model
-        guard = shield.guard
-        self.before = guard("the start of a scaler's step", self._before)
-        self.after = guard("the end of a scaler's step", self._after)
+        self._shield = shield
+        self._end: Callable[[], None] | None = None
         self._scaler: weakref.ref[GradScaler] | None = None
         # Counts on each device, so that no device has to be waited for.
         self._skipped: dict[str, Tensor] = {}
@@ -40,15 +40,14 @@ class Scaling:
 
     def begin(self) -> None:
         """Start to observe scalers, if not yet started."""
-        if self not in _watching:
-            _watching.append(self)
-            _patch()
+        if self._end is None:
+            self._end = listen_to_loop(self, self._shield.guard)
 
     def remove(self) -> None:
         """Stop to observe scalers."""
-        if self in _watching:
-            _watching.remove(self)
-            _restore()
+        if self._end is not None:
+            self._end()
+            self._end = None
 
     def state(self) -> tuple[Tensor, Tensor] | None:
         """Return the scale and the number of skipped steps, float32 [] each, or None if unknown."""
@@ -61,12 +60,14 @@ class Scaling:
             skipped += count.to(scale.device)
         return scale, skipped
 
-    def _before(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+    def scaler_step_begins(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        """See `LoopListener.scaler_step_begins`."""
         if scaler.is_enabled() and self._is_ours(optimizer):
             self._scaler = weakref.ref(scaler)
             self.used = True
 
-    def _after(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+    def scaler_step_ended(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        """See `LoopListener.scaler_step_ended`."""
         if not (scaler.is_enabled() and self._is_ours(optimizer)):
             return
         for device, found in scaler._found_inf_per_device(optimizer).items():
@@ -79,34 +80,3 @@ class Scaling:
             parameters = set(map(id, self._model.parameters()))
             self._ours[optimizer] = not parameters.isdisjoint(updated([optimizer]))
         return self._ours[optimizer]
-
-
-# Global, since `GradScaler.step` is.
-_watching: list[Scaling] = []
-_originals: list[Callable[..., Any]] = []
-
-
-def _patch() -> None:
-    """Patch `GradScaler.step` to notify the observers, if not yet patched."""
-    if _originals:
-        return
-    original = GradScaler.step
-
-    @functools.wraps(original)
-    def step(self: GradScaler, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        watching = list(_watching)
-        for one in watching:
-            one.before(self, optimizer)
-        result = original(self, optimizer, *args, **kwargs)
-        for one in watching:
-            one.after(self, optimizer)
-        return result
-
-    _originals.append(original)
-    GradScaler.step = step  # type: ignore[method-assign]
-
-
-def _restore() -> None:
-    """Restore `GradScaler.step` if there are no more observers."""
-    if not _watching and _originals:
-        GradScaler.step = _originals.pop()  # type: ignore[method-assign]

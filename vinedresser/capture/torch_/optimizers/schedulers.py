@@ -8,7 +8,7 @@ import weakref
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from vinedresser.capture.fetching import listen
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
 __all__ = ["NOTED", "NotedSchedulers", "Schedulers", "schedulers_of"]
 
@@ -16,7 +16,7 @@ __all__ = ["NOTED", "NotedSchedulers", "Schedulers", "schedulers_of"]
 _MARK = "initial_lr"
 
 
-class NotedSchedulers:
+class NotedSchedulers(LoopListener):
     """The schedulers that were made since `start`.
 
     Composed schedulers and `ReduceLROnPlateau` are not noted: they do not count their steps.
@@ -30,15 +30,15 @@ class NotedSchedulers:
         """Note each scheduler that is made from now on; to be called before any is made."""
         if self._made is None:
             self._made = {}
-            # The constructor of every scheduler that counts its steps calls this.
-            listen(LRScheduler, "_initial_step", self._note)
+            listen_to_loop(self)
 
     def of(self, optimizer: Optimizer) -> list[LRScheduler]:
         """Return the noted schedulers that refer to an optimizer."""
         noted = [reference() for reference in (self._made or {}).values()]
         return [one for one in noted if one is not None and _refers(one, optimizer)]
 
-    def _note(self, scheduler: LRScheduler) -> None:
+    def scheduler_made(self, scheduler: LRScheduler) -> None:
+        """See `LoopListener.scheduler_made`."""
         assert self._made is not None, "set before schedulers are noted"
         self._made[id(scheduler)] = weakref.ref(scheduler)
 

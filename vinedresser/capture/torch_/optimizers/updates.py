@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.names import NamedParameter
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.names import NamedParameter
 
 
 class _Before(NamedTuple):

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from vinedresser.capture.fetching import listen
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
 __all__ = ["LOADED", "LoadedWeights"]
 
 
-class LoadedWeights:
+class LoadedWeights(LoopListener):
     """The modules into which a state was loaded since `start`."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class LoadedWeights:
         """Note each module into which a state is loaded from now on."""
         if self._modules is None:
             self._modules = {}
-            listen(nn.Module, "load_state_dict", self._note)
+            listen_to_loop(self)
 
     def cover(self, parameters: Iterable[Tensor]) -> bool:
         """Return whether half of some parameters or more were loaded."""
@@ -32,7 +32,8 @@ class LoadedWeights:
         found = [id(value) in loaded for value in parameters]
         return bool(loaded) and 2 * sum(found) >= len(found) > 0
 
-    def _note(self, module: nn.Module) -> None:
+    def weights_loaded(self, module: nn.Module) -> None:
+        """See `LoopListener.weights_loaded`."""
         assert self._modules is not None
         self._modules[id(module)] = weakref.ref(module)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,19 +10,17 @@ from xgboost import Booster
 
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
-from vinedresser.capture.xgboost_.guard.guarded_round import GuardedRound, all_finite
+from vinedresser.capture.xgboost_.guard.guarded_round import GuardedRound
 from vinedresser.capture.xgboost_.guard.updates import (
     ObjectiveCall,
     guard_updates,
     release_updates,
 )
+from vinedresser.frameworks.xgboost_.objectives import SOURCE, all_finite, environment
 from vinedresser.snapshots.arrays import ArrayCodec
 from vinedresser.snapshots.trees import Codec
 
-__all__ = ["SOURCE", "ObjectiveGuard", "environment", "guard_of"]
-
-SOURCE = ""
-"""Name of the booster in the contents of a snapshot."""
+__all__ = ["ObjectiveGuard", "guard_of"]
 
 
 class ObjectiveGuard:
@@ -116,8 +113,3 @@ def guard_of(session: Session, boosters: Mapping[str, Booster]) -> ObjectiveGuar
     if session.snapshots is None:
         return None
     return ObjectiveGuard(session, session.snapshots, boosters)
-
-
-def environment() -> dict[str, Any]:
-    """Return what decides about the bits of an objective's result, as plain JSON types."""
-    return {"machine": platform.machine()}

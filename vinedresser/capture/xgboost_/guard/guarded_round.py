@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from vinedresser.capture.recording.alarms import Alarm
 from vinedresser.capture.xgboost_.guard.objectives import ObjectiveName
 from vinedresser.capture.xgboost_.guard.updates import ObjectiveCall
+from vinedresser.frameworks.xgboost_.objectives import all_finite
 
-__all__ = ["GuardedRound", "all_finite", "nonfinite_rows"]
+__all__ = ["GuardedRound", "nonfinite_rows"]
 
-# XGBoost converts gradients to float32.
-_LARGEST = float(np.finfo(np.float32).max)
 _MOST_ROWS = 5
 
 
@@ -113,19 +112,6 @@ class GuardedRound:
         numbers = [str(one) for one in rows[:_MOST_ROWS]]
         more = ", …" if rows.size > _MOST_ROWS else ""
         return f"{rows.size} of {self.call.data.num_row()} rows ({', '.join(numbers)}{more})"
-
-
-def all_finite(values: NDArray[Any]) -> bool:
-    """Return whether all values are finite as float32, the type with which XGBoost computes.
-
-    Args:
-        values: any shape, of numbers.
-    """
-    if not values.size:
-        return True
-    # Minimum and maximum need no memory. Both are NaN if any value is.
-    with np.errstate(invalid="ignore"):
-        return bool(values.min() >= -_LARGEST and values.max() <= _LARGEST)
 
 
 def nonfinite_rows(values: NDArray[Any], rows: int) -> NDArray[np.bool_]:

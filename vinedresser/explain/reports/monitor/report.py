@@ -36,6 +36,11 @@ class MonitorPage:
 
     Attributes:
         name: name of the monitor.
+        answer: "drift", "no drift seen" or "cannot tell".
+        text: the answer in a sentence.
+        tone: "bad", "doubtful" or "good"; how the answer is shown.
+        requests: numbers of requests by what happened to them; None where unknown.
+        reasons: why it cannot be told of some features or requests.
         baseline: its baseline.
         windows: number of windows that were judged.
         verdicts: verdicts of the last windows, as JSON; see `vinedresser.drift.Verdict`.
@@ -44,6 +49,11 @@ class MonitorPage:
     """
 
     name: str
+    answer: str
+    text: str
+    tone: str
+    requests: Mapping[str, int | None]
+    reasons: Sequence[str]
     baseline: Baseline
     windows: int
     verdicts: Sequence[Mapping[str, Any]]
@@ -51,13 +61,15 @@ class MonitorPage:
     alerts: Sequence[str]
 
     @property
-    def last(self) -> Mapping[str, Any]:
-        """The last verdict."""
-        return self.verdicts[-1]
+    def last(self) -> Mapping[str, Any] | None:
+        """The last verdict; None if no window was judged."""
+        return self.verdicts[-1] if self.verdicts else None
 
     @property
     def evidence(self) -> Svg | None:
         """Evidence of the most drifted features over the windows."""
+        if self.last is None:
+            return None
         shown = [one["name"] for one in self.last["features"][:_MOST_LINES]]
         found = {name: self._evidence(name) for name in shown}
         if not found:
@@ -69,6 +81,8 @@ class MonitorPage:
     @property
     def charts(self) -> list[tuple[str, Svg]]:
         """Each feature against its baseline, the most drifted first: its text, and the chart."""
+        if self.last is None:
+            return []
         texts = {one["name"]: str(one["text"]) for one in self.last["features"]}
         columns = {one.name: one for one in self.baseline.columns}
         order = dict.fromkeys([*(name for name in texts if name in columns), *columns])
@@ -97,7 +111,7 @@ def write_monitor_report(page: MonitorPage, destination: str | os.PathLike[str])
     """Write the page: one self-contained HTML file with a light and a dark theme.
 
     Args:
-        page: contents of the page, with at least one verdict.
+        page: contents of the page.
         destination: file to write; replaced atomically.
 
     Returns:

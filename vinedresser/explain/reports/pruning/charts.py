@@ -28,7 +28,7 @@ def pareto(rounds: Sequence[RoundRecord], cost: Target) -> list[RoundRecord]:
     """
     front: list[RoundRecord] = []
     best = -np.inf
-    for one in sorted(rounds, key=lambda one: (one.costs(rounds[0])[cost], -one.figure)):
+    for one in sorted(rounds, key=lambda one: (one.costs[cost], -one.figure)):
         if one.figure > best:
             front.append(one)
             best = one.figure
@@ -46,8 +46,8 @@ def trade_off(rounds: Sequence[RoundRecord], cost: Target, chosen: int | None, s
         chosen: number of the round that is the result; None if there is none.
         size: size of the chart.
     """
-    original = rounds[0].costs(rounds[0])[cost]
-    share = {one.number: 100 * one.costs(rounds[0])[cost] / original for one in rounds}
+    original = rounds[0].costs[cost]
+    share = {one.number: 100 * one.costs[cost] / original for one in rounds}
     figures = np.array([value for one in rounds for value in (one.figure, one.before)])
     bottom = _ROOM + size.height
     across = nice_scale(np.array([*share.values()]), size.left, size.width - size.right)

@@ -37,6 +37,7 @@ class PruningPage:
         chosen: the round that is the result, and why; None if there is none.
         over: why the pruning ended.
         findings: findings of the rules by name of the run.
+        missed: the targets that the result does not reach, and why; "" for none.
     """
 
     name: str
@@ -45,11 +46,17 @@ class PruningPage:
     chosen: ResultRecord | None
     over: str
     findings: Mapping[str, Sequence[Finding]]
+    missed: str = ""
 
     @property
     def result(self) -> RoundRecord | None:
         """Record of the round that is the result."""
         return self.rounds[self.chosen.round] if self.chosen is not None else None
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the result is a pruned model that reaches all targets."""
+        return self.chosen is not None and self.chosen.round > 0 and not self.missed
 
     @property
     def checks(self) -> list[str]:
@@ -58,8 +65,12 @@ class PruningPage:
 
     def share(self, one: RoundRecord, cost: Target) -> float:
         """Return a cost of a round as a share of the unpruned model's."""
-        original = self.rounds[0]
-        return one.costs(original)[cost] / original.costs(original)[cost]
+        return one.costs[cost] / self.rounds[0].costs[cost]
+
+    @property
+    def notes(self) -> list[str]:
+        """What of the models was not seen, each once."""
+        return list(dict.fromkeys(note for one in self.rounds for note in one.notes))
 
 
 def write_pruning_report(page: PruningPage, destination: str | os.PathLike[str]) -> Path:
@@ -77,9 +88,14 @@ def write_pruning_report(page: PruningPage, destination: str | os.PathLike[str])
     """
     number = page.chosen.round if page.chosen is not None else None
     charts = {
-        name: trade_off(page.rounds, cost, number, _SIZE)
+        name: trade_off(_told(page.rounds, cost), cost, number, _SIZE)
         for cost, name in _COSTS.items()
         if page.rounds
     }
     channels = channels_left(page.rounds) if page.rounds else None
     return write_page(destination, "pruning.html.j2", page=page, charts=charts, channels=channels)
+
+
+def _told(rounds: Sequence[RoundRecord], cost: Target) -> list[RoundRecord]:
+    """Return the rounds of which a cost is known."""
+    return [one for one in rounds if cost != "latency" or one.share_of_latency.is_clear]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from vinedresser.sweeps.dimension import Dimension
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import Trial
+from vinedresser.sweeps.trial_advice import trial_advice
 
 __all__ = ["Cause", "causes"]
 
@@ -28,6 +29,7 @@ class Cause:
         trials: the trials, by number.
         where: part of the search space where they lie; "" if it is not a proper part.
         example: a trial, one that was stopped if there is any.
+        remedy: what to change in the example, in view of the best trial; "" if unknown.
     """
 
     fault: str
@@ -35,30 +37,35 @@ class Cause:
     trials: tuple[Trial, ...]
     where: str
     example: Trial
+    remedy: str
 
 
-def causes(trials: Sequence[Trial], space: Space) -> list[Cause]:
+def causes(trials: Sequence[Trial], space: Space, best: Sequence[Trial]) -> list[Cause]:
     """Return the faults of stopped and pruned trials, the most frequent first.
 
     Args:
         trials: trials of the sweep.
         space: search space of the sweep.
+        best: the best trial, or the Pareto front; empty if none has finished.
     """
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         ending = trial.ending
         if ending.state == "stopped" or (ending.state == "pruned" and ending.rule):
             groups.setdefault(ending.fault or ending.rule or "other", []).append(trial)
-    found = [
-        Cause(
-            fault=fault.replace("_", " "),
-            rules=tuple(dict.fromkeys(one.ending.rule for one in group if one.ending.rule)),
-            trials=tuple(group),
-            where=", ".join(filter(None, (_part(one, group) for one in space.dimensions))),
-            example=next((one for one in group if one.ending.state == "stopped"), group[0]),
+    found = []
+    for fault, group in groups.items():
+        example = next((one for one in group if one.ending.state == "stopped"), group[0])
+        found.append(
+            Cause(
+                fault=fault.replace("_", " "),
+                rules=tuple(dict.fromkeys(one.ending.rule for one in group if one.ending.rule)),
+                trials=tuple(group),
+                where=", ".join(filter(None, (_part(one, group) for one in space.dimensions))),
+                example=example,
+                remedy=trial_advice(example, best),
+            )
         )
-        for fault, group in groups.items()
-    ]
     return sorted(found, key=lambda cause: len(cause.trials), reverse=True)
 
 

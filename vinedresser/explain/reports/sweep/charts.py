@@ -24,7 +24,14 @@ from vinedresser.sweeps.trial import Trial, TrialState
 __all__ = ["coordinates", "learning_curves"]
 
 # Later states are drawn on top: finished trials are few and must be visible.
-_STATES: tuple[TrialState, ...] = ("pruned", "failed", "stopped", "running", "finished")
+_STATES: tuple[TrialState, ...] = (
+    "pruned",
+    "failed",
+    "stopped",
+    "interrupted",
+    "running",
+    "finished",
+)
 # Pixels above the curves, and around the coordinates.
 _ROOM = 8.0
 _TOP, _FOOT, _MARGIN = 26.0, 14.0, 40.0

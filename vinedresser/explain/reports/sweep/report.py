@@ -116,7 +116,7 @@ def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> 
         coordinates=coordinates(
             page.trials, page.space, metric, _SIZE, "every configuration as a line"
         ),
-        causes=causes(page.trials, page.space),
+        causes=causes(page.trials, page.space, page.best),
     )
 
 

@@ -13,8 +13,8 @@ from vinedresser.explain.saliency.captured.pictures import captured_tiles, class
 from vinedresser.explain.saliency.captured.reading import CapturedSaliency
 from vinedresser.explain.saliency.parts import largest_parts
 from vinedresser.explain.saliency.sheets import SheetRow, sheet, sheet_png
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["write_captured_saliency"]
 

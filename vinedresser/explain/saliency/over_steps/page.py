@@ -14,8 +14,8 @@ from vinedresser.explain.reports.templating import write_page
 from vinedresser.explain.saliency.over_steps.explaining import SaliencyOverSteps
 from vinedresser.explain.saliency.parts import contributions, part_name
 from vinedresser.explain.saliency.sheets import SheetRow, sheet, sheet_png, tiles
+from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["write_saliency_steps"]
 

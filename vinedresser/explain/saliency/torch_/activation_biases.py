@@ -7,7 +7,7 @@ import math
 import torch
 
 from vinedresser.explain.saliency.torch_.biases import Bias, Planes
-from vinedresser.pruning.torch_.call import Call
+from vinedresser.frameworks.torch_.call import Call
 
 __all__ = ["gelu", "hardtanh", "sigmoid", "silu", "tanh"]
 

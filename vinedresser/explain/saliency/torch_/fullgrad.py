@@ -31,7 +31,8 @@ from vinedresser.explain.saliency.torch_.peers import attributions
 from vinedresser.explain.saliency.torch_.pictures import Pictures
 from vinedresser.explain.saliency.torch_.terms import Reducer
 from vinedresser.explain.saliency.torch_.tracer import Noted, Tracer
-from vinedresser.pruning.torch_.module_path import following
+from vinedresser.frameworks.torch_.modes import EachOperator
+from vinedresser.frameworks.torch_.module_path import following
 
 __all__ = ["fullgrad"]
 
@@ -173,7 +174,7 @@ def _explained(
         entered(model, inputs, tracer, channels_last=drawn.channels_last) as entry,
         following(dict(model.named_modules()), path),
     ):
-        with tracer:
+        with EachOperator(tracer.run):
             output = model(entry.given)
         tracer.settle()
     table = as_table(output, batch)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from vinedresser.pruning.torch_.call import Call
+from vinedresser.frameworks.torch_.call import Call
 
 __all__ = [
     "attention",

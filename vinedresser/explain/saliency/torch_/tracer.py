@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.graph import get_gradient_edge
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from vinedresser.explain.saliency.axes import Axes
 from vinedresser.explain.saliency.torch_.axes import axes_of_output
@@ -19,7 +18,7 @@ from vinedresser.explain.saliency.torch_.implicit_biases import (
     implicit_biases,
     needs_arguments,
 )
-from vinedresser.pruning.torch_.call import Call, tensors_in
+from vinedresser.frameworks.torch_.call import Call, tensors_in
 
 __all__ = ["Noted", "Tracer"]
 
@@ -44,7 +43,7 @@ class Noted(NamedTuple):
     axes: Axes
 
 
-class Tracer(TorchDispatchMode):
+class Tracer:
     """Notes the implicit biases of all operators whose arguments depend on the input.
 
     Parameters must not require gradients, so that a tensor requires one if it depends on the input.
@@ -62,7 +61,6 @@ class Tracer(TorchDispatchMode):
     def __init__(
         self, path: Sequence[str], on_gradient: Callable[[Noted, torch.Tensor], None]
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch has no types for it
         self._path = path
         self._on_gradient = on_gradient
         self._state = DispatchState.current()
@@ -77,16 +75,12 @@ class Tracer(TorchDispatchMode):
         """Follow the input of the model, which requires a gradient."""
         self._followed.put(tensor, axes, fresh=True)
 
-    def __torch_dispatch__(
-        self,
-        func: torch._ops.OpOverload,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+    def run(
+        self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        del types
+        """Run an operator; see `EachOperator`."""
         self.settle()
-        call = Call(func, args, kwargs or {})
+        call = Call(func, args, kwargs)
         dependent: list[torch.Tensor] = []
         if torch.is_grad_enabled() and call.name != "detach":
             dependent = [one for one in call.tensors if one.requires_grad]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinedresser.pruning.torch_.call import Call
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context, Layer
 
 __all__ = ["attention"]

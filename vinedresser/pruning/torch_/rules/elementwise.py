@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.group import Indices
-from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context, Layer
 
 __all__ = ["elementwise", "filled_like", "identity"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.group import Indices
-from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context, Layer
 
 __all__ = ["contract", "convolution", "product"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.group import Indices, Role
-from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context, Layer
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "weight_norm"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vinedresser.pruning.torch_.call import Call
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context, Layer
 
 __all__ = ["along", "embedding", "reduce", "spatial"]

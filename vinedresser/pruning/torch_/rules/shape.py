@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from vinedresser.frameworks.torch_.call import Call, tensors_in
 from vinedresser.pruning.group import Indices
-from vinedresser.pruning.torch_.call import Call, tensors_in
 from vinedresser.pruning.torch_.context import Context, Layer
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vinedresser.pruning.torch_.call import Call
+from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context, Layer
 from vinedresser.pruning.torch_.rules import (
     attention,
@@ -31,7 +31,7 @@ ATTENTION = frozenset(
 )
 
 _FAMILIES: dict[Rule, str] = {
-    elementwise.elementwise: "hardswish _prelu_kernel bernoulli copy",
+    elementwise.elementwise: "hardswish _prelu_kernel bernoulli uniform normal exponential copy",
     elementwise.identity: "clone detach alias contiguous lift_fresh lift _to_copy dropout",
     shape.restride: "as_strided",
     elementwise.filled_like: "zeros_like ones_like empty_like full_like rand_like randn_like zero "

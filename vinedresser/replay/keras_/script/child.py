@@ -8,10 +8,10 @@ from typing import Any
 
 import keras
 
-from vinedresser.capture.fetching import listen
-from vinedresser.capture.keras_.guard.model_state import variable_paths
-from vinedresser.capture.keras_.model.names import Names
 from vinedresser.errors import VinedresserError
+from vinedresser.frameworks.keras_.model_state import variable_paths
+from vinedresser.frameworks.keras_.names import Names
+from vinedresser.frameworks.methods import listen
 from vinedresser.replay.answers import Answer
 from vinedresser.replay.keras_.factory import KerasParts
 from vinedresser.replay.keras_.recorded import RecordedKerasModel, recorded_step

@@ -84,6 +84,10 @@ class DataLeakage(OnceRule):
 
     severity = "warning"
     fault = "data_leakage"
+    stage = "data"
+    consequences = ("outcome", "overfitting")
+    position = 80
+    left_out_of = ("adversarial",)
     modes = ("train", "eval")
 
     def __init__(self, share: float = 0.1) -> None:

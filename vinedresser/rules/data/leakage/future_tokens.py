@@ -13,8 +13,8 @@ from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["FutureTokens", "Seen"]
 
-# Looks that count, and minimum numbers of targets at the last and at other positions.
-_LOOKS = 32
+# Samples that count, and minimum numbers of targets at the last and at other positions.
+_SAMPLES = 32
 _LAST, _REST = 32, 128
 # Minimum difference between the shares of right predictions, its standard errors, and the largest
 # difference of what the previous token predicts.
@@ -40,8 +40,8 @@ class Seen(NamedTuple):
     targets: int
 
 
-class _Look(NamedTuple):
-    """One look: numbers of targets, and of right predictions by the model and by pairs."""
+class _Sample(NamedTuple):
+    """One sample: numbers of targets, and of right predictions by the model and by pairs."""
 
     targets: NDArray[np.float64]
     model: NDArray[np.float64]
@@ -64,7 +64,7 @@ class FutureTokens:
 
     def __init__(self) -> None:
         self.apart = False
-        self._looks: deque[_Look] = deque(maxlen=_LOOKS)
+        self._samples: deque[_Sample] = deque(maxlen=_SAMPLES)
         self._successors: dict[int, Counter[int]] = {}
         self._pairs = 0
 
@@ -100,8 +100,8 @@ class FutureTokens:
             guessed = np.array([self._successor(int(one)) for one in given])
             counted = self._ordinary(targets)
             groups = (last & counted, inner & counted & (position >= length // 2))
-            self._looks.append(
-                _Look(
+            self._samples.append(
+                _Sample(
                     np.array([group.sum() for group in groups], np.float64),
                     np.array([(predicted == targets)[one].sum() for one in groups], np.float64),
                     np.array([(guessed == targets)[one].sum() for one in groups], np.float64),
@@ -111,12 +111,12 @@ class FutureTokens:
 
     def seen(self) -> Seen | None:
         """Return the shares of right predictions if they show that the model sees its targets."""
-        targets = sum((look.targets for look in self._looks), np.zeros(2))
+        targets = sum((sample.targets for sample in self._samples), np.zeros(2))
         if targets[0] < _LAST or targets[1] < _REST:
             return None
-        model = sum((look.model for look in self._looks), np.zeros(2))
+        model = sum((sample.model for sample in self._samples), np.zeros(2))
         shares = model / targets
-        pairs = sum((look.pairs for look in self._looks), np.zeros(2)) / targets
+        pairs = sum((sample.pairs for sample in self._samples), np.zeros(2)) / targets
         common = model.sum() / targets.sum()
         error = math.sqrt(common * (1 - common) * (1 / targets).sum())
         apart = shares[1] - shares[0]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.advice import listed
+from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.data.leakage.future_tokens import FutureTokens
@@ -55,6 +56,9 @@ class TargetLeakage(OnceRule):
 
     severity = "warning"
     fault = "data_leakage"
+    position = 90
+    inapplicable = Reasons(xgboost="feature_dominance finds a column that tells the target")
+    left_out_of = ("adversarial",)
 
     def __init__(self, rows: int = 128) -> None:
         require_at_least(2 * _ROWS_OF_CLASS, rows=rows)
@@ -161,7 +165,7 @@ class TargetLeakage(OnceRule):
             if found:
                 return self._of_sentinels(step, name, found)
         if self._asked:
-            self._over = self._sentinels.over or not classes
+            self._done = self._sentinels.over or not classes
             return None
         if self._columns is None:
             self._columns = _Columns(inputs.shape[1], classes=labels.dtype.kind == "i")

@@ -23,8 +23,8 @@ _CHANGES, _RECENT = 20, 100
 # Minimum number of labels that are all equal.
 _ROWS = 128
 _LABELS = "labels/"
-# Number of looks at which the model had acted, and the name of that scalar.
-_LOOKS = 5
+# Number of checks at which the model had acted, and the name of that scalar.
+_CHECKS = 5
 _ACTS = "acts"
 # Entries that a batch of transitions has.
 _ENTRIES = (frozenset({"action", "actions"}), frozenset({"reward", "rewards"}))
@@ -58,7 +58,7 @@ class AimlessLosses(Signal):
     )
 
     def __init__(self) -> None:
-        self._looks = 0
+        self._checks = 0
         self._chooses = self._transitions = False
         self._may_rise: Callable[[str], bool] = lambda _: False
         self._known: frozenset[str] = frozenset()
@@ -70,12 +70,8 @@ class AimlessLosses(Signal):
         # The class that all labels of a loss share, and their number; None if they differ.
         self._same: dict[str, tuple[int, int] | None] = {}
 
-    def begin(self, info: RunRecord) -> None:
-        """Read the policy gradients, and the losses of known functions."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
-        """See `Signal.know`: some policy gradients are recognised after several updates."""
+    def on_record(self, info: RunRecord) -> None:
+        """See `Signal.on_record`: some policy gradients are recognised after several updates."""
         self._may_rise = info.may_rise
         self._chooses = info.chooses_actions
         self._known = frozenset(
@@ -96,8 +92,8 @@ class AimlessLosses(Signal):
                     self._differences.add(name)
             self._transitions |= _are_transitions(step.tensors_of("model_inputs"))
             for name in step.tensors_of("labels"):
-                self._look_at_labels(name.removeprefix(_LABELS), step.tensor(name))
-            self._looks += any(
+                self._check_labels(name.removeprefix(_LABELS), step.tensor(name))
+            self._checks += any(
                 name.rpartition("/")[2].rpartition(".")[2] == _ACTS
                 for name in step.scalars_of("state")
             )
@@ -108,13 +104,13 @@ class AimlessLosses(Signal):
         Args:
             loss: its full name.
         """
-        acts = self._chooses or self._transitions or self._looks >= _LOOKS
+        acts = self._chooses or self._transitions or self._checks >= _CHECKS
         unknown = acts and loss not in self._known
         same = self._same.get(loss.removeprefix("losses/"))
         candidates = same is not None and same[1] >= _ROWS
         return unknown or candidates or loss in self._differences or self._may_rise(loss)
 
-    def _look_at_labels(self, loss: str, labels: NDArray[Any]) -> None:
+    def _check_labels(self, loss: str, labels: NDArray[Any]) -> None:
         """Note whether all labels of a loss are the same class.
 
         Args:

@@ -45,6 +45,23 @@ class Compared(NamedTuple):
     predictions: NDArray[Any]
     complete: bool = True
 
+    @classmethod
+    def of(cls, loss: str, labels: NDArray[Any], predictions: NDArray[Any]) -> Compared | None:
+        """Return what a loss compares, with the classes as the last axis.
+
+        Args:
+            loss: see above.
+            labels: as the loss function takes them, any dtype.
+            predictions: the same; floating-point numbers.
+
+        Returns:
+            None unless both have the same number of rows, at least 1.
+        """
+        if not labels.ndim or not predictions.ndim or not len(labels) == len(predictions) > 0:
+            return None
+        wide = _classes_last(labels, np.asarray(predictions, np.float64))
+        return cls(loss, *_without_height(labels, wide))
+
     @property
     def classes(self) -> int:
         """Length of the last axis of the predictions; 1 if they are [rows]."""
@@ -115,13 +132,9 @@ class Batches(Signal):
             )
         )
 
-    def begin(self, info: RunRecord) -> None:
-        """Read which labels the losses ignore, and which are not those of the inputs."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
-        """See `Signal.know`."""
-        self._ignored.know(info)
+    def on_record(self, info: RunRecord) -> None:
+        """See `Signal.on_record`."""
+        self._ignored.on_record(info)
         self._unpaired = frozenset(info.unpaired)
 
     def update(self, step: Step) -> None:
@@ -166,16 +179,13 @@ class Batches(Signal):
     def _compare(self, step: Step, loss: str) -> None:
         labels = self.labels[loss]
         predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"))
-        if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
-            wide = _classes_last(labels, np.asarray(predictions, np.float64))
-            labels, wide = _without_height(labels, wide)
-            name = self._named(step, loss)
-            one = Compared(name, labels, wide, complete=len(labels) < ROWS)
+        if (one := Compared.of(self._named(step, loss), labels, predictions)) is not None:
+            one, name = one._replace(complete=len(labels) < ROWS), one.loss
             if name not in self._unpaired:
                 self.paired.append(one)
-            kept = self._ignored.kept(name, labels, wide)
+            kept = self._ignored.kept(name, one.labels, one.predictions)
             if kept is not None:
-                one = one._replace(labels=labels[kept], predictions=wide[kept])
+                one = one._replace(labels=one.labels[kept], predictions=one.predictions[kept])
             if len(one.labels):
                 self.compared.append(one)
             if step.mode == "train" or name not in self._names:

@@ -32,7 +32,7 @@ class IgnoredLabels:
         self._strict: set[str] = set()
         self._found: set[str] = set()
 
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the settings of the losses."""
         for loss, setup in info.losses.items():
             settings = setup.get("settings", {})

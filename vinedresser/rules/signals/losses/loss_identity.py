@@ -2,69 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from vinedresser.frameworks.loss_functions import is_other_loss, loss_form, measures_errors
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import FORMULAS, row_losses
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LossIdentities", "LossIdentity", "agreeing", "compares_numbers"]
+__all__ = ["LossIdentities", "LossIdentity", "agreeing", "compares_numbers", "identified"]
 
-# Names of classes and functions of torch, Keras and TensorFlow, in lower case, without underscores
-# and "loss".
-_BY_NAME: dict[str, tuple[str, str]] = {
-    "crossentropy": ("cross_entropy", "logits"),
-    "nll": ("cross_entropy", "logarithms"),
-    "categoricalcrossentropy": ("cross_entropy", "probabilities"),
-    "sparsecategoricalcrossentropy": ("cross_entropy", "probabilities"),
-    "softmaxcrossentropywithlogits": ("cross_entropy", "logits"),
-    "sparsesoftmaxcrossentropywithlogits": ("cross_entropy", "logits"),
-    "sigmoidcrossentropywithlogits": ("binary_cross_entropy", "logits"),
-    "bce": ("binary_cross_entropy", "probabilities"),
-    "binarycrossentropy": ("binary_cross_entropy", "probabilities"),
-    "bcewithlogits": ("binary_cross_entropy", "logits"),
-    "binarycrossentropywithlogits": ("binary_cross_entropy", "logits"),
-    "multilabelsoftmargin": ("binary_cross_entropy", "logits"),
-    "mse": ("mean_squared_error", ""),
-    "meansquarederror": ("mean_squared_error", ""),
-    "l1": ("mean_absolute_error", ""),
-    "mae": ("mean_absolute_error", ""),
-    "meanabsoluteerror": ("mean_absolute_error", ""),
-    "huber": ("huber", ""),
-    "smoothl1": ("huber", ""),
-}
-# Losses of torch and Keras with other formulas, which sampled rows may resemble by chance.
-_OTHERS = frozenset(
-    (
-        "cosineembedding",
-        "cosinesimilarity",
-        "ctc",
-        "gaussiannll",
-        "hinge",
-        "hingeembedding",
-        "categoricalhinge",
-        "squaredhinge",
-        "kldiv",
-        "kldivergence",
-        "logcosh",
-        "marginranking",
-        "meanabsolutepercentageerror",
-        "meansquaredlogarithmicerror",
-        "multilabelmargin",
-        "multimargin",
-        "poisson",
-        "poissonnll",
-        "softmargin",
-        "tripletmargin",
-        "tripletmarginwithdistance",
-    )
-)
 # The loss that the hook computes for classifiers of scikit-learn.
 _LOG_LOSS = "log_loss"
 # Losses of XGBoost's objectives; for squared errors it is the root of the mean.
@@ -76,7 +27,7 @@ _OBJECTIVES: dict[str, tuple[str, str, str]] = {
     "reg:squarederror": ("mean_squared_error", "", "root"),
 }
 # Number of values that must agree to identify a loss.
-_LOOKS = 3
+_CHECKS = 3
 # Relative difference between float32 results of different summation orders.
 _SAME = 1e-3
 _ERRORS = 3.0
@@ -86,10 +37,8 @@ class LossIdentity(NamedTuple):
     """The formula of a loss.
 
     Attributes:
-        loss: "cross_entropy", "binary_cross_entropy", "mean_squared_error", "mean_absolute_error"
-            or "huber".
-        takes: kind of predictions: "logits", "probabilities", "logarithms" (of probabilities), or
-            "".
+        loss: see `LossForm`.
+        takes: see `LossForm`.
         reduction: "mean", "sum" or "root" (of the mean); "part" if the loss is not its value, but
             computed with it.
         by_name: identified by its name, not by its values.
@@ -106,6 +55,25 @@ class LossIdentity(NamedTuple):
         return (self.loss, self.takes)
 
 
+def identified(function: str, compared: Compared, value: float) -> LossIdentity | None:
+    """Return the identity of a loss if it is the mean of a function of the rows of a batch.
+
+    Args:
+        function: name of the function in `torch.nn.functional`.
+        compared: all rows.
+        value: value of the loss.
+
+    Returns:
+        None if the function is not known, or if the loss is something else, such as a sum, a
+        weighted mean, or one term of several.
+    """
+    found = loss_form(function)
+    losses = None if found is None else row_losses(found, compared.labels, compared.predictions)
+    if found is None or losses is None or not abs(losses.mean() - value) <= _SAME * abs(value):
+        return None
+    return LossIdentity(*found, "mean", by_name=False)
+
+
 def compares_numbers(setup: dict[str, Any]) -> bool:
     """Return whether a loss measures errors of numbers, such as the mean squared error.
 
@@ -113,8 +81,7 @@ def compares_numbers(setup: dict[str, Any]) -> bool:
         setup: its entry in `RunRecord.losses`.
     """
     named = "" if setup.get("custom") is True else setup.get("function") or setup.get("type")
-    loss, _ = _BY_NAME.get(_word(str(named)), ("", ""))
-    return loss in ("mean_squared_error", "mean_absolute_error", "huber")
+    return measures_errors(str(named))
 
 
 class LossIdentities(Signal):
@@ -130,20 +97,19 @@ class LossIdentities(Signal):
         self._named: dict[str, LossIdentity | None] = {}
         self._settings: dict[str, dict[str, Any]] = {}
         self._votes: dict[str, Counter[tuple[str, str, str]]] = {}
-        self._looks: Counter[str] = Counter()
+        self._checks: Counter[str] = Counter()
         self._objective: tuple[str, str, str] | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Read the settings of the losses."""
-        self._settings = dict(info.losses)
+        """Read the losses that the library sets."""
         if info.framework == "sklearn":
             known = LossIdentity("cross_entropy", "probabilities", "mean", by_name=True)
             self._named[_LOG_LOSS] = known
         if info.framework == "xgboost":
-            objective = str(self._settings.get("objective", {}).get("type"))
+            objective = str(info.losses.get("objective", {}).get("type"))
             self._objective = _OBJECTIVES.get(objective)
 
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the settings of losses that were not known before."""
         self._settings = dict(info.losses)
         self._named = {loss: one for loss, one in self._named.items() if one is not None}
@@ -186,7 +152,7 @@ class LossIdentities(Signal):
             The identity; None if the function is not known. Its value may differ from the loss.
         """
         named = str(self._settings.get(loss, {}).get("function", ""))
-        found = _BY_NAME.get(_word(named))
+        found = loss_form(named)
         return LossIdentity(*found, "mean", by_name=False) if found else None
 
     def part(self, loss: str) -> LossIdentity | None:
@@ -201,7 +167,7 @@ class LossIdentities(Signal):
             An identity with reduction "part"; None if the function is not known, or not yet whether
             the loss is its value.
         """
-        found = self.function(loss) if self._looks[loss] >= _LOOKS else None
+        found = self.function(loss) if self._checks[loss] >= _CHECKS else None
         return None if found is None or self.of(loss) else found._replace(reduction="part")
 
     def update(self, step: Step) -> None:
@@ -210,10 +176,10 @@ class LossIdentities(Signal):
             return
         for compared in self.batches.compared:
             value = step.scalars.get(f"losses/{compared.loss}")
-            if value is None or not np.isfinite(value) or self._looks[compared.loss] >= _LOOKS:
+            if value is None or not np.isfinite(value) or self._checks[compared.loss] >= _CHECKS:
                 continue
             if self.of(compared.loss) is None:
-                self._looks[compared.loss] += 1
+                self._checks[compared.loss] += 1
                 votes = self._votes.setdefault(compared.loss, Counter())
                 votes.update(agreeing(compared, value, complete=compared.complete))
 
@@ -228,34 +194,28 @@ class LossIdentities(Signal):
         if setup.get("custom") is True:
             return None
         named = str(setup.get("type") or loss.rpartition(".")[2])
-        found = _BY_NAME.get(_word(named))
+        found = loss_form(named)
         if found is None:
             return None
         settings = setup.get("settings", {})
-        takes = "logits" if settings.get("from_logits") else found[1]
+        takes = "logits" if settings.get("from_logits") else found.takes
         reduction = "sum" if settings.get("reduction") == "sum" else "mean"
-        return LossIdentity(found[0], takes, reduction, by_name=True)
+        return LossIdentity(found.loss, takes, reduction, by_name=True)
 
     def _is_another(self, loss: str) -> bool:
         """Return whether the name of a loss tells that its formula is not one of `FORMULAS`."""
         setup = self._settings.get(loss, {})
         named = (setup.get("type"), setup.get("function"), loss.rpartition(".")[2])
-        return any(_word(str(one)) in _OTHERS for one in named if one)
+        return any(is_other_loss(str(one)) for one in named if one)
 
     def _by_values(self, loss: str) -> LossIdentity | None:
         """Return the first entry of `FORMULAS` that agrees with all values."""
-        if self._looks[loss] < _LOOKS or self._is_another(loss):
+        if self._checks[loss] < _CHECKS or self._is_another(loss):
             return None
-        agreed = [key for key, votes in self._votes[loss].items() if votes == _LOOKS]
+        agreed = [key for key, votes in self._votes[loss].items() if votes == _CHECKS]
         order = list(FORMULAS)
         agreed.sort(key=lambda key: order.index(key[:2]))
         return LossIdentity(*agreed[0], by_name=False) if agreed else None
-
-
-def _word(named: str) -> str:
-    """Return a key of `_BY_NAME`, without the number of a call or the position in a nesting."""
-    word = re.sub(r"[#\[].*", "", named).replace("_", "").lower()
-    return word.removesuffix("loss")
 
 
 def agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[str, str, str]]:

@@ -5,6 +5,9 @@ block means gives the standard error of the mean of a longer stretch. Unlike the
 values, it includes the correlation between neighbouring steps (batch means: Law and Kelton,
 "Simulation Modeling and Analysis", ch. 9). Since it is computed from successive differences, a slow
 trend does not count as noise (von Neumann, Ann. Math. Statist. 12, 1941).
+
+A loss that has been below zero, such as that of a critic or of an energy, is a difference or a
+logarithm: its first value may be near zero by chance, and is no unit in which it grows.
 """
 
 from __future__ import annotations
@@ -41,6 +44,9 @@ _OPEN = 0.2
 # Minimum number of times that first values come down to the very first one if that was low by
 # chance.
 _RETURNS = 2
+# Unit of a rise of a loss that has been below zero, relative to the largest of its first values and
+# its lowest level.
+_BELOW_ZERO = 10.0
 # Rise of a block above the start, as a share of it, that counts as thrown up.
 _THROWN_UP = 0.5
 # A loss that moves by a smaller share stands still, however little noise it has.
@@ -145,6 +151,23 @@ class LossProgress:
         """The very first loss."""
         return self._first[0]
 
+    @property
+    def both_signs(self) -> bool:
+        """Whether the level of the loss has been on both sides of zero."""
+        return self.below_zero and max(self.peak, self.first) > 0
+
+    @property
+    def size(self) -> float:
+        """The unit of a rise: the size of the first value, or more if the loss was below zero."""
+        if not self.below_zero:
+            return abs(self.first)
+        return _BELOW_ZERO * max(abs(self.lowest), *map(abs, self._first))
+
+    @property
+    def below_zero(self) -> bool:
+        """Whether the level of the loss has been below zero."""
+        return min(self.lowest, self.first) < 0
+
     def start(self) -> tuple[float, float]:
         """Return the loss at the start and its standard error.
 
@@ -215,9 +238,10 @@ class LossProgress:
     def thrown_up(self) -> bool:
         """Return whether a block rose by half of the start or more, beyond noise."""
         start, _ = self.start()
+        size = self.size if self.below_zero else abs(start)
         now = self.now()
         noise = 0.0 if now is None else 5 * now.error * math.sqrt(_QUARTER)
-        return self.peak - start > max(_THROWN_UP * abs(start), noise)
+        return self.peak - start > max(_THROWN_UP * size, noise)
 
     def blown_up(self, rise: float) -> bool:
         """Return whether the loss stays far above its first value and does not come down.
@@ -232,7 +256,7 @@ class LossProgress:
         recent = list(self._recent)
         if now is None or self.first == 0 or now.falls() or self._low_by_chance():
             return False
-        size = abs(self.first)
+        size = self.size
         if len(recent) == self._recent.maxlen and min(recent) > self.first + rise * size:
             return True
         tenth = recent[-_TENTH * self._size :]
@@ -257,7 +281,7 @@ class LossProgress:
         if not self.values:
             return None
         now = self.latest()
-        size = abs(self.first)
+        size = self.size
         if now is None or not size or self.peak < _HUGE * size or now.level > self.first + size:
             return None
         later = [mean for first, mean in self._blocks if first > self.peak_step]
@@ -315,6 +339,9 @@ class LossProgress:
             return None
         if self.thrown_up():
             return self._unrecovered(start)
+        if self.both_signs:
+            # Nor has it a size to compare its level with.
+            return None
         found: Stretch | None = None
         times = 1
         while times <= _LONGEST and (stretch := self._stretch(times * _STRETCH)) is not None:

@@ -24,11 +24,7 @@ class LossSigns(Signal):
         self.negated = False
         self.maximizes = False
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Signal.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the signs; a loop may tell them only in its second step."""
         signs = [setup["negated"] for setup in info.losses.values() if "negated" in setup]
         if len(info.optimizers) == 1:

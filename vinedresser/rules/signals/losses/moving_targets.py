@@ -11,10 +11,10 @@ from vinedresser.store.reading.step import Step
 
 __all__ = ["MovingTargets"]
 
-# Maximum number of looks at the start, and of recent ones, and their share of all looks: a hook
+# Maximum number of checks at the start, and of recent ones, and their share of all checks: a hook
 # that keeps to its budget looks rarely.
-_LOOKS, _SHARE = 8, 4
-# Share of the steps so far before which the last look is too old to rule out anything.
+_CHECKS, _SHARE = 8, 4
+# Share of the steps so far before which the last check is too old to rule out anything.
 _FRESH = 0.75
 # Rise of a loss that is certain without knowing its targets, and one that no targets explain.
 _FAR = 10.0
@@ -32,12 +32,12 @@ class MovingTargets(BatchSignal):
 
     def __init__(self) -> None:
         super().__init__()
-        # By loss, mean and mean square at the first and at the last looks, their number, and the
+        # By loss, mean and mean square at the first and at the last checks, their number, and the
         # step of the last one.
         self._first: dict[str, list[tuple[float, float]]] = {}
         self._recent: dict[str, deque[tuple[float, float]]] = {}
-        self._looks: Counter[str] = Counter()
-        self._looked: dict[str, int] = {}
+        self._checks: Counter[str] = Counter()
+        self._checked: dict[str, int] = {}
         self._step = 0
 
     def update(self, step: Step) -> None:
@@ -49,13 +49,13 @@ class MovingTargets(BatchSignal):
             values = np.asarray(compared.labels, np.float64)
             if not values.size or not np.isfinite(values).all():
                 continue
-            look = float(values.mean()), float(np.square(values).mean())
+            check = float(values.mean()), float(np.square(values).mean())
             first = self._first.setdefault(compared.loss, [])
-            if len(first) < _LOOKS:
-                first.append(look)
-            self._recent.setdefault(compared.loss, deque(maxlen=_LOOKS)).append(look)
-            self._looks[compared.loss] += 1
-            self._looked[compared.loss] = step.step
+            if len(first) < _CHECKS:
+                first.append(check)
+            self._recent.setdefault(compared.loss, deque(maxlen=_CHECKS)).append(check)
+            self._checks[compared.loss] += 1
+            self._checked[compared.loss] = step.step
 
     def explain(self, loss: str, rise: float) -> bool:
         """Return whether a loss rises because its targets grow.
@@ -73,7 +73,7 @@ class MovingTargets(BatchSignal):
             loss: name of the loss without its collection.
             rise: ratio of the loss to its start.
         """
-        many = self._looks[loss] >= _LOOKS and self._looked[loss] >= _FRESH * self._step
+        many = self._checks[loss] >= _CHECKS and self._checked[loss] >= _FRESH * self._step
         known = rise >= _FAR or many
         return known and not self.explain(loss, rise)
 
@@ -85,7 +85,7 @@ class MovingTargets(BatchSignal):
         Args:
             loss: name of the loss without its collection.
         """
-        count = min(self._looks[loss] // _SHARE, _LOOKS)
+        count = min(self._checks[loss] // _SHARE, _CHECKS)
         if not count:
             return 0.0
         first, recent = self._first[loss][:count], [*self._recent[loss]][-count:]
@@ -94,6 +94,6 @@ class MovingTargets(BatchSignal):
         return _around(center, recent) / spread if spread > 0 else 0.0
 
 
-def _around(center: float, looks: list[tuple[float, float]]) -> float:
-    """Return the mean square of targets around a value, given means and mean squares of looks."""
-    return float(np.mean([square - 2 * mean * center + center**2 for mean, square in looks]))
+def _around(center: float, checks: list[tuple[float, float]]) -> float:
+    """Return the mean square of targets around a value, given means and mean squares of checks."""
+    return float(np.mean([square - 2 * mean * center + center**2 for mean, square in checks]))

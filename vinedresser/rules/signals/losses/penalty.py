@@ -15,7 +15,7 @@ from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
 _ERRORS = 3.0
-# Number of looks; their smallest share counts.
+# Number of checks; their smallest share counts.
 _WINDOW = 5
 # Settings that weight rows or change the labels.
 _WEIGHING = ("weight", "pos_weight", "class_weight", "label_smoothing", "gamma", "alpha")

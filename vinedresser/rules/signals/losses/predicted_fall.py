@@ -55,8 +55,8 @@ class PredictedFall(Signal):
     maximised. Only for trainings with a single loss.
 
     Attributes:
-        overshoot: p / x at the last look; NaN if unknown or if the loss was not positive.
-        greatest_overshoot: (step, p / x) of the look with the greatest value; (0, 0.0) before.
+        overshoot: p / x at the last check; NaN if unknown or if the loss was not positive.
+        greatest_overshoot: (step, p / x) of the check with the greatest value; (0, 0.0) before.
     """
 
     needs = (Need("losses"), *optional_statistics(20, gradients=("l2",), updates=("l2",)))

@@ -23,7 +23,7 @@ __all__ = ["Fit", "FitSeries", "Gain", "Task"]
 
 Task = Literal["classes", "binary", "labels", "values"]
 
-# Looks of the current gain, their minimum number of rows, and the looks that are kept.
+# Samples of the current gain, their minimum number of rows, and the samples that are kept.
 _WINDOW = 8
 _ROWS = 256
 _KEPT = 512
@@ -40,7 +40,7 @@ class Gain(NamedTuple):
         score: accuracy, or R2 for values.
         chance: accuracy of guessing the most frequent class; 0 for values.
         rows: number of rows.
-        step: train step of the last look.
+        step: train step of the last sample.
     """
 
     value: float
@@ -51,7 +51,7 @@ class Gain(NamedTuple):
     step: int
 
 
-class _Look(NamedTuple):
+class _Sample(NamedTuple):
     """The sums of one batch.
 
     Attributes:
@@ -90,7 +90,7 @@ class FitSeries:
         self.task: Task | None = None
         self.counts: NDArray[np.float64] = np.zeros(0)
         self.total = 0
-        self._looks: deque[_Look] = deque(maxlen=_KEPT)
+        self._samples: deque[_Sample] = deque(maxlen=_KEPT)
 
     def add(self, step: int, compared: Compared) -> None:
         """Process a batch; ignore it if labels and predictions do not match or are not finite."""
@@ -115,69 +115,69 @@ class FitSeries:
 
     @property
     def window(self) -> int:
-        """Number of looks of a gain: at least 8, and enough for 256 rows, but at most 64."""
-        rows = self._looks[-1].rows if self._looks else _ROWS
+        """Number of samples of a gain: at least 8, and enough for 256 rows, but at most 64."""
+        rows = self._samples[-1].rows if self._samples else _ROWS
         return min(max(_WINDOW, -(-_ROWS // max(rows, 1))), 8 * _WINDOW)
 
     def gain(self, before: int = 0) -> Gain | None:
-        """Return the gain over a window of looks; None without looks, or if nothing can be gained.
+        """Return the gain over a window of samples; None without any, or if nothing can be gained.
 
         Args:
-            before: number of last looks to skip.
+            before: number of last samples to skip.
         """
-        looks = list(self._looks)[: len(self._looks) - before][-self.window :]
-        if not looks:
+        samples = list(self._samples)[: len(self._samples) - before][-self.window :]
+        if not samples:
             return None
-        chance = self._chance(looks)
-        rows = sum(look.rows for look in looks)
-        wrong = math.fsum(look.wrong for look in looks)
+        chance = self._chance(samples)
+        rows = sum(sample.rows for sample in samples)
+        wrong = math.fsum(sample.wrong for sample in samples)
         if chance <= 0 or not rows:
             return None
         gain = 1 - wrong / chance
         score = gain if self.task == "values" else 1 - wrong / rows
         guessed = 0.0 if self.task == "values" else 1 - chance / rows
         if self.task == "binary" and chance / rows < _RARE:
-            gain = max(gain, _order(looks))
-        return Gain(gain, self._error(looks, chance), score, guessed, rows, looks[-1].step)
+            gain = max(gain, _order(samples))
+        return Gain(gain, self._error(samples, chance), score, guessed, rows, samples[-1].step)
 
     def correlation(self) -> float | None:
-        """Return the correlation of predictions and labels over a window of looks, for values.
+        """Return the correlation of predictions and labels over a window of samples, for values.
 
         Over all outputs, each around its mean. None for other tasks, or if either is constant.
         """
-        looks = list(self._looks)[-self.window :]
-        sums = _by_width(looks).values()
+        samples = list(self._samples)[-self.window :]
+        sums = _by_width(samples).values()
         labels = math.fsum(_squared_deviations(*one[:3]) for one in sums)
         predicted = math.fsum(_squared_deviations(one[0], *one[3:]) for one in sums)
         if not labels > 0 or not predicted > 0:
             return None
         # As (t - p)^2 = t^2 + p^2 - 2 t p, errors tell the products.
         squares = math.fsum(float(one[2].sum() + one[4].sum()) for one in sums)
-        products = (squares - math.fsum(look.wrong for look in looks)) / 2
+        products = (squares - math.fsum(sample.wrong for sample in samples)) / 2
         means = math.fsum(float((one[1] * one[3] / np.maximum(one[0], 1)).sum()) for one in sums)
         return (products - means) / math.sqrt(labels * predicted)
 
-    def looks(self) -> int:
-        """Return the number of looks that are kept."""
-        return len(self._looks)
+    def samples(self) -> int:
+        """Return the number of samples that are kept."""
+        return len(self._samples)
 
-    def _error(self, looks: list[_Look], chance: float) -> float:
-        """Return the standard error of a gain, from the spread of looks around a trend."""
-        rows = sum(look.rows for look in looks)
-        rates = [look.wrong / look.rows for look in looks]
+    def _error(self, samples: list[_Sample], chance: float) -> float:
+        """Return the standard error of a gain, from the spread of samples around a trend."""
+        rows = sum(sample.rows for sample in samples)
+        rates = [sample.wrong / sample.rows for sample in samples]
         noise = 0.0
         if len(rates) > 2:
             noise = math.sqrt(float(np.mean(np.diff(rates) ** 2)) / 2 / len(rates))
         if self.task != "values":
-            rate = math.fsum(look.wrong for look in looks) / rows
+            rate = math.fsum(sample.wrong for sample in samples) / rows
             noise = max(noise, math.sqrt(max(rate * (1 - rate), 1 / rows) / rows))
         return noise * rows / chance
 
-    def _chance(self, looks: list[_Look]) -> float:
-        """Return the error of guessing over these looks."""
-        rows = sum(look.rows for look in looks)
+    def _chance(self, samples: list[_Sample]) -> float:
+        """Return the error of guessing over these samples."""
+        rows = sum(sample.rows for sample in samples)
         if self.task == "values":
-            return math.fsum(_squared_deviations(*one[:3]) for one in _by_width(looks).values())
+            return math.fsum(_squared_deviations(*one[:3]) for one in _by_width(samples).values())
         if not self.total:
             return 0.0
         shares = self.counts / self.total
@@ -192,7 +192,7 @@ class FitSeries:
         sums = np.stack([np.full(truth.shape[1], len(truth)), *both])
         self.total += len(truth)
         wrong = float(((truth - predicted) ** 2).sum())
-        self._looks.append(_Look(step, len(truth), wrong, None, None, sums))
+        self._samples.append(_Sample(step, len(truth), wrong, None, None, sums))
 
     def _add_classes(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
         classes = predictions.shape[-1]
@@ -203,7 +203,7 @@ class FitSeries:
         if not self._count(np.bincount(truth, minlength=classes), len(truth)):
             return
         wrong = float((truth != predicted).sum())
-        self._looks.append(_Look(step, len(truth), wrong, None, None, None))
+        self._samples.append(_Sample(step, len(truth), wrong, None, None, None))
 
     def _add_binary(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
         truth = np.asarray(labels, np.float64).reshape(predictions.shape) > 0.5
@@ -218,8 +218,8 @@ class FitSeries:
         if not counted:
             return
         wrong = float((truth != predicted).sum())
-        look = _Look(step, truth.size, wrong, predictions.ravel(), truth.ravel(), None)
-        self._looks.append(look)
+        sample = _Sample(step, truth.size, wrong, predictions.ravel(), truth.ravel(), None)
+        self._samples.append(sample)
 
     def _count(self, labels: NDArray[Any], total: int) -> bool:
         """Count labels; return False if their classes are others than those of the first batch.
@@ -302,17 +302,17 @@ def _task(
     return "values"
 
 
-def _by_width(looks: list[_Look]) -> dict[int, NDArray[np.float64]]:
-    """Return the sums of looks by number of outputs: images of several sizes have different ones.
+def _by_width(samples: list[_Sample]) -> dict[int, NDArray[np.float64]]:
+    """Return the sums of samples by number of outputs: images of several sizes have different ones.
 
     Returns:
-        Sums as in `_Look`, float64 [5, outputs].
+        Sums as in `_Sample`, float64 [5, outputs].
     """
     sums: dict[int, NDArray[np.float64]] = {}
-    for look in looks:
-        if look.sums is not None:
-            wide = look.sums.shape[1]
-            sums[wide] = sums.get(wide, 0.0) + look.sums
+    for sample in samples:
+        if sample.sums is not None:
+            wide = sample.sums.shape[1]
+            sums[wide] = sums.get(wide, 0.0) + sample.sums
     return sums
 
 
@@ -329,9 +329,9 @@ def _squared_deviations(
     return float(np.maximum(squares - total**2 / np.maximum(count, 1), 0).sum())
 
 
-def _order(looks: list[_Look]) -> float:
-    """Return 2 AUC - 1 over some looks (Mann and Whitney)."""
-    pairs = [(look.scores, look.truths) for look in looks if look.scores is not None]
+def _order(samples: list[_Sample]) -> float:
+    """Return 2 AUC - 1 over some samples (Mann and Whitney)."""
+    pairs = [(sample.scores, sample.truths) for sample in samples if sample.scores is not None]
     scores = np.concatenate([scores for scores, _ in pairs])
     truths = np.concatenate([truths for _, truths in pairs if truths is not None])
     yes = int(truths.sum())

@@ -1,4 +1,4 @@
-"""The gain of a model over guessing in windows of looks, and its trend."""
+"""The gain of a model over guessing in windows of samples, and its trend."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SURE = 2.0
 
 
 def windows_of(series: FitSeries) -> list[Gain]:
-    """Return the gains of windows of looks without overlap, oldest first."""
-    count = series.looks() // series.window
+    """Return the gains of windows of samples without overlap, oldest first."""
+    count = series.samples() // series.window
     gains = (series.gain(before=series.window * place) for place in range(count))
     return [gain for gain in gains if gain is not None][::-1]
 

@@ -7,10 +7,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.signals.losses.compared import BatchSignal
+from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import FORMULAS
+from vinedresser.rules.signals.losses.loss_identity import LossIdentity
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.store.reading.step import Step
+
+__all__ = ["Guessing", "loss_of_constants"]
 
 # Maximum number of kept targets of a loss without a formula for its best constant.
 _KEPT = 1 << 15
@@ -107,12 +110,35 @@ class Guessing(BatchSignal):
         first = self._first.get(name)
         if not first:
             return None
-        targets = np.concatenate([one for one in first if one.shape[1] == first[0].shape[1]])
-        constants = (np.median(targets, 0), targets.mean(0))
-        losses = (
-            FORMULAS[loss, ""](targets, np.broadcast_to(one, targets.shape)) for one in constants
+        return _least(
+            loss, np.concatenate([one for one in first if one.shape[1] == first[0].shape[1]])
         )
-        return min(float(one.mean()) for one in losses if one is not None)
+
+
+def loss_of_constants(identity: LossIdentity, compared: Compared) -> float | None:
+    """Return the least loss of predictions that are the same for all rows of a batch.
+
+    Args:
+        identity: identity of a loss that is a mean.
+        compared: all rows.
+
+    Returns:
+        See `Guessing`; None if it is not known.
+    """
+    if identity.loss == "cross_entropy":
+        numbers = compared.class_numbers
+        return None if numbers is None else _entropy(np.bincount(numbers.ravel()) / numbers.size)
+    values = np.asarray(compared.labels, np.float64).reshape(len(compared.labels), -1)
+    if identity.loss == "binary_cross_entropy":
+        return float(np.mean([_entropy(np.array([one, 1 - one])) for one in values.mean(0)]))
+    return _least(identity.loss, values)
+
+
+def _least(loss: str, targets: NDArray[np.float64]) -> float:
+    """Return the loss [rows, outputs] of the better of two constants, the median and the mean."""
+    constants = (np.median(targets, 0), targets.mean(0))
+    losses = (FORMULAS[loss, ""](targets, np.broadcast_to(one, targets.shape)) for one in constants)
+    return min(float(one.mean()) for one in losses if one is not None)
 
 
 def _entropy(shares: NDArray[np.float64]) -> float:

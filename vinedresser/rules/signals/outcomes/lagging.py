@@ -23,7 +23,7 @@ _SHARE = 0.8
 # Fall of a loss in the last half of the run, as a share, of one that still learns.
 _STILL = 0.05
 # Gain that is certainly worse than that of a constant; of 300 healthy trainings, none ended with a
-# negative one. Minimum number of windows of looks, and largest growth of the targets, either way,
+# negative one. Minimum number of windows of samples, and largest growth of the targets, either way,
 # of data: a model that makes its own moves them.
 _WORSE, _WINDOWS, _GROWN = -0.05, 2, 1.25
 
@@ -45,10 +45,9 @@ class Lagging(Signal):
     def begin(self, info: RunRecord) -> None:
         """Read the expected number of steps."""
         self._total = info.total_steps
-        self.know(info)
 
-    def know(self, info: RunRecord) -> None:
-        """See `Signal.know`."""
+    def on_record(self, info: RunRecord) -> None:
+        """See `Signal.on_record`."""
         self._chooses = info.chooses_actions
 
     def update(self, step: Step) -> None:
@@ -124,7 +123,7 @@ class Lagging(Signal):
             return False
         known = [fit.of(mode)[loss] for mode in ("train", "eval") if loss in fit.of(mode)]
         return all(
-            series.looks() >= series.window
+            series.samples() >= series.window
             and (gain := series.gain()) is not None
             and self.outcome.is_late(loss, gain)
             and gain.value + _SURE * gain.error < _SHARE * simple

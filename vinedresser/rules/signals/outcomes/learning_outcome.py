@@ -82,11 +82,7 @@ class LearningOutcome(Signal):
         self._several_trained = False
         self.aimless = AimlessLosses()
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Signal.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the number of models and optimizers."""
         self._optimizers = len(info.optimizers)
         self._several_trained = several_trained(info)

@@ -32,7 +32,8 @@ class LossTrajectory(NamedTuple):
         start: reference value of the loss.
         start_error: standard error of the start.
         stretch: steps without progress.
-        rise: ratio of the highest block to the start.
+        rise: ratio of the highest block to the start, or to the unit of a loss that was below zero
+            (`LossProgress.size`).
         certain: whether it is a fault: the loss is far above its start, its targets are known, or
             it stands.
     """
@@ -67,9 +68,10 @@ class LossTrajectory(NamedTuple):
         if self.kind == "thrown_up":
             start = min(self.start, progress.first)
             stays = "stays at" if level > start else "has only come back to"
+            fold = "" if progress.below_zero else f"{self.rise:.2g}-fold, "
             return (
-                f"rose from {start:.4g} to {progress.peak:.4g} ({self.rise:.2g}-fold, blocks from "
-                f"step {progress.peak_step}) and {stays} {level:.4g}"
+                f"rose from {start:.4g} to {progress.peak:.4g} ({fold}blocks from step "
+                f"{progress.peak_step}) and {stays} {level:.4g}"
             )
         if self.kind == "lost":
             return (
@@ -150,9 +152,9 @@ class NoProgress(Signal):
         if self.targets.explain(_short(worst.name), worst.rise):
             return True
         return any(
-            self.targets.explain(_short(name), now.level / abs(one.first))
+            self.targets.explain(_short(name), now.level / one.size)
             for name, one in self.outcome.losses.items()
-            if name != worst.name and one.first and (now := one.latest()) is not None
+            if name != worst.name and one.size and (now := one.latest()) is not None
         )
 
     def _holds(self) -> bool:
@@ -168,7 +170,7 @@ class NoProgress(Signal):
         if stretch is None or not all(map(_unrecovered, outcome.losses.values())):
             return None
         first = progress.first
-        rise = max(progress.peak, stretch.level) / abs(first)
+        rise = max(progress.peak, stretch.level) / progress.size
         certain = self.targets.rule_out(_short(name), rise)
         return LossTrajectory(
             name, "thrown_up", progress, False, first, 0.0, stretch, rise, certain
@@ -183,11 +185,12 @@ class NoProgress(Signal):
         assert stretch is not None, "the decision is based on it"
         low = min(start, progress.first)
         kind: Literal["thrown_up", "lost", "standing"] = "standing"
-        if blown or progress.thrown_up() or stretch.level - low > _RISEN * abs(low):
+        size = progress.size if progress.below_zero else abs(low)
+        if blown or progress.thrown_up() or stretch.level - low > _RISEN * size:
             kind = "thrown_up"
         elif start - progress.lowest > _LEARNED * abs(start):
             kind = "lost"
-        rise = progress.peak / abs(low) if low else math.inf
+        rise = progress.peak / size if size else math.inf
         certain = kind == "standing" or self.targets.rule_out(_short(name), rise)
         return LossTrajectory(
             name, kind, progress, bool(blown), start, error, stretch, rise, certain
@@ -207,7 +210,7 @@ def _short(name: str) -> str:
 def _height(entry: tuple[str, LossProgress]) -> float:
     """Return the peak of a loss relative to its first value; 0 if no value is finite."""
     progress = entry[1]
-    return progress.peak / abs(progress.first) if progress.values and progress.first else 0.0
+    return progress.peak / progress.size if progress.values and progress.size else 0.0
 
 
 def _chance(level: float) -> str:

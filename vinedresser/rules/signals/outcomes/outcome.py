@@ -47,7 +47,7 @@ _LEAST_SHARE = 0.03
 _LEAST_FALL = 0.05
 # With more classes, labels are not those of a critic or a discriminator, which are its own.
 _FEW_CLASSES = 2
-# Minimum windows of looks of an outcome far behind simple models at the end.
+# Minimum windows of samples of an outcome far behind simple models at the end.
 _FEWEST_AT_END = 2
 # Minimum train steps of a poor outcome, and minimum share of the run if its length is known. A run
 # of unknown length gets more steps: it may be long, and on a plateau.
@@ -104,10 +104,9 @@ class Outcome(Signal):
     def begin(self, info: RunRecord) -> None:
         """Read the expected number of steps."""
         self._total = info.total_steps
-        self.know(info)
 
-    def know(self, info: RunRecord) -> None:
-        """See `Signal.know`."""
+    def on_record(self, info: RunRecord) -> None:
+        """See `Signal.on_record`."""
         self._chooses = info.chooses_actions
         self._loaded = info.loaded
 

@@ -85,11 +85,11 @@ class GradientGrowth(Signal):
     Gradients of parameters that no optimizer has are left out: no optimizer clears them either.
 
     Args:
-        every: train steps between two looks.
+        every: train steps between two checks.
 
     Attributes:
-        first: l2 norm at the first look; NaN before.
-        last: l2 norm at the last look.
+        first: l2 norm at the first check; NaN before.
+        last: l2 norm at the last check.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -99,11 +99,7 @@ class GradientGrowth(Signal):
         self.last = math.nan
         self._left_out: frozenset[str] = frozenset()
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Signal.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the parameters that no optimizer has."""
         self._left_out = left_out(info)
 

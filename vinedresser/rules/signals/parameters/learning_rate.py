@@ -89,8 +89,8 @@ class LearningRateSignal(Signal):
 
     Attributes:
         named: learning rate among the hyperparameters; None if none has such a name.
-        captured: optimizer's rates at the last look by name, such as ``optimizer_state/lr[1]``.
-        history: (step, largest captured rate) of the looks so far, thinned to 512.
+        captured: optimizer's rates at the last check by name, such as ``optimizer_state/lr[1]``.
+        history: (step, largest captured rate) of the checks so far, thinned to 512.
         first: first rate of the history; NaN before.
         greatest: largest rate of the history; NaN before.
     """

@@ -32,15 +32,15 @@ class ParameterState(NamedTuple):
 
     Attributes:
         trouble: reason.
-        since: step of the first of the consecutive looks with this reason.
-        looks: number of these looks.
+        since: step of the first of the consecutive checks with this reason.
+        checks: number of these checks.
         moved: whether the parameter changed before.
         graded: whether a gradient reaches it.
     """
 
     trouble: Trouble
     since: int
-    looks: int
+    checks: int
     moved: bool
     graded: bool
 
@@ -48,10 +48,10 @@ class ParameterState(NamedTuple):
 class ParameterStates(Signal):
     """The weights that stand still while others of their model are trained.
 
-    A look is a train step at which weights, updates and gradients were captured and some weight had
-    a non-zero update. A weight whose norm, mean and standard deviation are the same as at the
-    previous look stands still because it has no update (no optimizer has it), no gradient, or a
-    non-zero gradient and a zero update. A weight whose gradient has been exactly zero at each look
+    A check is a train step at which weights, updates and gradients were captured and some weight
+    had a non-zero update. A weight whose norm, mean and standard deviation are the same as at the
+    previous check stands still because it has no update (no optimizer has it), no gradient, or a
+    non-zero gradient and a zero update. A weight whose gradient has been exactly zero at each check
     since the start counts, too, if another weight of its model has another gradient, and if nothing
     but weight decay moves it. A gradient that has become zero is not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
@@ -64,17 +64,17 @@ class ParameterStates(Signal):
     stand still because the loss depends on others.
 
     Args:
-        every: train steps between two looks.
+        every: train steps between two checks.
 
     Attributes:
-        looked: whether the last step was a look.
+        checked: whether the last step was a check.
         states: by full name of a weight, for weights that stand still.
         sizes: number of elements of each trainable weight by full name, in the order of the
             modules.
         held: frozen weights that still have the random initial values of their layers and have not
             changed since, in models with trainable weights.
         held_share: their share of the elements of the weights.
-        none_moves: whether gradients arrive, but no optimizer updated any weight at the last look.
+        none_moves: whether gradients arrive, but no optimizer updated any weight at the last check.
         none_held: whether, besides, no optimizer has any weight: it may train something else on
             purpose, such as an input.
     """
@@ -84,7 +84,7 @@ class ParameterStates(Signal):
         self.needs = optional_statistics(
             every, weights=("l2", "std", "mean"), updates=("l2",), gradients=("l2",)
         )
-        self.looked = False
+        self.checked = False
         self.states: dict[str, ParameterState] = {}
         self.sizes: dict[str, float] = {}
         self.held: list[str] = []
@@ -102,15 +102,11 @@ class ParameterStates(Signal):
         self._moved: set[str] = set()
         # Weights that have had a gradient other than zero.
         self._signalled: set[str] = set()
-        # Whether a gradient has reached a parameter, and number of looks before.
+        # Whether a gradient has reached a parameter, and number of checks before.
         self._graded = False
         self._idle = 0
 
-    def begin(self, info: RunRecord) -> None:
-        """See `Signal.begin`."""
-        self.know(info)
-
-    def know(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the frozen parameters and the order of the modules."""
         self._frozen = frozenset(info.frozen)
         self._fresh = frozenset(info.fresh)
@@ -121,7 +117,7 @@ class ParameterStates(Signal):
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
-        self.looked = False
+        self.checked = False
         if step.rank != 0 or step.mode != "train":
             return
         self._look_for_any(step)
@@ -130,7 +126,7 @@ class ParameterStates(Signal):
         gradients = step.reduction_of("gradients", "l2")
         moving = {self._models.of(name) for name, norm in updates.items() if norm != 0}
         if not norms or not gradients:
-            self.looked = bool(self._idle and norms)
+            self.checked = bool(self._idle and norms)
             return
         self.none_moves = not moving
         self.none_held = not updates
@@ -139,7 +135,7 @@ class ParameterStates(Signal):
             "cut_off": (unreached, "elsewhere"),
             "unmoved": (moving if only_of_biases(step) else self._lost(norms, updates), None),
         }
-        self.looked = True
+        self.checked = True
         self._measure(step, norms)
         signalled = self._note_signals(gradients)
         for name in list(self.states):
@@ -161,9 +157,9 @@ class ParameterStates(Signal):
             # With no update at all, a learning rate may be 0 so far.
             others_move |= self.none_moves and trouble == "left_out"
             if trouble is None and name not in self._signalled and model in signalled:
-                # It may be trained in the steps between two looks.
+                # It may be trained in the steps between two checks.
                 trouble, still = "zero", before is not None and _only_shrank(before, now)
-            # The first look has no previous values.
+            # The first check has no previous values.
             if trouble is None or not still or not others_move:
                 self.states.pop(name, None)
                 continue
@@ -172,7 +168,7 @@ class ParameterStates(Signal):
             self.states[name] = ParameterState(
                 trouble,
                 known.since if known is not None and same else step.step,
-                known.looks + 1 if known is not None and same else 1,
+                known.checks + 1 if known is not None and same else 1,
                 name in self._moved and trouble != "zero",
                 f"gradients/{path}" in gradients,
             )
@@ -203,7 +199,7 @@ class ParameterStates(Signal):
         return fresh >= _FRESH * math.fsum(self.sizes[name] for name in names)
 
     def _note_signals(self, gradients: Mapping[str, float]) -> set[str]:
-        """Note which weights have had a gradient; return the models with one at this look."""
+        """Note which weights have had a gradient; return the models with one at this check."""
         # Also NaN: nothing is known of such a gradient.
         now = [name for name in self.sizes if gradients.get(f"gradients/{_path(name)}") != 0]
         self._signalled.update(now)

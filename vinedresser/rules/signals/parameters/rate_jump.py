@@ -17,11 +17,11 @@ from vinedresser.store.reading.step import Step
 
 __all__ = ["Jump", "LostByJump", "RateJump"]
 
-# Ratio to the maximum so far that is a jump, and the looks before at which the rate did not rise.
-_FACTOR, _LOOKS = 3.0, 5
+# Ratio to the maximum so far that is a jump, and the checks before at which the rate did not rise.
+_FACTOR, _CHECKS = 3.0, 5
 # Number of losses that give a level, and of first losses that give the start.
 _LEVEL, _START = 40, 20
-# Losses that are kept: a look is at most 100 steps ago.
+# Losses that are kept: a check is at most 100 steps ago.
 _KEPT = 160
 # Steps after a jump.
 _PATIENCE = 60
@@ -33,8 +33,8 @@ class Jump(NamedTuple):
     """A jump of the learning rate.
 
     Attributes:
-        last: step of the last look before it.
-        first: step of the first look after it.
+        last: step of the last check before it.
+        first: step of the first check after it.
         before, after: learning rates.
         levels: median of the losses before it by name.
     """
@@ -81,8 +81,8 @@ class LostByJump(NamedTuple):
 class RateJump(Signal):
     """Whether the learning rate has jumped to a new maximum, and the loss has been lost since.
 
-    A jump is a rise from one look to the next above three times the maximum so far, after five
-    looks without a rise: warm-ups rise from look to look, and cycles and restarts do not exceed
+    A jump is a rise from one check to the next above three times the maximum so far, after five
+    checks without a rise: warm-ups rise from check to check, and cycles and restarts do not exceed
     their maximum.
 
     Attributes:
@@ -95,7 +95,7 @@ class RateJump(Signal):
         self.rate = LearningRateSignal()
         self._start: dict[str, list[float]] = {}
         self._recent: dict[str, deque[tuple[int, float]]] = {}
-        self._looks: deque[tuple[int, float]] = deque(maxlen=_LOOKS)
+        self._checks: deque[tuple[int, float]] = deque(maxlen=_CHECKS)
         self._greatest = 0.0
         self.jump: Jump | None = None
         self._step = 0
@@ -133,15 +133,15 @@ class RateJump(Signal):
 
     def _look(self, step: int, rate: float) -> None:
         rate = abs(rate)
-        rates = [one for _, one in self._looks]
-        steady = len(rates) == _LOOKS and all(later <= one for one, later in pairwise(rates))
+        rates = [one for _, one in self._checks]
+        steady = len(rates) == _CHECKS and all(later <= one for one, later in pairwise(rates))
         if steady and rate > _FACTOR * self._greatest > 0:
-            last = self._looks[-1][0]
+            last = self._checks[-1][0]
             self.jump = Jump(last, step, rates[-1], rate, self._levels(last))
         elif self.jump is not None and rate < self.jump.after / _FACTOR:
             self.jump = None
         self._greatest = max(self._greatest, rate)
-        self._looks.append((step, rate))
+        self._checks.append((step, rate))
 
     def _levels(self, until: int) -> dict[str, float]:
         """Return the median of the last losses up to a step by name."""

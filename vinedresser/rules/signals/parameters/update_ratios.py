@@ -26,15 +26,15 @@ _MOST = 1e3
 # Multiple of a ratio that the first steps may reach, and the last of these: at steps 5 and 10,
 # healthy trainings have reached 0.18 and 0.13.
 _FIRST, _LAST_FIRST = 2.0, 10
-# Minimum number of looks after the first one that show how long steps usually are.
-_LOOKS = 10
+# Minimum number of checks after the first one that show how long steps usually are.
+_CHECKS = 10
 
 
 class GreatestUpdate(NamedTuple):
-    """The look with the largest updates.
+    """The check with the largest updates.
 
     Attributes:
-        step: step of the look.
+        step: step of the check.
         median: median of the ratios.
         ratios: ratios by name of the weight.
         decay: share of the weights that weight decay removes in a step.
@@ -54,7 +54,7 @@ class GreatestUpdate(NamedTuple):
         return self.median - self.decay > (_FIRST * ratio if early else ratio)
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """A description with numbers."""
         of = f" (median of {len(self.ratios)} tensors)" if len(self.ratios) > 1 else ""
         return (
@@ -75,18 +75,18 @@ def to_usual(ratio: float) -> float:
 
 
 class UpdateRatios(Signal):
-    """The update-to-weight ratios of the last look: |update of W| / max(|W|, |W at first|).
+    """The update-to-weight ratios of the last check: |update of W| / max(|W|, |W at first|).
 
     Norms are l2. The first norm is used for weights that regularisation has shrunk. Tensors that do
     not change are ignored. Source: A. Karpathy, "A Recipe for Training Neural Networks": about 1e-3
     is usual.
 
     Args:
-        every: train steps between two looks.
+        every: train steps between two checks.
 
     Attributes:
         ratios: ratios at the last step by name of the weight; {} without captures or changes.
-        greatest: look with the largest median so far; None before the first.
+        greatest: check with the largest median so far; None before the first.
         decay: share of the weights that weight decay removes in a step; 0 if there is none.
         lost: whether at the last step no weight changed, but biases did, and by so little that the
             updates of the weights were lost to rounding.
@@ -100,7 +100,7 @@ class UpdateRatios(Signal):
         self.decay = 0.0
         self.lost = False
         self._first: dict[str, float] = {}
-        # Medians less the decay, from the second look on.
+        # Medians less the decay, from the second check on.
         self._later: list[float] = []
 
     def begin(self, info: RunRecord) -> None:
@@ -109,13 +109,13 @@ class UpdateRatios(Signal):
 
     @property
     def were_usual(self) -> bool:
-        """Whether the median reached the usual minimum at some look."""
+        """Whether the median reached the usual minimum at some check."""
         return self.greatest is not None and self.greatest.median >= USUAL_RATIOS[0]
 
     @property
     def lasting(self) -> float:
-        """Median of the looks' medians, less the decay and without the first; 0 for a few looks."""
-        return statistics.median(self._later) if len(self._later) >= _LOOKS else 0.0
+        """Median of the medians, less the decay and without the first; 0 after a few checks."""
+        return statistics.median(self._later) if len(self._later) >= _CHECKS else 0.0
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""

@@ -13,7 +13,6 @@ from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_copier import Keep
-from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.loss_terms.call import TermCall
 from vinedresser.capture.torch_.forward.loss_terms.edges import (
     Edge,
@@ -24,7 +23,8 @@ from vinedresser.capture.torch_.forward.loss_terms.edges import (
 )
 from vinedresser.capture.torch_.forward.loss_terms.examples import Examples, chosen_examples
 from vinedresser.capture.torch_.forward.loss_terms.layers import channels_are_last
-from vinedresser.capture.torch_.nesting import leaves
+from vinedresser.frameworks.torch_.modes import WithoutModes
+from vinedresser.frameworks.torch_.nesting import leaves
 
 __all__ = ["LossTerms"]
 

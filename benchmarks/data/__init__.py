@@ -1,0 +1,1 @@
+"""Reading of training data, compared with plain reading and with other libraries."""

@@ -1,0 +1,132 @@
+"""Reading of training data: `python -m benchmarks.data`. Starts its own SeaweedFS on loopback.
+
+- S3: a data set of TFRecord objects, all checksums verified, compared with plain HTTP (ranged
+  requests of 4 MiB that nobody looks at) and boto3's downloads; many objects, and a single one.
+- the same behind a proxy with the behaviour of S3 (30 ms, 40 MB/s per connection), by connections.
+- records of several sizes: the parser in memory, a local file by a data set, by plain reading and
+  by tf.data.
+- PyTorch: the DataLoader with workers compared with the plain iterator.
+
+Each comparison is interleaved in one run; ratios count, and the machine's load is in the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks.data import arms
+from benchmarks.measure import interleave, medians, table
+from vinedresser.objects import open_storage
+from vinedresser.testing.s3_server import BUCKET, seaweed
+
+OBJECTS = 24
+OBJECT = 8 << 20
+SPAN = 4 << 20
+CONNECTIONS = (1, 8, 16)
+SIZES = (200, 1_000, 10_000, 110_000)
+
+
+def compared(
+    title: str, floor: str, size: int, rounds: int, ways: Mapping[str, Callable[[], float]]
+) -> None:
+    """Measure ways to read some bytes, and print them beside the floor."""
+    took = medians(interleave(ways, rounds))
+    rows = [
+        [name, f"{size / one / 1e6:.0f}", f"{took[floor] / one:.2f}"] for name, one in took.items()
+    ]
+    print(table(rows, [title, "MB/s", f"x {floor}"]), flush=True)
+    print()
+
+
+def s3(rounds: int) -> None:
+    """Compare on loopback, and behind the proxy."""
+    # Of 10 KB each.
+    content = arms.tfrecord(10_000, OBJECT // 10_016)
+    size = len(content)
+    storage = open_storage(f"s3://{BUCKET}/data")
+    keys = [f"many/{number:02d}.tfrecord" for number in range(OBJECTS)]
+    for key in keys:
+        storage.put(key, [content])
+    storage.put("single/a.tfrecord", [content] * OBJECTS)
+    names = [f"data/{key}" for key in keys]
+    many, single = f"s3://{BUCKET}/data/many/", f"s3://{BUCKET}/data/single/"
+    plain = partial(arms.plain_http, BUCKET, names, size, span=SPAN)
+    compared(
+        f"S3, {OBJECTS} objects of 8 MiB, 8 connections",
+        "plain HTTP",
+        OBJECTS * size,
+        rounds,
+        {
+            "plain HTTP": partial(plain, connections=8),
+            "Dataset": partial(arms.dataset, many, seed=None, connections=8),
+            "Dataset, shuffled": partial(arms.dataset, many, seed=1, connections=8),
+            "Dataset, one object": partial(arms.dataset, single, seed=None, connections=8),
+            "boto3 download_fileobj": partial(arms.downloads, BUCKET, names),
+        },
+    )
+    direct = os.environ["AWS_ENDPOINT_URL"]
+    command = [sys.executable, "-m", "benchmarks.data.proxy", direct.rpartition(":")[2]]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as proxy:
+        assert proxy.stdout is not None
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{proxy.stdout.readline().strip()}"
+        ways = {
+            f"{count} connections": partial(arms.dataset, many, seed=None, connections=count)
+            for count in CONNECTIONS
+        }
+        compared("S3 behind the proxy", "1 connections", OBJECTS * size, rounds, ways)
+        proxy.kill()
+    os.environ["AWS_ENDPOINT_URL"] = direct
+
+
+def local(folder: Path, rounds: int) -> None:
+    """Compare record sizes on files."""
+    for size in SIZES:
+        path = folder / f"{size}.tfrecord"
+        content = arms.tfrecord(size, (64 << 20) // (size + 16))
+        path.write_bytes(content)
+        compared(
+            f"a local file, records of {size} bytes",
+            "tf.data",
+            len(content),
+            rounds,
+            {
+                "tf.data": partial(arms.tensorflow, [path]),
+                "parser": partial(arms.parser, content),
+                "Dataset": partial(arms.dataset, path, seed=None, connections=2),
+                "Dataset, shuffled": partial(arms.dataset, path, seed=1, connections=2),
+                "plain reading": partial(arms.plain_file, [path]),
+            },
+        )
+    path = folder / "10000.tfrecord"
+    compared(
+        "PyTorch, records of 10000 bytes",
+        "0 workers",
+        path.stat().st_size,
+        rounds,
+        {f"{count} workers": partial(arms.torch_loader, path, workers=count) for count in (0, 2)},
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
+        local(Path(folder), rounds)
+        with seaweed(Path(folder) / "server") as server:
+            os.environ |= server.environment
+            s3(rounds)
+
+
+if __name__ == "__main__":
+    main()

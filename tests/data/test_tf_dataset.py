@@ -1,0 +1,51 @@
+"""tf_dataset yields the batches of its data set as tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.data import written
+from vinedresser.data import Dataset, tf_dataset
+from vinedresser.errors import ConfigError
+
+
+@pytest.mark.thorough
+def test_tensorflow_gets_the_same_batches(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    written.write_files(tmp_path / "data", [20, 13])
+    paths = sorted(str(path) for path in (tmp_path / "data").iterdir())
+    expected = list(tf.data.TFRecordDataset(paths).batch(5).as_numpy_iterator())
+    batches = tf_dataset(Dataset(tmp_path / "data", batch_size=5))
+    for _ in range(2):
+        found = list(batches.as_numpy_iterator())
+        assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
+    # What TensorFlow has drawn is the position.
+    dataset = Dataset(tmp_path / "data", batch_size=5, seed=1)
+    drawn = iter(tf_dataset(dataset).map(tf.identity))
+    first = [next(drawn).numpy().tolist() for _ in range(3)]
+    resumed = Dataset(tmp_path / "data", batch_size=5, seed=1)
+    resumed.load_state_dict(dataset.state_dict())
+    rest = [batch.values for batch in resumed]
+    whole = [batch.values for batch in Dataset(tmp_path / "data", batch_size=5, seed=1)]
+    assert first + rest == whole
+
+
+@pytest.mark.thorough
+def test_a_signature_stacks_the_values(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    array = np.arange(24, dtype=np.float32).reshape(6, 4)
+    np.save(tmp_path / "a.npy", array)
+    signature = (tf.TensorSpec((None, 4), tf.float32), {"sum": tf.TensorSpec((None,), tf.float32)})
+    dataset = Dataset(
+        tmp_path / "a.npy", batch_size=4, decode=lambda row: (row, {"sum": row.sum()})
+    )
+    rows, sums = zip(*tf_dataset(dataset, signature=signature), strict=True)
+    np.testing.assert_array_equal(np.concatenate(rows), array)
+    np.testing.assert_array_equal(np.concatenate([one["sum"] for one in sums]), array.sum(1))
+    with pytest.raises((ConfigError, tf.errors.OpError), match="type ndarray need a signature"):
+        list(tf_dataset(Dataset(tmp_path / "a.npy", batch_size=4)))

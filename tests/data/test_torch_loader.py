@@ -1,0 +1,117 @@
+"""TorchLoader yields the batches of its data set, whatever its workers do."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.data import written
+from vinedresser.data import Batch, Dataset, TorchLoader
+from vinedresser.errors import DamagedData
+
+
+def decode(value: bytes) -> tuple[torch.Tensor, int]:
+    (number,) = struct.unpack("<I", value[:4])
+    return torch.full((2,), number, dtype=torch.float32), number
+
+
+def open_data(folder: Path, **options: Any) -> Dataset:
+    arguments: dict[str, Any] = {"batch_size": 4, "seed": 1, "lanes": 2, "decode": decode}
+    return Dataset(folder, **(arguments | options))
+
+
+def seen(batches: list[Batch]) -> list[tuple[int, list[int], list[tuple[str, int, int]]]]:
+    return [
+        (
+            batch.number,
+            batch.values[1].tolist(),
+            [(one.uri, one.offset, one.record) for one in batch.origins],
+        )
+        for batch in batches
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    written.write_files(tmp_path / "data", [20, 3, 15])
+    return tmp_path / "data"
+
+
+# Torch warns of more workers than processors.
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_workers": 0},
+        {"num_workers": 2, "persistent_workers": True},
+        pytest.param({"num_workers": 3}, marks=pytest.mark.thorough),
+        pytest.param(
+            {"num_workers": 2, "multiprocessing_context": "spawn"}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"num_workers": 1, "multiprocessing_context": "forkserver"}, marks=pytest.mark.slow
+        ),
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_workers_yield_the_same_batches(folder: Path, options: dict[str, Any]) -> None:
+    alone = open_data(folder)
+    loader = TorchLoader(open_data(folder), **options)
+    for _ in range(2):
+        assert len(loader) == 10
+        expected = [[number for _, number in batch.values] for batch in alone]
+        found = list(loader)
+        assert [batch.values[1].tolist() for batch in found] == expected
+        assert torch.equal(found[0].values[0][:, 0].long(), found[0].values[1])
+    # Broken off, it continues where the script was, not where the workers were.
+    rest = iter(loader)
+    first = [next(rest) for _ in range(3)]
+    state = loader.state_dict()
+    del rest
+    again = TorchLoader(open_data(folder), num_workers=0)
+    again.load_state_dict(state)
+    whole = open_data(folder)
+    whole.load_state_dict({**state, "batch": 0})
+    numbers = [[number for _, number in batch.values] for batch in whole]
+    assert [one[1] for one in seen([*first, *again])] == numbers
+    assert [batch.values[1].tolist() for batch in loader] == numbers[3:]
+
+
+def test_ranks_share_an_epoch(folder: Path) -> None:
+    loaders = [
+        TorchLoader(open_data(folder, rank=rank, ranks=3), num_workers=0) for rank in range(3)
+    ]
+    found = seen([batch for batches in zip(*loaders, strict=True) for batch in batches])
+    alone = seen(list(TorchLoader(open_data(folder), num_workers=0)))
+    assert found == [*alone, *alone[:2]]
+
+
+@pytest.mark.thorough
+def test_a_damaged_record_in_a_worker_is_named(folder: Path) -> None:
+    path = folder / "000.tfrecord"
+    content = bytearray(path.read_bytes())
+    content[13] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamagedData, match=f"{path}: record 0 at byte 0: the checksum"):
+        list(TorchLoader(open_data(folder), num_workers=2))
+    loader = TorchLoader(open_data(folder, skip_damaged=1), num_workers=2)
+    for _ in range(2):
+        assert sum(len(batch.origins) for batch in loader) == 37
+        assert [error.record for error in loader.data.damaged] == [0]
+
+
+def fail(value: bytes) -> bytes:
+    if value == written.records(3, seed=1)[2]:
+        raise ZeroDivisionError("of the user")
+    return value
+
+
+def test_an_error_of_decode_names_the_record(folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError, match="of the user") as caught:
+        list(open_data(folder, decode=fail))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"while decoding {folder}/001.tfrecord: record 2 at byte ")

@@ -1,0 +1,27 @@
+"""Free ports for servers on this machine."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from vinedresser.errors import LaunchError
+from vinedresser.infra.services.servers.local_server import free_ports
+
+HOST = "127.0.0.1"
+
+
+def test_a_wanted_port_and_free_ones_differ() -> None:
+    # So many that the system would choose the wanted one, too, if it were not held meanwhile.
+    [wanted] = free_ports(HOST, [0], "a server")
+    ports = free_ports(HOST, [wanted, *[0] * 400], "a server")
+    assert ports[0] == wanted
+    assert len(set(ports)) == 401
+
+
+def test_a_port_in_use_is_refused() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(LaunchError, match=f"the cellar cannot listen on {HOST}:{port}"):
+            free_ports(HOST, [0, port], "the cellar")

@@ -1,0 +1,154 @@
+"""The private Prefect server: who may use it, and that it never outlives its owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.waiting import until
+from vinedresser.errors import LaunchError
+from vinedresser.infra.catalog.state_folder import state_folder
+from vinedresser.infra.services.servers import PrivatePrefect, start_private_prefect
+from vinedresser.processes import identify, is_alive
+
+OWNER = """
+import sys
+from vinedresser.infra.services.servers import start_private_prefect
+server = start_private_prefect()
+if "wait" in sys.argv:
+    server.wait()
+print(server.pid, server.home, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivatePrefect]:
+    server = start_private_prefect()
+    server.wait()
+    yield server
+    server.stop()
+
+
+def status(server: PrivatePrefect, password: str, **headers: str) -> int:
+    """Return the status of a request to its API."""
+    credentials = b64encode(password.encode()).decode()
+    url = f"{server.environment()['PREFECT_API_URL']}/admin/version"
+    request = urllib.request.Request(url, headers=headers)
+    if password:
+        request.add_header("Authorization", f"Basic {credentials}")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def names_in(database: Path) -> set[str]:
+    """Return the names of the tables and indices of a database."""
+    with closing(sqlite3.connect(database)) as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+
+
+@pytest.mark.thorough
+def test_it_serves_those_who_know_its_password(server: PrivatePrefect) -> None:
+    password = server.environment()["PREFECT_API_AUTH_STRING"]
+    assert status(server, password) == 200
+    assert status(server, "") == 401
+    assert status(server, "vinedresser:guessed") == 401
+    assert status(server, password, Host="rebound.example") == 400
+    process = psutil.Process(server.pid)
+    assert password not in " ".join(process.cmdline())
+    listening = [one.laddr for one in process.net_connections() if one.status == "LISTEN"]
+    assert [address.ip for address in listening] == ["127.0.0.1"]
+    assert stat.S_IMODE(server.home.stat().st_mode) == 0o700
+    assert os.getsid(server.pid) == server.pid, "Ctrl-C in the terminal would reach it"
+
+
+@pytest.mark.thorough
+def test_each_has_a_database_of_its_own_with_the_tables_of_the_first(
+    server: PrivatePrefect,
+) -> None:
+    [tables] = (state_folder() / "prefect").glob("tables-*.db")
+    made = tables.stat().st_mtime_ns
+    other = start_private_prefect()
+    try:
+        other.wait()
+        assert other.home != server.home
+        assert status(other, other.environment()["PREFECT_API_AUTH_STRING"]) == 200
+        assert status(other, server.environment()["PREFECT_API_AUTH_STRING"]) == 401
+    finally:
+        other.stop()
+    assert tables.stat().st_mtime_ns == made
+    assert not other.home.exists()
+    assert server.home.exists()
+
+
+@pytest.mark.parametrize("phase", ["start", pytest.param("wait", marks=pytest.mark.thorough)])
+def test_it_ends_with_an_owner_that_is_killed(phase: str) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, phase],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    with owner.stdin, owner.stdout:
+        pid, home = owner.stdout.readline().split()
+        process = identify(int(pid))
+        assert process is not None
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+    until(lambda: not is_alive(process), "its end")
+    if phase == "start":
+        # It may have been killed before it could look after its folder: the next one does.
+        start_private_prefect().stop()
+    assert not Path(home).exists()
+
+
+def test_what_a_killed_server_left_is_removed(tmp_path: Path) -> None:
+    left = state_folder() / "prefect" / "flow-left"
+    left.mkdir(parents=True)
+    (left / "prefect.db").touch()
+    start_private_prefect().stop()
+    assert not left.exists()
+
+
+def test_a_server_that_does_not_start_is_not_awaited() -> None:
+    server = start_private_prefect()
+    os.kill(server.pid, signal.SIGKILL)
+    with pytest.raises(LaunchError, match="Prefect's private server ended with code -9"):
+        server.wait()
+    server.stop()
+
+
+@pytest.mark.thorough
+def test_damaged_tables_are_made_again(
+    server: PrivatePrefect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [tables] = (state_folder() / "prefect").glob("tables-*.db")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    damaged = state_folder() / "prefect" / tables.name
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(bytes(len(tables.read_bytes())))
+    other = start_private_prefect()
+    try:
+        other.wait()
+        assert status(other, other.environment()["PREFECT_API_AUTH_STRING"]) == 200
+    finally:
+        other.stop()
+    assert names_in(damaged) == names_in(tables)

@@ -1,0 +1,78 @@
+"""The run of a trial is judged as one that was killed after its steps, if the check ended it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vinedresser.preflight.trial_run import TrialRun
+from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import new_run
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import step_record
+
+# Two rules: the first fires at the end of a whole training, the second fails at its third step.
+OWN = """
+from vinedresser.rules import Rule
+
+
+class AtEnd(Rule):
+    name = "at_end"
+    last = None
+
+    def update(self, step):
+        self.last = step
+
+    def finish(self):
+        return self.found(
+            self.last, since=0, tensor="losses/loss", statistic="value", value=1.0, threshold=0.0,
+            confidence=0.9, seen="seen", cause="cause", remedy="remedy", evidence={},
+        )
+
+
+class Breaks(Rule):
+    name = "breaks"
+
+    def update(self, step):
+        if step.step == 2:
+            raise ZeroDivisionError("broken")
+"""
+
+
+def states(
+    tmp_path: Path, skip: tuple[str, ...] = (), *, steps: int = 5, cut: bool = True
+) -> dict[str, str]:
+    """Return the states that both rules give to a trial."""
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    rules: dict[str, dict[str, Any]] = {
+        f"{tmp_path}/own.py:{name}": {} for name in ("AtEnd", "Breaks")
+    }
+    trial = TrialRun(tmp_path / "run", new_run("digits"), rules, skip)
+    writer = RunWriter(open_run(trial.directory).storage, 0)
+    for step in range(steps):
+        writer.add(step_record(step, scalars={"losses/loss": 1.0}))
+    writer.close()
+    found = trial.verdicts(0, cut=cut)
+    assert len({one.check for one in found}) == len(found)
+    return {one.check: one.state for one in found}
+
+
+def test_a_trial_that_was_ended_has_no_outcome_and_a_broken_rule_blames_nobody(
+    tmp_path: Path,
+) -> None:
+    assert states(tmp_path) == {"breaks": UNCHECKED, "rules": FINE}
+
+
+def test_a_script_that_ended_by_itself_was_a_whole_training(tmp_path: Path) -> None:
+    assert states(tmp_path, cut=False) == {
+        "at_end": SUSPICIOUS,
+        "breaks": UNCHECKED,
+        "rules": FINE,
+    }
+
+
+def test_nothing_is_said_of_steps_that_were_not_captured(tmp_path: Path) -> None:
+    assert states(tmp_path, steps=0) == {"rules": UNCHECKED}
+    assert states(tmp_path / "other", ("rules",)) == {}

@@ -1,0 +1,29 @@
+"""Training data from files and S3: records with their origin, in an order that can be resumed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from vinedresser.data.dataset import Dataset
+from vinedresser.data.records import Batch, Origin, Origins
+from vinedresser.data.statistics import Statistics
+
+if TYPE_CHECKING:
+    from vinedresser.data.tf_ import tf_dataset
+    from vinedresser.data.torch_ import TorchLoader
+
+__all__ = ["Batch", "Dataset", "Origin", "Origins", "Statistics", "TorchLoader", "tf_dataset"]
+
+# Frameworks are loaded only by those who use them.
+_HOMES = {"TorchLoader": "torch_", "tf_dataset": "tf_"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"vinedresser.data.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Formats of training data: how an object is divided into records."""

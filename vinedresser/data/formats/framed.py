@@ -1,0 +1,163 @@
+"""Formats whose records lie one behind the other, each telling where the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from vinedresser.data.formats.base import Chunk, Flaw, Marks, Records
+from vinedresser.data.formats.compression import decompressed
+from vinedresser.data.formats.recognition import looks_like
+from vinedresser.data.sources.base import DataObject, blocks_of
+from vinedresser.errors import DamagedData
+
+__all__ = ["Defect", "Framed", "Framing"]
+
+# Bytes between two marks: enough that an index is small, and few enough for small chunks.
+_BETWEEN_MARKS = 256 << 10
+
+
+class Defect(NamedTuple):
+    """What is wrong with some bytes.
+
+    Attributes:
+        place: number of the record among those of the bytes.
+        reason: what is wrong.
+    """
+
+    place: int
+    reason: str
+
+
+class Framing(Protocol):
+    """How consecutive bytes are divided into records."""
+
+    # With its article, for messages.
+    name: str
+
+    def is_compressed(self, head: bytes) -> bool:
+        """Return whether an object is compressed as a whole, by its first 512 bytes."""
+
+    def boundaries(self, content: bytes, *, final: bool) -> tuple[list[int], str]:
+        """Return where the complete records begin.
+
+        Args:
+            content: bytes from the beginning of a record on.
+            final: there is nothing behind them.
+
+        Returns:
+            The offset of each complete record and the end of the last one, ``[0]`` if there is
+            none; and what is wrong there, "" if nothing is.
+        """
+
+    def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
+        """Return the value of each record, and what is wrong with which.
+
+        Args:
+            content: see `boundaries`.
+            boundaries: what `boundaries` returned.
+        """
+
+
+class Framed:
+    """See `Format`; a compressed object is one chunk, since it cannot be read from the middle.
+
+    Args:
+        framing: how it is divided.
+    """
+
+    def __init__(self, framing: Framing) -> None:
+        self._framing = framing
+
+    def marks(self, found: DataObject) -> Marks:
+        """See `Format.marks`; reads the whole object."""
+        if not found.size:
+            return Marks([0], [0])
+        head = found.read(0, min(found.size, 512))
+        blocks: Iterable[bytes] = blocks_of(found, max_concurrent=4)
+        packed = self._framing.is_compressed(head)
+        if packed:
+            blocks = decompressed(blocks)
+        offsets, numbers = [0], [0]
+        end = count = 0
+        wrong = ""
+        for boundaries, reason in self._divided(blocks):
+            for boundary in boundaries[1:]:
+                count += 1
+                if end + boundary - offsets[-1] >= _BETWEEN_MARKS:
+                    offsets.append(end + boundary)
+                    numbers.append(count)
+            end += boundaries[-1]
+            wrong = reason
+        if wrong and not count:
+            raise DamagedData(
+                found.uri, 0, 0, f"not {self._framing.name} ({wrong}){looks_like(head)}"
+            )
+        flaw = Flaw(end, count, wrong) if wrong else None
+        if packed:
+            return Marks([0, found.size], [0, count], flaw)
+        if numbers[-1] < count:
+            offsets.append(end)
+            numbers.append(count)
+        return Marks(offsets, numbers, flaw)
+
+    def _divided(self, blocks: Iterable[bytes]) -> Iterator[tuple[list[int], str]]:
+        """Yield the boundaries of consecutive stretches, each from the end of the one before."""
+        parts: list[bytes] = []
+        held = wanted = 0
+        try:
+            for block in blocks:
+                parts.append(block)
+                held += len(block)
+                if held < wanted:
+                    continue
+                content = b"".join(parts)
+                boundaries, reason = self._framing.boundaries(content, final=False)
+                yield boundaries, reason
+                if reason:
+                    return
+                parts = [content[boundaries[-1] :]]
+                held = len(parts[0])
+                # A record longer than a block is not looked at again with each one.
+                wanted = 2 * held
+        except ValueError as error:
+            boundaries, reason = self._framing.boundaries(b"".join(parts), final=False)
+            yield boundaries, reason or str(error)
+            return
+        yield self._framing.boundaries(b"".join(parts), final=True)
+
+    def load(self, found: DataObject, chunk: Chunk) -> bytes:
+        """See `Format.load`."""
+        return found.read(chunk.start, chunk.stop)
+
+    def records(self, loaded: bytes, chunk: Chunk) -> Records:
+        """See `Format.records`."""
+        if not chunk.start and self._framing.is_compressed(loaded):
+            content, reason = _unpacked(loaded)
+        else:
+            content, reason = loaded, ""
+        boundaries, wrong = self._framing.boundaries(content, final=True)
+        del boundaries[chunk.records + 1 :]
+        values, defects = self._framing.values(content, boundaries)
+        offsets = np.full(chunk.records, chunk.start + boundaries[-1], np.int64)
+        offsets[: len(values)] = np.array(boundaries[:-1], np.int64) + chunk.start
+        reason = wrong or reason or "the object has fewer records than before"
+        defects += [Defect(index, reason) for index in range(len(values), chunk.records)]
+        values += [None] * (chunk.records - len(values))
+        flaws = [
+            Flaw(int(offsets[index]), chunk.first + index, reason) for index, reason in defects
+        ]
+        return Records(values, offsets, flaws)
+
+
+def _unpacked(content: bytes) -> tuple[bytes, str]:
+    """Return decompressed content, and what is wrong behind it, "" if nothing is."""
+    parts = []
+    try:
+        for part in decompressed([content]):
+            parts.append(part)  # noqa: PERF402 (those before an error are kept)
+    except ValueError as error:
+        return b"".join(parts), str(error)
+    return b"".join(parts), ""

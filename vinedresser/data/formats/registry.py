@@ -1,0 +1,88 @@
+"""The formats by name and by the endings of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from vinedresser.data.formats.arrays import npy_format, safetensors_format
+from vinedresser.data.formats.base import Format
+from vinedresser.data.formats.framed import Framed
+from vinedresser.data.formats.json_lines import JsonLinesFraming
+from vinedresser.data.formats.length_prefixed import LengthPrefixedFraming
+from vinedresser.data.formats.tar import TarFraming
+from vinedresser.data.formats.tfrecord import TFRecordFraming
+from vinedresser.errors import ConfigError, MissingDependency, did_you_mean
+
+__all__ = ["format_of", "open_format"]
+
+_PARQUET = "parquet"
+_FORMATS: dict[str, Callable[[], Format]] = {
+    "tfrecord": lambda: Framed(TFRecordFraming()),
+    "length_prefixed": lambda: Framed(LengthPrefixedFraming()),
+    "tar": lambda: Framed(TarFraming()),
+    "jsonl": lambda: Framed(JsonLinesFraming()),
+    "npy": npy_format,
+    "safetensors": safetensors_format,
+}
+_NAMES = (*_FORMATS, _PARQUET)
+_ENDINGS = {
+    ".tfrecord": "tfrecord",
+    ".tfrecords": "tfrecord",
+    ".tar": "tar",
+    ".tgz": "tar",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".npy": "npy",
+    ".safetensors": "safetensors",
+    ".parquet": _PARQUET,
+}
+_COMPRESSED = (".gz", ".zz", ".zlib")
+
+
+def format_of(uri: str) -> str:
+    """Return the name of the format that the ending of a path or URL stands for.
+
+    Raises:
+        ConfigError: it stands for none.
+    """
+    name = uri.lower()
+    for ending in _COMPRESSED:
+        name = name.removesuffix(ending)
+    for ending, kind in _ENDINGS.items():
+        if name.endswith(ending):
+            return kind
+    raise ConfigError(
+        f"{uri}: its ending stands for no format; set format to one of {', '.join(_NAMES)}"
+    )
+
+
+def open_format(name: str, *, columns: Sequence[str] | None = None) -> Format:
+    """Return a format.
+
+    Args:
+        name: its name.
+        columns: columns to read, of Parquet only; None: all.
+
+    Raises:
+        ConfigError: the format is unknown, or has no columns.
+        MissingDependency: the format needs a package that is not installed.
+    """
+    if name not in _NAMES:
+        raise ConfigError(
+            f"format = {name!r}: not one of {', '.join(_NAMES)}{did_you_mean(name, _NAMES)}"
+        )
+    if name == _PARQUET:
+        return _parquet(columns)
+    if columns is not None:
+        raise ConfigError(f"columns: only Parquet files have columns, and the format is {name}")
+    return _FORMATS[name]()
+
+
+def _parquet(columns: Sequence[str] | None) -> Format:
+    try:
+        from vinedresser.data.formats.parquet import ParquetFormat
+    except ImportError as error:
+        raise MissingDependency(
+            f'Parquet files need the package {error.name}: pip install "vinedresser[data]"'
+        ) from error
+    return ParquetFormat(columns)

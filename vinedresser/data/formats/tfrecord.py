@@ -1,0 +1,78 @@
+"""TFRecord: ``uint64 length, uint32 masked CRC32C of it, content, uint32 masked CRC32C of it``.
+
+https://www.tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details". Both checksums
+are always verified.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import fastcrc
+import numpy as np
+
+from vinedresser.data.formats.compression import is_compressed
+from vinedresser.data.formats.framed import Defect
+
+__all__ = ["TFRecordFraming"]
+
+_HEADER = struct.Struct("<QI")
+_checksum = fastcrc.crc32.iscsi
+# Headers that were verified; the lengths of records repeat.
+_MOST_KNOWN = 1 << 16
+_known: dict[bytes, int] = {}
+
+
+class TFRecordFraming:
+    """See `Framing`; the values are the contents, `bytes`."""
+
+    name = "a TFRecord file"
+
+    def is_compressed(self, head: bytes) -> bool:
+        """See `Framing.is_compressed`; a length may look like compressed data."""
+        return is_compressed(head) and bool(self.boundaries(head, final=False)[1])
+
+    def boundaries(self, content: bytes, *, final: bool) -> tuple[list[int], str]:
+        """See `Framing.boundaries`; verifies the checksums of the lengths."""
+        found = [0]
+        add = found.append
+        size = len(content)
+        position = 0
+        while position + 12 <= size:
+            header = content[position : position + 12]
+            length = _known.get(header)
+            if length is None:
+                length, stored = _HEADER.unpack(header)
+                if _masked(_checksum(header[:8])) != stored:
+                    return found, "the checksum of its length does not match"
+                if len(_known) >= _MOST_KNOWN:
+                    _known.clear()
+                _known[header] = length
+            position += length + 16
+            if position > size:
+                break
+            add(position)
+        if final and found[-1] < size:
+            return found, "it is cut off"
+        return found, ""
+
+    def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
+        """See `Framing.values`; verifies the checksums of the contents."""
+        values = [content[start + 12 : end - 4] for start, end in pairwise(boundaries)]
+        stored = np.frombuffer(b"".join([content[end - 4 : end] for end in boundaries[1:]]), "<u4")
+        computed = np.array([_checksum(value) for value in values], np.uint32)
+        wrong = np.flatnonzero(_masked_all(computed) != stored).tolist()
+        return values, [Defect(index, "the checksum does not match") for index in wrong]
+
+
+def _masked(checksum: int) -> int:
+    """Return a CRC32C as TFRecord stores it."""
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _masked_all(checksums: np.ndarray[Any, np.dtype[np.uint32]]) -> Any:
+    """Return each CRC32C as TFRecord stores it; the additions of uint32 wrap around."""
+    return (checksums >> np.uint32(15) | checksums << np.uint32(17)) + np.uint32(0xA282EAD8)

@@ -1,0 +1,111 @@
+"""The index of a data set: how many records each object has, and where reading can begin.
+
+It is made by reading each object once, only its header or footer where the format has one, and kept
+in the user's cache until the object changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from vinedresser.data.formats.base import Flaw, Format, Marks
+from vinedresser.data.sources.base import DataObject
+from vinedresser.errors import StoreError
+from vinedresser.objects import LocalStorage
+from vinedresser.objects.base import get_or_none
+
+__all__ = ["Index", "make_index"]
+
+# Changes whenever older entries must not be used.
+_VERSION = 1
+_CONCURRENT = 8
+
+
+class Index(NamedTuple):
+    """The objects of a data set and their marks.
+
+    Attributes:
+        objects: the objects.
+        marks: the marks of each.
+    """
+
+    objects: list[DataObject]
+    marks: list[Marks]
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return sum(marks.numbers[-1] for marks in self.marks)
+
+    @property
+    def digest(self) -> str:
+        """Identifies the objects by name, size and number of records, wherever they are kept."""
+        described = [
+            (found.uri, found.size, marks.numbers[-1])
+            for found, marks in zip(self.objects, self.marks, strict=True)
+        ]
+        return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
+
+
+def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Index:
+    """Return the index of objects, from the cache where it is known.
+
+    Args:
+        objects: the objects.
+        kind: name of their format.
+        opened: the format.
+
+    Raises:
+        DamagedData: an object is of another kind.
+        StoreError: an object cannot be read.
+    """
+    cache = _cache()
+
+    def marks_of(found: DataObject) -> Marks:
+        name = f"{_VERSION} {kind} {found.version} {found.uri}"
+        key = f"{hashlib.sha256(name.encode()).hexdigest()}.json"
+        known = _read(cache, key)
+        if known is None:
+            known = opened.marks(found)
+            _write(cache, key, known)
+        return known
+
+    with ThreadPoolExecutor(_CONCURRENT, thread_name_prefix="index") as pool:
+        return Index(list(objects), [*pool.map(marks_of, objects)])
+
+
+def _cache() -> LocalStorage:
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return LocalStorage(os.path.join(folder, "vinedresser", "data"))
+
+
+def _read(cache: LocalStorage, key: str) -> Marks | None:
+    """Return an entry of the cache; None if it is missing or damaged."""
+    try:
+        content = get_or_none(cache, key)
+        known: Any = None if content is None else json.loads(content)
+    except (StoreError, ValueError):
+        return None
+    match known:
+        case {
+            "offsets": [*offsets],
+            "numbers": [*numbers],
+            "flaw": None | [int(), int(), str()] as flaw,
+        }:
+            same = len(offsets) == len(numbers) > 0
+            if same and all(isinstance(one, int) for one in (*offsets, *numbers)):
+                return Marks(offsets, numbers, None if flaw is None else Flaw(*flaw))
+    return None
+
+
+def _write(cache: LocalStorage, key: str, marks: Marks) -> None:
+    """Keep an entry, unless the cache cannot be written to: then it is made again."""
+    try:
+        cache.put(key, [json.dumps(marks._asdict()).encode()])
+    except StoreError:
+        return

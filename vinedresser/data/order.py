@@ -1,0 +1,194 @@
+"""The order of the records of an epoch, a pure function of the index and a few settings.
+
+The chunks of all objects are permuted, and laid one behind the other. The sequence is cut into
+lanes, the batches of which alternate: batch b is in lane b % lanes. Within a lane, the records of a
+window of chunks are permuted. So a position in an epoch is the number of a batch, whoever reads
+which batch; and who reads whole lanes reads nothing else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.data.formats.base import Chunk
+from vinedresser.data.index import Index
+
+__all__ = ["Epoch", "Part", "Place", "Settings", "Window"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the order depends on, besides the data; see `vinedresser.data.Dataset`."""
+
+    batch_size: int
+    seed: int | None
+    lanes: int
+    window_bytes: int
+    chunk_bytes: int
+    drop_last: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the settings as JSON."""
+        return asdict(self)
+
+
+class Part(NamedTuple):
+    """Some records of a chunk: those from ``skip`` on, ``records`` of them."""
+
+    chunk: Chunk
+    skip: int
+    records: int
+
+
+class Window(NamedTuple):
+    """Neighbouring parts whose records are permuted.
+
+    Attributes:
+        lane: number of the lane.
+        number: number of the window in its lane.
+        parts: the parts.
+        records: number of records.
+    """
+
+    lane: int
+    number: int
+    parts: list[Part]
+    records: int
+
+
+class Place(NamedTuple):
+    """Records of a window, from ``begin`` to ``end`` in the order of the epoch."""
+
+    window: Window
+    begin: int
+    end: int
+
+
+class Epoch:
+    """The order of one epoch.
+
+    Args:
+        index: the data.
+        settings: the settings.
+        number: number of the epoch, from 0.
+
+    Attributes:
+        number: as above.
+        batches: number of batches, over all ranks.
+    """
+
+    def __init__(self, index: Index, settings: Settings, number: int) -> None:
+        self._settings = settings
+        self.number = number
+        size, lanes = settings.batch_size, settings.lanes
+        records = index.records
+        self.batches = records // size if settings.drop_last else -(-records // size)
+        if settings.drop_last:
+            records = self.batches * size
+        chunks = list(_chunks(index, settings.chunk_bytes))
+        if settings.seed is not None:
+            chunks = [chunks[one] for one in self._permutation(len(chunks))]
+        # The number of batches of each lane; the last batch of the epoch may be a smaller one.
+        counts = [len(range(lane, self.batches, lanes)) * size for lane in range(lanes)]
+        if self.batches:
+            counts[(self.batches - 1) % lanes] -= self.batches * size - records
+        self._lanes = [
+            self._windows(lane, list(parts)) for lane, parts in enumerate(_cut(chunks, counts))
+        ]
+        # The position of the first record of each window in its lane.
+        self._begins = [
+            [0, *accumulate(window.records for window in windows)] for windows in self._lanes
+        ]
+
+    def places(self, batch: int) -> Iterator[Place]:
+        """Yield where the records of a batch are, in order.
+
+        Args:
+            batch: its number, below ``batches``.
+        """
+        number, lane = divmod(batch, self._settings.lanes)
+        begins = self._begins[lane]
+        position = number * self._settings.batch_size
+        end = min(position + self._settings.batch_size, begins[-1])
+        while position < end:
+            found = bisect_right(begins, position) - 1
+            stop = min(end, begins[found + 1])
+            yield Place(self._lanes[lane][found], position - begins[found], stop - begins[found])
+            position = stop
+
+    def permutation(self, window: Window) -> NDArray[np.int64] | None:
+        """Return the order of the records of a window, int64, (records,); None: as they are."""
+        if self._settings.seed is None:
+            return None
+        return self._permutation(window.records, 1 + window.lane, window.number)
+
+    def _permutation(self, count: int, *place: int) -> NDArray[np.int64]:
+        # Both are the same in all versions of NumPy, in contrast to `Generator.permutation`.
+        seeds = np.random.SeedSequence([self._settings.seed or 0, self.number, *place])
+        keys = np.random.PCG64(seeds).random_raw(count)
+        return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+
+    def _windows(self, lane: int, parts: list[Part]) -> list[Window]:
+        most = self._settings.window_bytes // self._settings.lanes
+        if self._settings.seed is None:
+            most = 0
+        windows: list[Window] = []
+        held: list[Part] = []
+        size = 0
+        for part in parts:
+            bytes_more = part.chunk.stop - part.chunk.start
+            if held and size + bytes_more > most:
+                windows.append(Window(lane, len(windows), held, sum(one.records for one in held)))
+                held, size = [], 0
+            held.append(part)
+            size += bytes_more
+        if held:
+            windows.append(Window(lane, len(windows), held, sum(one.records for one in held)))
+        return windows
+
+
+def _chunks(index: Index, most: int) -> Iterator[Chunk]:
+    """Yield the chunks of all objects: from a mark to the last one that is near enough.
+
+    Args:
+        index: the data.
+        most: bytes of a chunk, unless two neighbouring marks are farther apart.
+    """
+    for number, marks in enumerate(index.marks):
+        offsets, numbers = marks.offsets, marks.numbers
+        begin = 0
+        for end in range(1, len(offsets)):
+            if end < len(offsets) - 1 and offsets[end + 1] - offsets[begin] <= most:
+                continue
+            if count := numbers[end] - numbers[begin]:
+                yield Chunk(number, numbers[begin], count, offsets[begin], offsets[end])
+            begin = end
+
+
+def _cut(chunks: list[Chunk], counts: list[int]) -> Iterator[Iterator[Part]]:
+    """Yield for each lane the parts of consecutive chunks with its number of records.
+
+    Each is to be drawn before the next one.
+    """
+    upcoming = iter(chunks)
+    chunk = next(upcoming, None)
+    skip = 0
+
+    def take(wanted: int) -> Iterator[Part]:
+        nonlocal chunk, skip
+        while wanted and chunk is not None:
+            count = min(wanted, chunk.records - skip)
+            yield Part(chunk, skip, count)
+            wanted -= count
+            skip += count
+            if skip == chunk.records:
+                chunk, skip = next(upcoming, None), 0
+
+    yield from map(take, counts)

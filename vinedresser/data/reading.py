@@ -1,0 +1,176 @@
+"""Reading batches: chunks are loaded ahead, and divided into records when their turn comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.data.formats.base import Flaw, Format, Records
+from vinedresser.data.index import Index
+from vinedresser.data.order import Epoch, Part, Window
+from vinedresser.data.records import Batch, Origins
+from vinedresser.data.statistics import Statistics
+from vinedresser.errors import DamagedData
+from vinedresser.objects.read_ahead import read_ahead
+
+__all__ = ["Reader"]
+
+
+class _Rows(NamedTuple):
+    """The records of a window in the order of the epoch, as columns; see `Origins`.
+
+    Attributes:
+        window: the window.
+        values: their values.
+        objects: for each its object, int64, (records,).
+        offsets: byte offsets, int64, (records,).
+        numbers: record numbers, int64, (records,).
+        damaged: what is wrong with a record, by its position.
+    """
+
+    window: Window
+    values: list[Any]
+    objects: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    damaged: dict[int, Flaw]
+
+
+class Reader:
+    """Reads batches of an epoch.
+
+    Args:
+        index: the data.
+        opened: its format.
+        epoch: the order.
+        connections: maximum number of chunks that are loaded at a time.
+        statistics: what the work is added to.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        opened: Format,
+        epoch: Epoch,
+        *,
+        connections: int,
+        statistics: Statistics,
+    ) -> None:
+        self._index = index
+        self._format = opened
+        self._epoch = epoch
+        self._connections = connections
+        self._statistics = statistics
+        self._uris = [found.uri for found in index.objects]
+
+    def batches(self, numbers: Sequence[int]) -> Iterator[Batch]:
+        """Yield batches with their records' plain values.
+
+        Args:
+            numbers: numbers of the batches, each below `Epoch.batches`.
+
+        Raises:
+            StoreError: a chunk cannot be read.
+        """
+        loaded = read_ahead(
+            (part.chunk for window in self._windows(numbers) for part in window.parts),
+            lambda chunk: self._format.load(self._index.objects[chunk.object], chunk),
+            size=lambda chunk: chunk.stop - chunk.start,
+            max_concurrent=self._connections,
+        )
+        held: dict[int, _Rows] = {}
+        for number in numbers:
+            pieces = []
+            for place in self._epoch.places(number):
+                rows = held.pop(place.window.lane, None)
+                if rows is None or rows.window is not place.window:
+                    # The window before is freed, unless this batch has records of both.
+                    rows = None
+                    rows = self._rows(place.window, loaded)
+                held[place.window.lane] = rows
+                pieces.append((rows, place.begin, place.end))
+            yield self._batch(number, pieces)
+
+    def _windows(self, numbers: Sequence[int]) -> Iterator[Window]:
+        """Yield the windows of batches in the order in which `batches` needs them."""
+        held: dict[int, Window] = {}
+        for number in numbers:
+            for place in self._epoch.places(number):
+                if held.get(place.window.lane) is not place.window:
+                    held[place.window.lane] = place.window
+                    yield place.window
+
+    def _rows(self, window: Window, loaded: Iterator[Any]) -> _Rows:
+        """Return the records of a window, whose chunks are the next ones of ``loaded``."""
+        parts = [self._records(part, loaded) for part in window.parts]
+        values = [value for part in parts for value in part.values]
+        offsets = np.concatenate([part.offsets for part in parts])
+        objects = np.repeat(
+            np.array([part.chunk.object for part in window.parts], np.int64),
+            [part.records for part in window.parts],
+        )
+        numbers = np.concatenate([_numbers(part) for part in window.parts])
+        flaws = {
+            begin + flaw.record - part.chunk.first - part.skip: flaw
+            for begin, part, records in zip(_begins(window.parts), window.parts, parts, strict=True)
+            for flaw in records.flaws
+        }
+        order = self._epoch.permutation(window)
+        if order is None:
+            return _Rows(window, values, objects, offsets, numbers, flaws)
+        damaged = (
+            {place: flaws[one] for place, one in enumerate(order.tolist()) if one in flaws}
+            if flaws
+            else {}
+        )
+        shuffled = [values[one] for one in order.tolist()]
+        return _Rows(window, shuffled, objects[order], offsets[order], numbers[order], damaged)
+
+    def _records(self, part: Part, loaded: Iterator[Any]) -> Records:
+        with self._statistics.timed("waiting"):
+            content = next(loaded)
+        with self._statistics.timed("parsing"):
+            records = self._format.records(content, part.chunk)
+        self._statistics.bytes += part.chunk.stop - part.chunk.start
+        end = part.skip + part.records
+        first = part.chunk.first
+        return Records(
+            records.values[part.skip : end],
+            records.offsets[part.skip : end],
+            [flaw for flaw in records.flaws if part.skip <= flaw.record - first < end],
+        )
+
+    def _batch(self, number: int, pieces: list[tuple[_Rows, int, int]]) -> Batch:
+        values = [value for rows, begin, end in pieces for value in rows.values[begin:end]]
+        objects, offsets, numbers = (
+            np.concatenate([getattr(rows, name)[begin:end] for rows, begin, end in pieces])
+            for name in ("objects", "offsets", "numbers")
+        )
+        if not any(rows.damaged for rows, _, _ in pieces):
+            return Batch(values, Origins(self._uris, objects, offsets, numbers), number, [])
+        flaws = [rows.damaged.get(at) for rows, begin, end in pieces for at in range(begin, end)]
+        kept = [at for at, flaw in enumerate(flaws) if flaw is None]
+        return Batch(
+            [values[at] for at in kept],
+            Origins(self._uris, objects[kept], offsets[kept], numbers[kept]),
+            number,
+            [
+                DamagedData(self._uris[objects[at]], *flaw)
+                for at, flaw in enumerate(flaws)
+                if flaw is not None
+            ],
+        )
+
+
+def _begins(parts: list[Part]) -> list[int]:
+    """Return the position of the first record of each part in its window."""
+    return [*accumulate((part.records for part in parts[:-1]), initial=0)]
+
+
+def _numbers(part: Part) -> NDArray[np.int64]:
+    first = part.chunk.first + part.skip
+    return np.arange(first, first + part.records, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Objects that training data is read from: files and objects on S3."""

@@ -1,0 +1,127 @@
+"""Finding the objects that a user names: paths, URLs, folders, prefixes, globs and manifests."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from vinedresser.data.sources.base import DataObject
+from vinedresser.data.sources.local import find_file
+from vinedresser.errors import ConfigError, MissingDependency
+from vinedresser.objects import is_remote
+
+__all__ = ["find_objects"]
+
+_MAGIC = "*?["
+_MANIFEST = ".manifest"
+
+
+def find_objects(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> list[DataObject]:
+    """Return the objects that sources name: in the order of the sources, sorted in each.
+
+    Args:
+        sources: one or several of these, local or on S3:
+
+            - a file or an object;
+            - a folder, or a prefix that ends in a slash: everything below it, but for empty
+              objects and names that begin with a dot or an underscore;
+            - a glob, in which ``*``, ``?`` and ``[…]`` do not match a slash;
+            - a SageMaker manifest, whose name ends in ``.manifest``.
+
+    Raises:
+        ConfigError: a source names nothing, or a manifest is invalid.
+        KeyMissing: an object does not exist.
+        MissingDependency: a source is on S3, and the extra "data" is not installed.
+        StoreError: the storage refused.
+    """
+    named = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    found: list[DataObject] = []
+    for source in [os.fspath(one) for one in named]:
+        before = len(found)
+        found.extend(_found_in(source))
+        if len(found) == before:
+            raise ConfigError(f"{source}: there are no objects")
+    if not found:
+        raise ConfigError("no sources are given; name a file, a folder, a prefix or a glob")
+    return found
+
+
+def _found_in(source: str) -> Iterator[DataObject]:
+    if source.endswith(_MANIFEST):
+        yield from _manifested(source)
+    elif is_remote(source):
+        yield from _on_s3(source)
+    elif "://" in source:
+        raise ConfigError(f"{source}: not supported; use a local path or s3://bucket/…")
+    else:
+        yield from _local(os.path.expanduser(source))
+
+
+def _on_s3(source: str) -> Iterator[DataObject]:
+    try:
+        from vinedresser.data.sources.s3 import find_object, list_objects
+    except ImportError as error:
+        raise MissingDependency(
+            f'{source}: S3 needs the package {error.name}: pip install "vinedresser[data]"'
+        ) from error
+    first = min((source.find(sign) for sign in _MAGIC if sign in source), default=-1)
+    if first >= 0:
+        yield from (one for one in list_objects(source[:first]) if _matches(one.uri, source))
+    elif source.endswith("/") or source.count("/") < 3:
+        folder = source if source.endswith("/") else f"{source}/"
+        yield from (one for one in list_objects(folder) if one.size and _is_data(one.uri, folder))
+    else:
+        yield find_object(source)
+
+
+def _local(path: str) -> Iterator[DataObject]:
+    if os.path.isdir(path):
+        names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files]
+        found = (find_file(name) for name in sorted(names) if _is_data(name, path))
+        yield from (one for one in found if one.size)
+    elif any(sign in path for sign in _MAGIC) and not os.path.exists(path):
+        yield from (find_file(name) for name in sorted(glob.glob(path)) if os.path.isfile(name))
+    else:
+        yield find_file(path)
+
+
+def _is_data(name: str, folder: str) -> bool:
+    return not any(part.startswith((".", "_")) for part in name[len(folder) :].split("/"))
+
+
+def _matches(url: str, pattern: str) -> bool:
+    parts, patterns = url.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+def _manifested(source: str) -> Iterator[DataObject]:
+    """Yield what a manifest names: ``[{"prefix": "s3://bucket/folder/"}, "a", "b", …]``.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_S3DataSource.html
+    """
+    (manifest,) = _on_s3_or_local(source)
+    try:
+        entries = json.loads(manifest.read(0, manifest.size))
+    except ValueError as error:
+        raise ConfigError(f"{source}: not valid JSON: {error}") from error
+    if (
+        not isinstance(entries, list)
+        or len(entries) < 2
+        or not isinstance(entries[0], dict)
+        or not isinstance(entries[0].get("prefix"), str)
+        or not all(isinstance(entry, str) for entry in entries[1:])
+    ):
+        raise ConfigError(
+            f'{source}: not a manifest; one looks like [{{"prefix": "s3://bucket/folder/"}}, "a"]'
+        )
+    for entry in entries[1:]:
+        yield from _on_s3_or_local(entries[0]["prefix"] + entry)
+
+
+def _on_s3_or_local(source: str) -> Iterator[DataObject]:
+    return _on_s3(source) if is_remote(source) else _local(source)

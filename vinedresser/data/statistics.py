@@ -1,0 +1,44 @@
+"""What reading costs, by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+__all__ = ["Statistics"]
+
+
+@dataclass
+class Statistics:
+    """Work of a data set in this process since it was created.
+
+    The times are those of the thread that iterates; they add up to the time of the iteration.
+
+    Attributes:
+        batches: number of batches delivered.
+        records: number of records delivered.
+        bytes: number of bytes read.
+        waiting: seconds in which it waited for bytes from the disk or the network.
+        parsing: seconds of verifying checksums, decompressing and dividing into records.
+        decoding: seconds in ``decode`` and ``collate``.
+        consuming: seconds in which the caller worked on its batches.
+    """
+
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    waiting: float = 0.0
+    parsing: float = 0.0
+    decoding: float = 0.0
+    consuming: float = 0.0
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the duration of a block to a stage, the name of an attribute."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self, stage, getattr(self, stage) + time.perf_counter() - begun)

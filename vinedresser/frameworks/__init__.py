@@ -1,0 +1,1 @@
+"""What knows a framework and is no feature: names, nesting, tensors as files, random states."""

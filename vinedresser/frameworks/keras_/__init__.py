@@ -1,0 +1,1 @@
+"""Keras: names and properties of layers and variables, and tensors in files."""

@@ -1,0 +1,1 @@
+"""PyTorch: names, nesting, tensors in files, random states, optimizers, events of the loop."""

@@ -1,0 +1,1 @@
+"""XGBoost: custom objectives."""

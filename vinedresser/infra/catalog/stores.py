@@ -1,0 +1,137 @@
+"""Stores of runs: a directory of run directories, or the same on an object store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from vinedresser.errors import CorruptData
+from vinedresser.infra.catalog.state_folder import private_folder, state_folder, store_state_folder
+from vinedresser.objects import Location, open_storage
+from vinedresser.objects.files import make_folders
+from vinedresser.plain_logs import plain_logger
+from vinedresser.processes import ProcessIdentity, is_alive, this_process
+from vinedresser.store.reading.store_runs import run_directories
+from vinedresser.store.records import (
+    ClaimRecord,
+    LaunchRecord,
+    RunRecord,
+    owner_of,
+)
+from vinedresser.store.spool import spools
+
+__all__ = [
+    "ensure_store",
+    "is_owned",
+    "local_state",
+    "owned_here",
+    "owner_is_gone",
+    "places_in",
+    "private_state",
+]
+
+
+_log = plain_logger(__name__)
+
+
+def local_state(store: Location) -> Path:
+    """Return the folder on this machine for the state of a flow on a store.
+
+    This is the store itself, unless it is on an object store.
+    """
+    return store if isinstance(store, Path) else store_state_folder(store)
+
+
+def private_state(store: Location) -> Path:
+    """Return the folder of this user's for what must not be read from a store, created if missing.
+
+    The files in a store may come from others, who shared or copied it.
+
+    Raises:
+        StoreError: it cannot be created, or belongs to another user.
+    """
+    place = os.path.realpath(store) if isinstance(store, Path) else str(store)
+    private_folder(state_folder())
+    return private_folder(store_state_folder(place))
+
+
+def ensure_store(store: Location) -> None:
+    """Make sure that a store can be written to; create it and the folder of its state.
+
+    Raises:
+        ConfigError: the URL has no bucket.
+        MissingDependency: a package for S3 is not installed.
+        StoreError: the bucket does not exist, or there is no server or no permission.
+        OSError: the folder cannot be created.
+    """
+    if not isinstance(store, Path):
+        # Listing fails without a bucket; asking for one object does not.
+        open_storage(store).list(RunRecord.KEY)
+    make_folders(local_state(store))
+
+
+def places_in(store: Location) -> Sequence[Location]:
+    """Return the runs that a store has or is about to have; on an object store with one request.
+
+    Raises:
+        StoreError: the store refused.
+    """
+    if isinstance(store, Path):
+        return run_directories(store)
+    return [store / folder for folder in open_storage(store).folders()]
+
+
+def is_owned(location: Location) -> bool:
+    """Return whether the process for which a run was made may be alive and will settle it.
+
+    Raises:
+        CorruptData: its launch record cannot be read.
+        StoreError: the store refused a request.
+    """
+    owner = _owner(location)
+    # Unknown for a process of another machine.
+    return owner is not None and is_alive(owner) is not False
+
+
+def owner_is_gone(location: Location) -> bool:
+    """Return whether a run was made for a process of this machine that is gone.
+
+    Of a run whose launch record is damaged that is not known.
+
+    Raises:
+        StoreError: the store refused a request.
+    """
+    owner = _owner_if_readable(location)
+    return owner is not None and is_alive(owner) is False
+
+
+def owned_here(store: Location) -> list[Path]:
+    """Return the directories of a store's runs that were made for this process.
+
+    For runs on an object store these are the spools. A run whose launch record is damaged is left
+    out: the others are to be found all the same.
+    """
+    here = this_process()
+    directories = run_directories(store) if isinstance(store, Path) else spools(store)
+    return [directory for directory in directories if _owner_if_readable(directory) == here]
+
+
+def _owner_if_readable(location: Location) -> ProcessIdentity | None:
+    """Return the owner of a run; None also if its launch record is damaged, which is logged."""
+    try:
+        return _owner(location)
+    except CorruptData as error:
+        _log.warning("%s", error)
+        return None
+
+
+def _owner(location: Location) -> ProcessIdentity | None:
+    storage = open_storage(location)
+    owner = owner_of(storage)
+    launched = owner is not None or storage.exists(LaunchRecord.KEY)
+    if not launched and storage.exists(ClaimRecord.KEY):
+        # An additional run: its script was launched for the first run.
+        first = str(location).rpartition(".")[0]
+        owner = owner_of(open_storage(first))
+    return ProcessIdentity(**owner) if owner is not None else None

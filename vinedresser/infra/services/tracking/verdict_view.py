@@ -1,0 +1,108 @@
+"""A saved view of MLflow's table of runs, with a column for the verdict and its cause.
+
+MLflow's UI keeps a saved view in a tag of the experiment: a JSON object with the name of the view,
+the times at which it was created and changed, and, as JSON again, the state of the page.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from vinedresser.infra.catalog.tracking_uri import absolute_uri
+from vinedresser.infra.services.tracking.client import connected
+from vinedresser.infra.services.tracking.runs import NOTE_TAG
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+__all__ = ["save_verdict_view"]
+
+_KEY = "vinedresser"
+_VIEW_TAG = f"mlflow.sharedViewState.{_KEY}"
+# MLflow shows the first line, and the rest if it is unfolded.
+_NOTE = """\
+**verdict**: how a run ended and what its rules found; **verdict.since**: first step with the \
+symptom; **verdict.cause**: likely cause.
+
+The page of a run says what to try, and has the report of the run. Examples of filters: \
+``tags.`verdict.rule` = "nonfinite"``, ``attributes.status = "KILLED"``.
+"""
+
+# Widths in pixels, in the order of the columns; the first fit on a small screen.
+_BEFORE_METRICS = {"tags.`verdict`": 250, "tags.`verdict.cause`": 330}
+_METRIC_WIDTH = 95
+_AFTER_METRICS = {"duration": 80, "tags.`verdict.since`": 100, "tags.`verdict.rule`": 180}
+_NEWEST = 100
+_MOST_METRICS = 2
+# What the hook and the rules measure in every run, and the course of a sweep.
+_NOT_RESULTS = ("training/", "rule/", "sweep/", "system/")
+
+
+def save_verdict_view(uri: str, experiment_id: str) -> str:
+    """Save the view "Verdicts" of an experiment, and describe its columns in the experiment's note.
+
+    A view that the user has changed and a note that exists are kept. Saving it again adds the
+    metrics of newer runs.
+
+    Args:
+        uri: tracking URI.
+        experiment_id: id of the experiment.
+
+    Returns:
+        The key of the view, for `mlflow_page`.
+
+    Raises:
+        TrackingError: the server or its database refused or is unavailable.
+    """
+    with connected(absolute_uri(uri)) as client:
+        tags = client.get_experiment(experiment_id).tags
+        created = _created(tags.get(_VIEW_TAG, ""))
+        if created is not None:
+            view = _view(_main_metrics(client, experiment_id), created)
+            client.set_experiment_tag(experiment_id, _VIEW_TAG, view)
+        if NOTE_TAG not in tags:
+            client.set_experiment_tag(experiment_id, NOTE_TAG, _NOTE)
+    return _KEY
+
+
+def _created(saved: str) -> int | None:
+    """Return when a view was created, in ms since the epoch; None if the user has changed it."""
+    try:
+        view = json.loads(saved)
+        created, updated = int(view["createdAt"]), int(view["updatedAt"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        # There is none, or MLflow could not read it either.
+        return round(time.time() * 1000)
+    return created if created == updated else None
+
+
+def _view(metrics: Iterable[str], created: int) -> str:
+    widths = {f"metrics.`{key}`": _METRIC_WIDTH for key in metrics}
+    widths = {**_BEFORE_METRICS, **widths, **_AFTER_METRICS}
+    state = {
+        # Under this name of the start time MLflow lists trials beside their sweep; under the usual
+        # one it folds them away.
+        "orderByKey": "attributes.`Created`",
+        "orderByAsc": False,
+        "selectedColumns": [column for column in widths if "." in column],
+        "columnOrder": list(widths),
+        "columnWidths": widths,
+    }
+    view = {"name": "Verdicts", "createdAt": created, "updatedAt": created}
+    return json.dumps({**view, "state": json.dumps(state)})
+
+
+def _main_metrics(client: MlflowClient, experiment_id: str) -> list[str]:
+    """Return the keys of a loss and of the metrics that most of the newest runs have."""
+    newest = client.search_runs([experiment_id], max_results=_NEWEST)
+    counts = Counter(
+        key for run in newest for key in run.data.metrics if not key.startswith(_NOT_RESULTS)
+    )
+    ranked = sorted(counts, key=lambda key: (-counts[key], not key.startswith("eval/"), key))
+    losses = [key for key in ranked if key.endswith("/loss")]
+    others = [key for key in ranked if key not in losses]
+    return (losses[:1] + others)[:_MOST_METRICS]

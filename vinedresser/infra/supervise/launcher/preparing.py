@@ -1,0 +1,48 @@
+"""Turn a directory into a run that can be started."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from vinedresser.errors import AlreadyARun, KeyTaken, StoreError
+from vinedresser.infra.supervise.launch_values import hold
+from vinedresser.infra.supervise.launcher.code_version import code_version
+from vinedresser.objects import LocalStorage
+from vinedresser.store.records import LaunchRecord, RunRecord, write_record
+
+
+def prepare_run(
+    directory: str | os.PathLike[str], run: RunRecord, launch: LaunchRecord
+) -> RunRecord:
+    """Turn a directory into a run that can be started.
+
+    Args:
+        directory: the run directory; created if missing, other files in it stay.
+        run: description of the run; its command and code version are filled in.
+        launch: the command to start, and how; a relative ``cwd`` is made absolute.
+
+    Returns:
+        The record in run.json.
+
+    Raises:
+        AlreadyARun: the directory already holds a run.
+        StoreError: the directory cannot be written.
+    """
+    storage = LocalStorage(directory)
+    launch = replace(launch, cwd=os.path.abspath(launch.cwd))
+    run = replace(run, command=list(launch.argv), code=code_version(launch.cwd))
+    try:
+        write_record(storage, run, exclusive=True)
+    except KeyTaken as error:
+        raise AlreadyARun(
+            f"{storage.location}: already holds a run, and runs are never overwritten; choose "
+            "another directory"
+        ) from error
+    try:
+        write_record(storage, launch)
+    except StoreError:
+        storage.delete(RunRecord.KEY)
+        raise
+    hold(directory, launch)
+    return run

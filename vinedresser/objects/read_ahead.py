@@ -1,0 +1,59 @@
+"""Reading ahead: several requests at a time, their answers in order, within a bound of memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+# Maximum bytes of answers in flight or waiting for their turn, unless a single one is larger.
+_MOST = 64 << 20
+
+
+def read_ahead(
+    requests: Iterable[Q],
+    read: Callable[[Q], A],
+    *,
+    size: Callable[[Q], int],
+    max_concurrent: int,
+) -> Iterator[A]:
+    """Yield the answer to each request in order while reading the following ones.
+
+    The read-ahead starts with one request and grows by two with each answer yielded, so that
+    readers of only a few do not pay for many. It holds 64 MiB, or one larger answer.
+
+    Args:
+        requests: drawn in the caller's thread, earlier than their answers are yielded.
+        read: answers one request, in any thread; its errors are raised in the request's turn.
+        size: bytes of the answer to a request.
+        max_concurrent: maximum number of requests in flight or waiting for their turn.
+    """
+    ahead: deque[tuple[int, Future[A]]] = deque()
+    waiting = 0
+    upcoming = iter(requests)
+    following = next(upcoming, None)
+    taken = 0
+    with ThreadPoolExecutor(max_concurrent, thread_name_prefix="read-ahead") as pool:
+        try:
+            while ahead or following is not None:
+                while following is not None:
+                    bytes_more = size(following)
+                    full = len(ahead) >= min(max_concurrent, 2 * taken)
+                    if ahead and (full or waiting + bytes_more > _MOST):
+                        break
+                    waiting += bytes_more
+                    ahead.append((bytes_more, pool.submit(read, following)))
+                    following = next(upcoming, None)
+                bytes_less, future = ahead.popleft()
+                answer = future.result()
+                waiting -= bytes_less
+                taken += 1
+                yield answer
+        finally:
+            # The generator was closed: cancel the reads that have not begun.
+            for _, future in ahead:
+                future.cancel()

@@ -1,0 +1,40 @@
+"""Amounts, shares and times as people write them: 12, "10%", "90 min"."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+__all__ = ["parse_amount", "parse_time"]
+
+_SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*%", re.ASCII)
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(s|m|min|h|d)", re.ASCII)
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_amount(given: object) -> int | Decimal:
+    """Return a number above 0, or a share between 0 and 1 of a text such as "10%".
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given
+    match = _SHARE.fullmatch(given.strip()) if isinstance(given, str) else None
+    share = Decimal(match[1]) / 100 if match else Decimal(0)
+    if not 0 < share < 1:
+        raise ValueError(f'must be a number above 0 or a share such as "10%", not {given!r}')
+    return share
+
+
+def parse_time(given: str) -> float:
+    """Return the seconds of a text such as "90 s", "30 min", "24 h" or "7 d".
+
+    Raises:
+        ValueError: it is something else, or 0.
+    """
+    match = _TIME.fullmatch(given.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not seconds:
+        raise ValueError(f'must be a time such as "90 s", "30 min", "24 h" or "7 d", not {given!r}')
+    return seconds

@@ -1,0 +1,43 @@
+"""In which frameworks rules have nothing to look at, and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "AFTER_THE_FIRST_STEP",
+    "FRAMEWORKS",
+    "MADE_TO_FIT",
+    "NETWORKS_ONLY",
+    "NO_GRAPH",
+    "NO_NETWORK",
+    "NO_TERMS",
+    "NO_UPDATES",
+    "ONE_PROCESS",
+    "Reasons",
+    "TREES_ONLY",
+]
+
+# In the order of `Reasons` and of the table in docs/rules.md.
+FRAMEWORKS = ("torch", "Keras", "XGBoost", "scikit-learn")
+
+NO_NETWORK = "there are no layers, activations or gradients to look at"
+MADE_TO_FIT = "the library makes outputs that fit the loss, and refuses labels that do not"
+NO_TERMS = "the library's losses have a minimum"
+NO_GRAPH = "only the graph of PyTorch tells what is between two layers"
+NO_UPDATES = "how far a step moves the weights is not captured"
+ONE_PROCESS = "weights of several ranks are not captured"
+AFTER_THE_FIRST_STEP = "the first loss and weights that can be seen are those after the first step"
+
+
+class Reasons(NamedTuple):
+    """By framework the reason why a rule has nothing to look at; "" where it applies."""
+
+    torch: str = ""
+    keras: str = ""
+    xgboost: str = ""
+    sklearn: str = ""
+
+
+NETWORKS_ONLY = Reasons(xgboost=NO_NETWORK, sklearn=NO_NETWORK)
+TREES_ONLY = Reasons(torch="there are no trees", keras="there are no trees")

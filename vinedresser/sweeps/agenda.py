@@ -1,0 +1,201 @@
+"""Which configurations come next in a study: points, failed trials, repeats, a grid, proposals."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from vinedresser.errors import ConfigError
+from vinedresser.store.json_values import shown
+from vinedresser.sweeps.dimension import Choice
+from vinedresser.sweeps.proposer import CHOSEN, given_point
+from vinedresser.sweeps.settings import SweepTable
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.trial import ALL_BEGUN
+from vinedresser.sweeps.tried import Tried
+
+__all__ = ["Agenda"]
+
+# User attribute of a trial: number of the failed one that it tries again.
+_RETRY_OF = "retry_of"
+# Number of configurations up to which those of a space are counted.
+_COUNTED = 100_000
+
+
+class Agenda:
+    """The configurations of a study that come next, as a function of its trials and the settings.
+
+    Args:
+        settings: settings of the sweep.
+        space: the search space.
+        where: prefix of messages, such as ``sweep.toml: sweep``.
+
+    Attributes:
+        tried: the configurations that trials have.
+        retried: by the number of a failed trial, that of the trial that tries it again.
+        over: why no trial comes next; "" while one may.
+
+    Raises:
+        ConfigError: an invalid point, two equal ones, or a grid of a range without values.
+    """
+
+    def __init__(self, settings: SweepTable, space: Space, where: str) -> None:
+        self._settings = settings
+        self._space = space
+        self._points = [
+            space.point(point, f"{where}.points[{number}]")
+            for number, point in enumerate(settings.points)
+        ]
+        _refuse_equal(self._points, space, f"{where}.points")
+        self._grid = space.grid() if settings.sampler_name == "grid" else []
+        self.tried = Tried(space)
+        self.retried: dict[int, int] = {}
+        self.over = ""
+        # By the number of a trial: how many trials had its configuration before; and the failed
+        # trial that it tries again.
+        self._before: dict[int, int] = {}
+        self._originals: dict[int, int] = {}
+        self._waiting: deque[FrozenTrial] = deque()
+        self._queued: list[dict[str, Choice]] = []
+        self._begun = 0
+
+    def restore(self, study: optuna.Study) -> None:
+        """Take in the trials of a study, in which later ones will be queued."""
+        self._study = study
+        for one in study.get_trials(deepcopy=False):
+            self._add(one)
+
+    def advance(self) -> bool:
+        """Make sure that Optuna's next trial is the one that comes next; False if none does."""
+        if self._waiting:
+            first = self._waiting[0]
+            due = _RETRY_OF in first.user_attrs or given_point(first) in self._points
+            if not due and self._is_used_up():
+                return False
+            self._waiting.popleft()
+        elif (point := next(self._pending(), None)) is not None:
+            self._queue(point)
+        elif self._is_used_up() or not self._plan():
+            return False
+        self._begun += 1
+        return True
+
+    def note(self, number: int, configuration: Mapping[str, Choice]) -> None:
+        """Note the configuration of a trial."""
+        if number not in self._originals:
+            self._before[number] = self.tried.add(configuration)
+
+    def seed(self, number: int) -> int | None:
+        """Return the seed that a trial is passed, that of the failed one if it tries it again."""
+        seeds = self._settings.seeds
+        if not seeds:
+            return None
+        while number in self._originals:
+            number = self._originals[number]
+        turn = self._before[number] if self._settings.repeats > 1 else number
+        return seeds[turn % len(seeds)]
+
+    def retry_failed(self) -> int:
+        """Queue another trial for each failed one that was not tried again; see `Study`."""
+        failed = self._study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
+        wanted = [one for one in failed if one.number not in self.retried]
+        for one in wanted:
+            configuration = one.user_attrs.get(CHOSEN, one.params)
+            self._study.enqueue_trial(configuration, user_attrs={_RETRY_OF: one.number})
+            self._add(self._study.get_trials(deepcopy=False)[-1])
+        return len(wanted)
+
+    @property
+    def planned(self) -> int | None:
+        """Number of trials that there will be at most; None if that is unknown."""
+        limits = [] if self._settings.trials is None else [self._settings.trials]
+        if self._size is not None:
+            limits.append(self._size * self._settings.repeats)
+        if not limits:
+            return None
+        wanted = self._begun + len(list(self._pending())) * self._settings.repeats
+        return max(min(limits), wanted) + len(self.retried)
+
+    def _add(self, one: FrozenTrial) -> None:
+        """Take in a trial; one that tries another again takes its place among those begun."""
+        original = one.user_attrs.get(_RETRY_OF)
+        if original is not None:
+            if type(original) is not int or not 0 <= original < one.number:
+                raise ValueError(f"trial {one.number} tries trial {shown(original)} again")
+            self.retried[original] = one.number
+            self._originals[one.number] = original
+            self._begun -= 1
+        elif given := given_point(one):
+            self._queued.append(given)
+        if one.state is TrialState.WAITING:
+            self._waiting.append(one)
+            return
+        self._begun += 1
+        if CHOSEN in one.user_attrs:
+            self.note(one.number, one.user_attrs[CHOSEN])
+
+    def _pending(self) -> Iterator[dict[str, Choice]]:
+        """Yield the points that were not tried, as when they are new in a resumed sweep."""
+        queued = list(self._queued)
+        for point in self._points:
+            if point in queued:
+                queued.remove(point)
+            elif self.tried.another(point) is not None:
+                yield point
+
+    def _is_used_up(self) -> bool:
+        """Return whether the number of trials has been reached, and say so."""
+        used_up = self._settings.trials is not None and self._begun >= self._settings.trials
+        if used_up:
+            self.over = ALL_BEGUN
+        return used_up
+
+    def _plan(self) -> bool:
+        """Queue a configuration if it is not to be proposed; False if all have been tried."""
+        repeats, grid = self._settings.repeats, self._settings.sampler_name == "grid"
+        following = self.tried.fewer_than(repeats)
+        if following is None and grid:
+            following = next((one for one in self._grid if one not in self.tried), None)
+        if following is not None:
+            self._queue(following)
+            return True
+        if not grid and self.tried.another({}) is not None:
+            return True
+        several = f"all {len(self._grid or self.tried)} configurations of the"
+        times = f" {repeats} times" if repeats > 1 else ""
+        self.over = f"{several} {'grid' if grid else 'space'} have been tried{times}"
+        return False
+
+    def _queue(self, configuration: Mapping[str, Choice]) -> None:
+        """Queue a configuration, which is the next one that Optuna returns."""
+        self._queued.append(dict(configuration))
+        self._study.enqueue_trial(dict(configuration))
+
+    @cached_property
+    def _size(self) -> int | None:
+        """Number of configurations of the space or grid; None if it is unknown or large."""
+        if self._settings.sampler_name == "grid":
+            whole = [point for point in self._points if self._space.is_whole(point)]
+            if len(whole) < len(self._points):
+                return None
+            return len({self._space.key(one) for one in (*self._grid, *whole)})
+        most = self._settings.trials or _COUNTED
+        size = sum(1 for _ in islice(self._space.configurations({}), most + 1))
+        return size if size <= most else None
+
+
+def _refuse_equal(points: Sequence[dict[str, Choice]], space: Space, where: str) -> None:
+    """Refuse two points that are the same configuration."""
+    known: dict[object, int] = {}
+    for number, point in enumerate(points):
+        first = known.setdefault(space.key(point), number) if space.is_whole(point) else number
+        if first != number:
+            raise ConfigError(
+                f"{where}[{number}]: the same configuration as {where}[{first}]; remove it, or set "
+                "repeats to try each configuration several times"
+            )
