@@ -155,11 +155,10 @@ class Dataset:
         reader = Reader(
             self._index,
             self._format,
-            self._order,
             connections=self._connections,
             statistics=self.statistics,
         )
-        for batch in reader.batches(self._numbers()[worker::workers]):
+        for batch in reader.batches(self._order, self._numbers()[worker::workers]):
             yield batch if self._decode is None else self._decoded(batch, self._decode)
 
     def deliver(self, batch: Batch) -> None:

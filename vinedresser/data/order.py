@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from vinedresser.data.formats.base import Chunk
 from vinedresser.data.index import Index
 
-__all__ = ["Epoch", "Part", "Place", "Settings", "Window"]
+__all__ = ["Epoch", "Part", "Place", "Settings", "Window", "permutation"]
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,19 @@ class Window(NamedTuple):
 
     Attributes:
         lane: number of the lane.
-        number: number of the window in its lane.
         parts: the parts.
         records: number of records.
+        seeds: the order of the records depends on them; None: as they are.
     """
 
     lane: int
-    number: int
     parts: list[Part]
     records: int
+    seeds: tuple[int, ...] | None
+
+    def order(self) -> NDArray[np.int64] | None:
+        """Return the order of the records, int64, (records,); None: as they are."""
+        return None if self.seeds is None else permutation(self.seeds, self.records)
 
 
 class Place(NamedTuple):
@@ -94,7 +98,8 @@ class Epoch:
             records = self.batches * size
         chunks = list(_chunks(index, settings.chunk_bytes))
         if settings.seed is not None:
-            chunks = [chunks[one] for one in self._permutation(len(chunks))]
+            order = permutation((settings.seed, number), len(chunks))
+            chunks = [chunks[one] for one in order]
         # The number of batches of each lane; the last batch of the epoch may be a smaller one.
         counts = [len(range(lane, self.batches, lanes)) * size for lane in range(lanes)]
         if self.batches:
@@ -123,35 +128,36 @@ class Epoch:
             yield Place(self._lanes[lane][found], position - begins[found], stop - begins[found])
             position = stop
 
-    def permutation(self, window: Window) -> NDArray[np.int64] | None:
-        """Return the order of the records of a window, int64, (records,); None: as they are."""
-        if self._settings.seed is None:
-            return None
-        return self._permutation(window.records, 1 + window.lane, window.number)
-
-    def _permutation(self, count: int, *place: int) -> NDArray[np.int64]:
-        # Both are the same in all versions of NumPy, in contrast to `Generator.permutation`.
-        seeds = np.random.SeedSequence([self._settings.seed or 0, self.number, *place])
-        keys = np.random.PCG64(seeds).random_raw(count)
-        return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
-
     def _windows(self, lane: int, parts: list[Part]) -> list[Window]:
-        most = self._settings.window_bytes // self._settings.lanes
-        if self._settings.seed is None:
-            most = 0
-        windows: list[Window] = []
-        held: list[Part] = []
+        seed = self._settings.seed
+        most = 0 if seed is None else self._settings.window_bytes // self._settings.lanes
+        divided: list[list[Part]] = []
         size = 0
         for part in parts:
             bytes_more = part.chunk.stop - part.chunk.start
-            if held and size + bytes_more > most:
-                windows.append(Window(lane, len(windows), held, sum(one.records for one in held)))
-                held, size = [], 0
-            held.append(part)
+            if not divided or size + bytes_more > most:
+                divided.append([])
+                size = 0
+            divided[-1].append(part)
             size += bytes_more
-        if held:
-            windows.append(Window(lane, len(windows), held, sum(one.records for one in held)))
-        return windows
+        return [
+            Window(
+                lane,
+                held,
+                sum(one.records for one in held),
+                None if seed is None else (seed, self.number, 1 + lane, number),
+            )
+            for number, held in enumerate(divided)
+        ]
+
+
+def permutation(seeds: tuple[int, ...], count: int) -> NDArray[np.int64]:
+    """Return a permutation, int64, (count,), the same in all versions of NumPy.
+
+    `numpy.random.Generator.permutation` is not.
+    """
+    keys = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
+    return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
 def _chunks(index: Index, most: int) -> Iterator[Chunk]:

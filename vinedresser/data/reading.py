@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, tee
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +17,10 @@ from vinedresser.data.statistics import Statistics
 from vinedresser.errors import DamagedData
 from vinedresser.objects.read_ahead import read_ahead
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "Rows"]
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """The records of a window in the order of the epoch, as columns; see `Origins`.
 
     Attributes:
@@ -41,70 +41,65 @@ class _Rows(NamedTuple):
 
 
 class Reader:
-    """Reads batches of an epoch.
+    """Reads records of a data set.
 
     Args:
         index: the data.
         opened: its format.
-        epoch: the order.
         connections: maximum number of chunks that are loaded at a time.
         statistics: what the work is added to.
     """
 
     def __init__(
-        self,
-        index: Index,
-        opened: Format,
-        epoch: Epoch,
-        *,
-        connections: int,
-        statistics: Statistics,
+        self, index: Index, opened: Format, *, connections: int, statistics: Statistics
     ) -> None:
         self._index = index
         self._format = opened
-        self._epoch = epoch
         self._connections = connections
         self._statistics = statistics
         self._uris = [found.uri for found in index.objects]
 
-    def batches(self, numbers: Sequence[int]) -> Iterator[Batch]:
-        """Yield batches with their records' plain values.
+    def batches(self, epoch: Epoch, numbers: Sequence[int]) -> Iterator[Batch]:
+        """Yield batches of an epoch with their records' plain values.
 
         Args:
+            epoch: the order.
             numbers: numbers of the batches, each below `Epoch.batches`.
 
         Raises:
             StoreError: a chunk cannot be read.
         """
-        loaded = read_ahead(
-            (part.chunk for window in self._windows(numbers) for part in window.parts),
-            lambda chunk: self._format.load(self._index.objects[chunk.object], chunk),
-            size=lambda chunk: chunk.stop - chunk.start,
-            max_concurrent=self._connections,
-        )
-        held: dict[int, _Rows] = {}
+        upcoming = self.rows(_windows(epoch, numbers))
+        held: dict[int, Rows] = {}
         for number in numbers:
             pieces = []
-            for place in self._epoch.places(number):
+            for place in epoch.places(number):
                 rows = held.pop(place.window.lane, None)
                 if rows is None or rows.window is not place.window:
                     # The window before is freed, unless this batch has records of both.
                     rows = None
-                    rows = self._rows(place.window, loaded)
+                    rows = next(upcoming)
                 held[place.window.lane] = rows
                 pieces.append((rows, place.begin, place.end))
-            yield self._batch(number, pieces)
+            yield self.batch(number, pieces)
 
-    def _windows(self, numbers: Sequence[int]) -> Iterator[Window]:
-        """Yield the windows of batches in the order in which `batches` needs them."""
-        held: dict[int, Window] = {}
-        for number in numbers:
-            for place in self._epoch.places(number):
-                if held.get(place.window.lane) is not place.window:
-                    held[place.window.lane] = place.window
-                    yield place.window
+    def rows(self, windows: Iterable[Window]) -> Iterator[Rows]:
+        """Yield the records of windows, whose chunks are loaded ahead.
 
-    def _rows(self, window: Window, loaded: Iterator[Any]) -> _Rows:
+        Raises:
+            StoreError: a chunk cannot be read.
+        """
+        ahead, behind = tee(windows)
+        loaded = read_ahead(
+            (part.chunk for window in ahead for part in window.parts),
+            lambda chunk: self._format.load(self._index.objects[chunk.object], chunk),
+            size=lambda chunk: chunk.stop - chunk.start,
+            max_concurrent=self._connections,
+        )
+        for window in behind:
+            yield self._rows(window, loaded)
+
+    def _rows(self, window: Window, loaded: Iterator[Any]) -> Rows:
         """Return the records of a window, whose chunks are the next ones of ``loaded``."""
         parts = [self._records(part, loaded) for part in window.parts]
         values = [value for part in parts for value in part.values]
@@ -119,16 +114,16 @@ class Reader:
             for begin, part, records in zip(_begins(window.parts), window.parts, parts, strict=True)
             for flaw in records.flaws
         }
-        order = self._epoch.permutation(window)
+        order = window.order()
         if order is None:
-            return _Rows(window, values, objects, offsets, numbers, flaws)
+            return Rows(window, values, objects, offsets, numbers, flaws)
         damaged = (
             {place: flaws[one] for place, one in enumerate(order.tolist()) if one in flaws}
             if flaws
             else {}
         )
         shuffled = [values[one] for one in order.tolist()]
-        return _Rows(window, shuffled, objects[order], offsets[order], numbers[order], damaged)
+        return Rows(window, shuffled, objects[order], offsets[order], numbers[order], damaged)
 
     def _records(self, part: Part, loaded: Iterator[Any]) -> Records:
         with self._statistics.timed("waiting"):
@@ -144,7 +139,13 @@ class Reader:
             [flaw for flaw in records.flaws if part.skip <= flaw.record - first < end],
         )
 
-    def _batch(self, number: int, pieces: list[tuple[_Rows, int, int]]) -> Batch:
+    def batch(self, number: int, pieces: list[tuple[Rows, int, int]]) -> Batch:
+        """Return a batch of some records of windows.
+
+        Args:
+            number: number of the batch.
+            pieces: records of windows, from a position to another.
+        """
         values = [value for rows, begin, end in pieces for value in rows.values[begin:end]]
         objects, offsets, numbers = (
             np.concatenate([getattr(rows, name)[begin:end] for rows, begin, end in pieces])
@@ -164,6 +165,16 @@ class Reader:
                 if flaw is not None
             ],
         )
+
+
+def _windows(epoch: Epoch, numbers: Sequence[int]) -> Iterator[Window]:
+    """Yield the windows of batches in the order in which `Reader.batches` needs them."""
+    held: dict[int, Window] = {}
+    for number in numbers:
+        for place in epoch.places(number):
+            if held.get(place.window.lane) is not place.window:
+                held[place.window.lane] = place.window
+                yield place.window
 
 
 def _begins(parts: list[Part]) -> list[int]:
