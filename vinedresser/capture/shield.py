@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -49,6 +50,7 @@ class Shield:
         self.told: set[str] = set()
         self.meter = Meter()
         self._first: dict[tuple[str, type[Exception]], str] = {}
+        self._guarded: weakref.WeakSet[Callable[..., object]] = weakref.WeakSet()
         self._process = _process
 
     @property
@@ -99,7 +101,20 @@ class Shield:
                     meter.spent += meter.clock() - began
                     meter.running = False
 
+        # It would lead to the callback also after the shield has released it.
+        del guarded.__wrapped__
+        self._guarded.add(guarded)
         return guarded
+
+    def release(self) -> None:
+        """Release all callbacks, which do nothing from now on.
+
+        Objects that hold their own guarded methods are circles. With them, the training's models
+        would stay in memory, and process groups run, until Python looks for circles.
+        """
+        for guarded in list(self._guarded):
+            cells = zip(guarded.__code__.co_freevars, guarded.__closure__ or (), strict=True)
+            dict(cells)["callback"].cell_contents = _nothing
 
     def report(self, problem: str) -> None:
         """Count a problem, and print it to stderr the first time."""
@@ -124,3 +139,7 @@ class Shield:
             self._first[kind] = f"{where}: {type(error).__name__}: {error}; {then}"
             _LOG.debug("%s", self._first[kind], exc_info=error)
         self.report(self._first[kind])
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """What a released callback does."""

@@ -175,8 +175,6 @@ class AttachedHook(Hook):
     def let_go(self) -> None:
         """Close the hook and release the models."""
         self.close()
-        self._control.release()
-        self._session.leader = None
         if self._environment.world_size > 1:
             # A process group that only a watched model keeps alive must end now: during the
             # interpreter's shutdown, its threads would abort the process.

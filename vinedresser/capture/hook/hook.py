@@ -294,6 +294,8 @@ class Hook(SteeredTraining):
             write(steps - 1 if steps else None)
         if upload is not None:
             guard("the upload", upload.finish)(self._session.shield.report)
+        self._control.release()
+        self._session.release()
 
     def __enter__(self) -> Self:
         """Return the hook, which the end of the block closes."""

@@ -182,6 +182,13 @@ class Session:
         self._writer.close()
         self.signal.restore()
 
+    def release(self) -> None:
+        """Release the objects of the training, after `close`."""
+        self.leader = self.snapshots = self.between_steps = None
+        self.batch_takers.clear()
+        self._shared.clear()
+        self.shield.release()
+
     def _deliver(self, recording: Recording) -> None:
         for copier in self._copiers.values():
             copier.finish(recording)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,9 @@ class TorchAdapter(Adapter):
         self._losses = Losses(self._copier, keep)
         keep_states = guard("keeping tensors", self._copier.keep_parameters)
         self._state = ModelState(self._names, self._copier, keep_state, keep_states)
-        optimized = lambda: self._optimizers.parameters()  # noqa: E731, PLW0108 (set below)
+        # A circle would keep the model in memory until Python looks for circles.
+        weak = weakref.proxy(self)
+        optimized = lambda: weak._optimizers.parameters()  # noqa: E731, PLW0108 (set below)
         self._running = TrainingState(model, self._names, self._copier, session, optimized)
         self._plain = PlainSteps(
             self._model,
@@ -104,7 +107,7 @@ class TorchAdapter(Adapter):
             progress=self._progress,
             running=self._running,
             gradients=AskedGradients(self._names, self._copier.live),
-            beside=lambda: self._leader_beside() is not None,
+            beside=lambda: weak._leader_beside() is not None,
         )
         self._hooks = ForwardHooks(model, self._names, keep, self._recorder.is_open, session.shield)
         self._dropout = ActiveDropout(model, self._names, self._hooks, session.shield)
