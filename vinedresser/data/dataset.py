@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.data.feed import Feed, check_same
 from vinedresser.data.formats.registry import format_of, open_format
 from vinedresser.data.index import make_index
 from vinedresser.data.order import Epoch, Settings
 from vinedresser.data.reading import Reader
 from vinedresser.data.records import Batch
 from vinedresser.data.sources.finding import find_objects
-from vinedresser.data.statistics import Statistics
 from vinedresser.errors import ConfigError, DamagedData
 
 __all__ = ["Dataset"]
@@ -21,7 +23,7 @@ __all__ = ["Dataset"]
 _STATE_VERSION = 1
 
 
-class Dataset:
+class Dataset(Feed):
     """Records from files or S3, in batches, in an order that is a pure function of its arguments.
 
     An iteration yields the rest of the current epoch, and the next iteration the next epoch. It may
@@ -86,16 +88,14 @@ class Dataset:
             chunk_bytes=chunk_bytes,
         )
         _check_order(seed=seed, lanes=lanes, rank=rank, ranks=ranks, uneven=uneven)
+        super().__init__(skip_damaged)
         objects = find_objects(sources)
         kind = format or format_of(objects[0].uri)
-        self.damaged: list[DamagedData] = []
-        self.statistics = Statistics()
         self._format = open_format(kind, columns=columns)
         self._decode = decode
         self._settings = Settings(batch_size, seed, lanes, window_bytes, chunk_bytes, drop_last)
         self._connections = connections
         self._rank, self._ranks, self._uneven = rank, ranks, uneven
-        self._skip_damaged = skip_damaged
         self._index = make_index(objects, kind, self._format)
         for found, marks in zip(objects, self._index.marks, strict=True):
             if marks.flaw is not None:
@@ -127,31 +127,8 @@ class Dataset:
         """Return the number of batches that this rank gets until the end of the epoch."""
         return self._steps()
 
-    def __iter__(self) -> Iterator[Batch]:
-        """Yield this rank's batches up to the end of the epoch.
-
-        Raises:
-            DamagedData: more records are damaged than may be left out.
-            StoreError: an object cannot be read.
-        """
-        for batch in self.share(0, 1):
-            self.deliver(batch)
-            self.statistics.consuming -= time.perf_counter()
-            yield batch
-            self.statistics.consuming += time.perf_counter()
-
     def share(self, worker: int, workers: int) -> Iterator[Batch]:
-        """Yield a worker's batches up to the end of the epoch; the position stays.
-
-        Worker w of W gets this rank's batches w, w + W, and so on.
-
-        Args:
-            worker: number of the worker, from 0.
-            workers: number of workers.
-
-        Raises:
-            StoreError: an object cannot be read.
-        """
+        """See `Feed.share`."""
         reader = Reader(
             self._index,
             self._format,
@@ -161,25 +138,13 @@ class Dataset:
         for batch in reader.batches(self._order, self._numbers()[worker::workers]):
             yield batch if self._decode is None else self._decoded(batch, self._decode)
 
-    def deliver(self, batch: Batch) -> None:
-        """Move the position behind a batch, the next one of this rank.
-
-        Raises:
-            DamagedData: more records are damaged than may be left out.
-        """
-        for error in batch.damaged:
-            self._note(error)
-        self.statistics.batches += 1
-        self.statistics.records += len(batch.origins)
+    def _advance(self, batch: Batch) -> None:  # noqa: ARG002 (they come in order)
         self._next += self._ranks
         if not self._steps():
             self._move(self.epoch + 1, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position as JSON: the next batch is the one behind the last that was yielded.
-
-        The position of all ranks is the same, and can be loaded with another number of ranks.
-        """
+        """See `Feed.state_dict`."""
         return {
             "version": _STATE_VERSION,
             "data": self._index.digest,
@@ -190,27 +155,25 @@ class Dataset:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at a position.
-
-        Args:
-            state: what `state_dict` returned, in this process or another one.
-
-        Raises:
-            ConfigError: it belongs to other data, or to an other order.
-        """
-        expected = self.state_dict()
-        if not isinstance(state, Mapping) or state.keys() != expected.keys():
-            raise ConfigError("the position is not one that state_dict() returned")
-        for name, value in expected.items():
-            if name in ("epoch", "batch"):
-                if not isinstance(state[name], int) or state[name] < 0:
-                    raise ConfigError(f"the position has {name} = {state[name]!r}")
-            elif state[name] != value:
-                raise ConfigError(
-                    f"the position was saved with {name} = {state[name]!r}, and this data set has "
-                    f"{value!r}"
-                )
+        """See `Feed.load_state_dict`."""
+        check_same(state, self.state_dict(), "epoch", "batch")
+        for name in ("epoch", "batch"):
+            if not isinstance(state[name], int) or state[name] < 0:
+                raise ConfigError(f"the position has {name} = {state[name]!r}")
         self._move(state["epoch"], state["batch"])
+
+    def board(self, ahead: int) -> NDArray[np.float64]:  # noqa: ARG002 (nothing changes)
+        """See `Feed.board`."""
+        return np.zeros(2)
+
+    def publish(self, board: NDArray[np.float64], ahead: int) -> None:  # noqa: ARG002
+        """See `Feed.publish`."""
+        board[:] = self.epoch, self._next
+
+    def follow(self, board: NDArray[np.float64]) -> None:
+        """See `Feed.follow`."""
+        epoch, batch = board.tolist()
+        self._move(int(epoch), int(batch))
 
     def _move(self, epoch: int, batch: int) -> None:
         if epoch != self.epoch:
@@ -230,29 +193,6 @@ class Dataset:
         first, total = self._next + self._rank, self._order.batches
         end = first + self._steps() * self._ranks
         return [number % total for number in range(first, end, self._ranks)]
-
-    def _decoded(self, batch: Batch, decode: Callable[[Any], Any]) -> Batch:
-        with self.statistics.timed("decoding"):
-            values = []
-            try:
-                for value in batch.values:
-                    values.append(decode(value))  # noqa: PERF401 (their number is needed below)
-            except Exception as error:
-                error.add_note(f"while decoding {batch.origins[len(values)]}")
-                raise
-        return batch._replace(values=values)
-
-    def _note(self, error: DamagedData) -> None:
-        """Note a damaged record, once.
-
-        Raises:
-            DamagedData: there are more than may be left out.
-        """
-        if any((one.uri, one.record) == (error.uri, error.record) for one in self.damaged):
-            return
-        if len(self.damaged) >= self._skip_damaged:
-            raise error
-        self.damaged.append(error)
 
 
 def _check_positive(**numbers: int) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from vinedresser.data.dataset import Dataset
+from vinedresser.data.feed import Feed
 from vinedresser.errors import ConfigError
 
 __all__ = ["tf_dataset"]
 
 
-def tf_dataset(dataset: Dataset, *, signature: Any = None) -> Any:
+def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
     """Return a data set's batches as a `tf.data.Dataset`.
 
     Each iteration yields the rest of the current epoch, as that of a `Dataset` does. The position

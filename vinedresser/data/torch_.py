@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from vinedresser.data.dataset import Dataset
+from vinedresser.data.feed import Feed
 from vinedresser.data.records import Batch
 
 __all__ = ["TorchLoader"]
@@ -32,17 +32,19 @@ class TorchLoader(DataLoader[Batch]):
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Feed,
         *,
         collate: Callable[[list[Any]], Any] = default_collate,
         **options: Any,
     ) -> None:
         self._data = dataset
-        self._shares = _Shares(dataset, collate)
+        workers = options.get("num_workers", 0)
+        # By default, torch has each worker prefetch two batches.
+        self._shares = _Shares(dataset, collate, workers * (options.get("prefetch_factor") or 2))
         super().__init__(self._shares, batch_size=None, collate_fn=_unchanged, **options)
 
     @property
-    def data(self) -> Dataset:
+    def data(self) -> Feed:
         """The data set."""
         return self._data
 
@@ -63,11 +65,11 @@ class TorchLoader(DataLoader[Batch]):
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Dataset.state_dict`."""
+        """See `Feed.state_dict`."""
         return self._data.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Dataset.load_state_dict`."""
+        """See `Feed.load_state_dict`."""
         self._data.load_state_dict(state)
 
 
@@ -76,25 +78,28 @@ class _Shares(IterableDataset[Batch]):
 
     Persistent workers have their own copy of the data set, from when they were started: the
     position at the beginning of an epoch reaches them in shared memory.
+
+    Args:
+        dataset: the data set.
+        collate: see `TorchLoader`.
+        ahead: see `Feed.board`.
     """
 
-    def __init__(self, dataset: Dataset, collate: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, dataset: Feed, collate: Callable[[list[Any]], Any], ahead: int) -> None:
         self._dataset = dataset
         self._collate = collate
-        self._position = torch.zeros(2, dtype=torch.int64).share_memory_()
+        self._ahead = ahead
+        self._board = torch.from_numpy(dataset.board(ahead)).share_memory_()
 
     def begin(self) -> None:
         """Have all workers begin at the position of this process's data set."""
-        state = self._dataset.state_dict()
-        self._position.copy_(torch.tensor([state["epoch"], state["batch"]]))
+        self._dataset.publish(self._board.numpy(), self._ahead)
 
     def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        epoch, batch = self._position.tolist()
         if info is not None:
-            here = self._dataset.state_dict()
-            self._dataset.load_state_dict({**here, "epoch": epoch, "batch": batch})
+            self._dataset.follow(self._board.numpy())
         for share in self._dataset.share(worker, workers):
             with self._dataset.statistics.timed("decoding"):
                 values = self._collate(share.values)

@@ -1,0 +1,173 @@
+"""What data sets have in common: batches with a position, in this process or divided on workers."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.data.records import Batch
+from vinedresser.data.statistics import Statistics
+from vinedresser.errors import ConfigError, DamagedData
+
+__all__ = ["Feed", "check_same"]
+
+
+class Feed(ABC):
+    """Batches of records, in an order with a position.
+
+    An iteration yields the rest of the current epoch, and the next iteration the next epoch. It may
+    be broken off at any batch.
+
+    Args:
+        skip_damaged: maximum number of damaged records that are left out.
+
+    Attributes:
+        damaged: the errors of the records that were left out.
+        statistics: what reading in this process cost so far.
+    """
+
+    def __init__(self, skip_damaged: int) -> None:
+        self.damaged: list[DamagedData] = []
+        self.statistics = Statistics()
+        self._skip_damaged = skip_damaged
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """Number of the epoch of the next batch, from 0."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of batches that this rank gets until the end of the epoch."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield this rank's batches up to the end of the epoch.
+
+        Raises:
+            DamagedData: more records are damaged than may be left out.
+            StoreError: an object cannot be read.
+        """
+        for batch in self.share(0, 1):
+            self.deliver(batch)
+            self.statistics.consuming -= time.perf_counter()
+            yield batch
+            self.statistics.consuming += time.perf_counter()
+
+    @abstractmethod
+    def share(self, worker: int, workers: int) -> Iterator[Batch]:
+        """Yield a worker's batches up to the end of the epoch; the position stays.
+
+        Worker w of W gets this rank's batches w, w + W, and so on.
+
+        Args:
+            worker: number of the worker, from 0.
+            workers: number of workers.
+
+        Raises:
+            StoreError: an object cannot be read.
+        """
+
+    def deliver(self, batch: Batch) -> None:
+        """Move the position behind a batch, the next one of this rank.
+
+        Raises:
+            DamagedData: more records are damaged than may be left out.
+        """
+        for error in batch.damaged:
+            self._note(error)
+        self.statistics.batches += 1
+        self.statistics.records += len(batch.origins)
+        self._advance(batch)
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position as JSON: the next batch is the one behind the last that was yielded.
+
+        The position of all ranks is the same, and can be loaded with another number of ranks.
+        """
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue at a position.
+
+        Args:
+            state: what `state_dict` returned, in this process or another one.
+
+        Raises:
+            ConfigError: it belongs to other data, or to an other order.
+        """
+
+    @abstractmethod
+    def board(self, ahead: int) -> NDArray[np.float64]:
+        """Return an array for `publish`, to be put into memory that is shared with workers.
+
+        Args:
+            ahead: maximum number of this rank's batches that workers have begun and that are not
+                delivered.
+        """
+
+    @abstractmethod
+    def publish(self, board: NDArray[np.float64], ahead: int) -> None:
+        """Write the position for workers that begin here; called before each iteration.
+
+        Args:
+            board: array of the size of `board`.
+            ahead: see `board`.
+        """
+
+    @abstractmethod
+    def follow(self, board: NDArray[np.float64]) -> None:
+        """Continue, in a worker, at the position that was published."""
+
+    @abstractmethod
+    def _advance(self, batch: Batch) -> None:
+        """Move the position behind a batch."""
+
+    def _decoded(self, batch: Batch, decode: Callable[[Any], Any]) -> Batch:
+        with self.statistics.timed("decoding"):
+            values = []
+            try:
+                for value in batch.values:
+                    values.append(decode(value))  # noqa: PERF401 (their number is needed below)
+            except Exception as error:
+                error.add_note(f"while decoding {batch.origins[len(values)]}")
+                raise
+        return batch._replace(values=values)
+
+    def _note(self, error: DamagedData) -> None:
+        """Note a damaged record, once.
+
+        Raises:
+            DamagedData: there are more than may be left out.
+        """
+        if any((one.uri, one.record) == (error.uri, error.record) for one in self.damaged):
+            return
+        if len(self.damaged) >= self._skip_damaged:
+            raise error
+        self.damaged.append(error)
+
+
+def check_same(state: Mapping[str, Any], expected: Mapping[str, Any], *moving: str) -> None:
+    """Check that a position was saved with the same data and order as those of a data set.
+
+    Args:
+        state: the position.
+        expected: the present position of the data set.
+        moving: names of entries that differ between positions.
+
+    Raises:
+        ConfigError: it was not; the message has the first difference.
+    """
+    if not isinstance(state, Mapping) or state.keys() != expected.keys():
+        raise ConfigError("the position is not one that state_dict() returned")
+    for name, value in expected.items():
+        if name not in moving and state[name] != value:
+            raise ConfigError(
+                f"the position was saved with {name} = {state[name]!r}, and this data set has "
+                f"{value!r}"
+            )
