@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.data import written
-from vinedresser.data import Dataset
+from vinedresser.data import Dataset, write
 from vinedresser.errors import ConfigError, KeyMissing, SourceChanged, StoreError
 from vinedresser.objects import open_storage
 from vinedresser.objects.s3_client import s3_client
@@ -123,6 +123,23 @@ def test_a_broken_connection_continues_at_the_last_byte(s3: str) -> None:
     assert broken == 3
     # Each broken request was continued behind its first MiB, none was begun again.
     assert len(begins) == len(set(begins))
+
+
+def test_a_data_set_is_written_to_s3_and_resumed(s3: str) -> None:
+    records = written.records(50)
+    pairs = [(f"c{number % 2}", record) for number, record in enumerate(records)]
+    done = write(pairs, s3, part_bytes=400)
+    assert sorted(done.records) == Dataset(f"{s3}/", batch_size=1).uris
+    parts = open_storage(s3)
+    keys = parts.list("")
+    lost = [key for key in keys if "part-00001" in key]
+    for key in lost:
+        parts.delete(key)
+    assert write(pairs, s3, part_bytes=400).kept == len(done.records) - len(lost) // 2
+    assert parts.list("") == keys
+    assert written.values(Dataset(f"{s3}/c1/", batch_size=4)) == records[1::2]
+    with pytest.raises(StoreError, match="there is no bucket missing"):
+        write(pairs, "s3://missing/data")
 
 
 @pytest.mark.thorough

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data import written
-from vinedresser.data import Dataset, tf_dataset
+from vinedresser.data import Dataset, decode_example, encode_example, tf_dataset
 from vinedresser.errors import ConfigError
 
 
@@ -49,3 +49,24 @@ def test_a_signature_stacks_the_values(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.concatenate([one["sum"] for one in sums]), array.sum(1))
     with pytest.raises((ConfigError, tf.errors.OpError), match="type ndarray need a signature"):
         list(tf_dataset(Dataset(tmp_path / "a.npy", batch_size=4)))
+
+
+@pytest.mark.thorough
+def test_examples_are_those_of_tensorflow() -> None:
+    import tensorflow as tf
+
+    value = {"i": [2**63 - 1, -1, 0, 300], "f": [0.1, -2.5], "b": [b"", b"\0\xff"], "t": "é"}
+    theirs = tf.train.Example.FromString(encode_example(value))
+    lists = theirs.features.feature
+    assert list(lists["i"].int64_list.value) == value["i"]
+    assert list(lists["f"].float_list.value) == [np.float32(0.1), -2.5]
+    assert list(lists["b"].bytes_list.value) == value["b"]
+    lists["empty"].float_list.SetInParent()
+    found = decode_example(theirs.SerializeToString())
+    assert {name: list(feature) for name, feature in found.items()} == {
+        "i": value["i"],
+        "f": [np.float32(0.1), -2.5],
+        "b": value["b"],
+        "t": ["é".encode()],
+        "empty": [],
+    }

@@ -6,14 +6,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vinedresser.data.dataset import Dataset
+from vinedresser.data.formats.example import decode_example, encode_example
 from vinedresser.data.records import Batch, Origin, Origins
 from vinedresser.data.statistics import Statistics
+from vinedresser.data.writing import Written, write
 
 if TYPE_CHECKING:
     from vinedresser.data.tf_ import tf_dataset
     from vinedresser.data.torch_ import TorchLoader
 
-__all__ = ["Batch", "Dataset", "Origin", "Origins", "Statistics", "TorchLoader", "tf_dataset"]
+__all__ = [
+    "Batch",
+    "Dataset",
+    "Origin",
+    "Origins",
+    "Statistics",
+    "TorchLoader",
+    "Written",
+    "decode_example",
+    "encode_example",
+    "tf_dataset",
+    "write",
+]
 
 # Frameworks are loaded only by those who use them.
 _HOMES = {"TorchLoader": "torch_", "tf_dataset": "tf_"}

@@ -1,7 +1,8 @@
 """The index of a data set: how many records each object has, and where reading can begin.
 
-It is made by reading each object once, only its header or footer where the format has one, and kept
-in the user's cache until the object changes.
+`vinedresser.data.write` puts it beside the data. Otherwise it is made by reading each object once,
+only its header or footer where the format has one, and kept in the user's cache until the object
+changes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any, NamedTuple
 from vinedresser.data.formats.base import Flaw, Format, Marks
 from vinedresser.data.sources.base import DataObject
 from vinedresser.errors import StoreError
-from vinedresser.objects import LocalStorage
+from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.objects.base import get_or_none
 
-__all__ = ["Index", "make_index"]
+__all__ = ["Index", "index_name", "make_index"]
 
 # Changes whenever older entries must not be used.
 _VERSION = 1
@@ -69,9 +70,9 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
     def marks_of(found: DataObject) -> Marks:
         name = f"{_VERSION} {kind} {found.version} {found.uri}"
         key = f"{hashlib.sha256(name.encode()).hexdigest()}.json"
-        known = _read(cache, key)
+        known = _marks(_read(cache, key))
         if known is None:
-            known = opened.marks(found)
+            known = _beside(found, kind) or opened.marks(found)
             _write(cache, key, known)
         return known
 
@@ -84,13 +85,43 @@ def _cache() -> LocalStorage:
     return LocalStorage(os.path.join(folder, "vinedresser", "data"))
 
 
-def _read(cache: LocalStorage, key: str) -> Marks | None:
+def index_name(name: str) -> str:
+    """Return the name of the index of a file beside it, which readers of the folder leave out."""
+    folder, slash, file = name.rpartition("/")
+    return f"{folder}{slash}_{file}.json"
+
+
+def _beside(found: DataObject, kind: str) -> Marks | None:
+    """Return the marks that `vinedresser.data.write` put beside an object; None if there are none.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    if kind != "tfrecord":
+        return None
+    folder, _, file = index_name(found.uri).rpartition("/")
+    known = _parsed(get_or_none(open_storage(folder or os.curdir), file))
+    marks = _marks(known)
+    # Of a file of this size that is an other one, the records' checksums tell.
+    return marks if marks is not None and known.get("size") == found.size else None
+
+
+def _read(cache: LocalStorage, key: str) -> Any:
     """Return an entry of the cache; None if it is missing or damaged."""
     try:
-        content = get_or_none(cache, key)
-        known: Any = None if content is None else json.loads(content)
-    except (StoreError, ValueError):
+        return _parsed(get_or_none(cache, key))
+    except StoreError:
         return None
+
+
+def _parsed(content: bytes | None) -> Any:
+    try:
+        return None if content is None else json.loads(content)
+    except ValueError:
+        return None
+
+
+def _marks(known: Any) -> Marks | None:
     match known:
         case {
             "offsets": [*offsets],

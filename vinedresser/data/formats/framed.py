@@ -13,10 +13,10 @@ from vinedresser.data.formats.recognition import looks_like
 from vinedresser.data.sources.base import DataObject, blocks_of
 from vinedresser.errors import DamagedData
 
-__all__ = ["Defect", "Framed", "Framing"]
+__all__ = ["BETWEEN_MARKS", "Defect", "Framed", "Framing"]
 
 # Bytes between two marks: enough that an index is small, and few enough for small chunks.
-_BETWEEN_MARKS = 256 << 10
+BETWEEN_MARKS = 256 << 10
 
 
 class Defect(NamedTuple):
@@ -86,7 +86,7 @@ class Framed:
         for boundaries, reason in self._divided(blocks):
             for boundary in boundaries[1:]:
                 count += 1
-                if end + boundary - offsets[-1] >= _BETWEEN_MARKS:
+                if end + boundary - offsets[-1] >= BETWEEN_MARKS:
                     offsets.append(end + boundary)
                     numbers.append(count)
             end += boundaries[-1]

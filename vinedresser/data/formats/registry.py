@@ -11,6 +11,7 @@ from vinedresser.data.formats.json_lines import JsonLinesFraming
 from vinedresser.data.formats.length_prefixed import LengthPrefixedFraming
 from vinedresser.data.formats.tar import TarFraming
 from vinedresser.data.formats.tfrecord import TFRecordFraming
+from vinedresser.data.formats.whole_files import WholeFiles
 from vinedresser.errors import ConfigError, MissingDependency, did_you_mean
 
 __all__ = ["format_of", "open_format"]
@@ -23,6 +24,7 @@ _FORMATS: dict[str, Callable[[], Format]] = {
     "jsonl": lambda: Framed(JsonLinesFraming()),
     "npy": npy_format,
     "safetensors": safetensors_format,
+    "files": WholeFiles,
 }
 _NAMES = (*_FORMATS, _PARQUET)
 _ENDINGS = {
@@ -52,7 +54,8 @@ def format_of(uri: str) -> str:
         if name.endswith(ending):
             return kind
     raise ConfigError(
-        f"{uri}: its ending stands for no format; set format to one of {', '.join(_NAMES)}"
+        f"{uri}: its ending stands for no format; set format to one of {', '.join(_NAMES)} (files: "
+        "each file is one record)"
     )
 
 

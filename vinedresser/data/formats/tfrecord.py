@@ -17,13 +17,20 @@ import numpy as np
 from vinedresser.data.formats.compression import is_compressed
 from vinedresser.data.formats.framed import Defect
 
-__all__ = ["TFRecordFraming"]
+__all__ = ["TFRecordFraming", "framed"]
 
 _HEADER = struct.Struct("<QI")
 _checksum = fastcrc.crc32.iscsi
 # Headers that were verified; the lengths of records repeat.
 _MOST_KNOWN = 1 << 16
 _known: dict[bytes, int] = {}
+
+
+def framed(content: bytes) -> bytes:
+    """Return a record as it is stored."""
+    length = len(content).to_bytes(8, "little")
+    checksums = (_masked(_checksum(part)).to_bytes(4, "little") for part in (length, content))
+    return b"".join((length, next(checksums), content, next(checksums)))
 
 
 class TFRecordFraming:
