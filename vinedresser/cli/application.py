@@ -14,6 +14,7 @@ import typer
 from vinedresser.cli.capturing import capture
 from vinedresser.cli.checking import check
 from vinedresser.cli.comparing import compare
+from vinedresser.cli.data import data
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.explaining import explain
 from vinedresser.cli.inspecting import judge, show
@@ -133,3 +134,4 @@ for _command in (
     app.command()(_command)
 app.command(name="set")(set_parameters)
 app.add_typer(rules, name="rules")
+app.add_typer(data, name="data")

@@ -90,13 +90,13 @@ class Dataset(Feed):
         _check_order(seed=seed, lanes=lanes, rank=rank, ranks=ranks, uneven=uneven)
         super().__init__(skip_damaged)
         objects = find_objects(sources)
-        kind = format or format_of(objects[0].uri)
-        self._format = open_format(kind, columns=columns)
+        self._kind = format or format_of(objects[0].uri)
+        self._format = open_format(self._kind, columns=columns)
         self._decode = decode
         self._settings = Settings(batch_size, seed, lanes, window_bytes, chunk_bytes, drop_last)
         self._connections = connections
         self._rank, self._ranks, self._uneven = rank, ranks, uneven
-        self._index = make_index(objects, kind, self._format)
+        self._index = make_index(objects, self._kind, self._format)
         for found, marks in zip(objects, self._index.marks, strict=True):
             if marks.flaw is not None:
                 self._note(DamagedData(found.uri, *marks.flaw))
@@ -112,6 +112,11 @@ class Dataset(Feed):
     def records(self) -> int:
         """Number of records of an epoch, over all ranks, damaged ones included."""
         return self._index.records
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        return self._kind
 
     @property
     def uris(self) -> list[str]:

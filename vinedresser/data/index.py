@@ -68,6 +68,9 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
     cache = _cache()
 
     def marks_of(found: DataObject) -> Marks:
+        if kind == "files":
+            # There may be a million, and nothing is read for it.
+            return opened.marks(found)
         name = f"{_VERSION} {kind} {found.version} {found.uri}"
         key = f"{hashlib.sha256(name.encode()).hexdigest()}.json"
         known = _marks(_read(cache, key))

@@ -45,6 +45,8 @@ class TarFraming:
 
     def is_compressed(self, head: bytes) -> bool:
         """See `Framing.is_compressed`; a name may begin like compressed data."""
+        if len(head) < _BLOCK:
+            return is_compressed(head)
         return is_compressed(head) and bool(self.boundaries(head, final=False)[1])
 
     def boundaries(self, content: bytes, *, final: bool) -> tuple[list[int], str]:
