@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from vinedresser.data.channels import channel
 from vinedresser.data.dataset import Dataset
 from vinedresser.data.formats.example import decode_example, encode_example
 from vinedresser.data.records import Batch, Origin, Origins
@@ -23,6 +24,7 @@ __all__ = [
     "Statistics",
     "TorchLoader",
     "Written",
+    "channel",
     "decode_example",
     "encode_example",
     "tf_dataset",

@@ -48,6 +48,7 @@ class RunRecord(Record):
         command: the program and its arguments.
         parameters: hyperparameters, as given.
         total_steps: expected number of steps, None if unknown.
+        data: sources of each channel of the training data, as given.
         framework: "torch", …; "" until a hook knows the model.
         versions: versions of the framework, numpy, Python and vinedresser.
         world_size: number of ranks that write.
@@ -110,6 +111,7 @@ class RunRecord(Record):
     command: list[str] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
     total_steps: int | None = None
+    data: dict[str, list[str]] = field(default_factory=dict)
     framework: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     world_size: int = 1

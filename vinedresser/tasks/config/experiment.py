@@ -5,6 +5,7 @@
     [capture]        budget: share of the time for captures that only rules need; guard:
                      "nonfinite" or "off"
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
+    [data]           the sources of each channel: `config.data_table`
     [snapshots]      when they are taken: `snapshots.settings`
     [live]           steering the trainings: `capture.live.settings`
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
@@ -42,6 +43,7 @@ from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.tasks.config.actions_table import checked_actions
+from vinedresser.tasks.config.data_table import checked_channels, refuse_missing_files
 from vinedresser.tasks.config.known_tables import check_tables
 from vinedresser.tasks.config.locations import store_in, tracking_uri_in
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
@@ -57,7 +59,7 @@ from vinedresser.tasks.config.snapshots_table import guard_and_snapshots, stoppi
 __all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment", "overridden"]
 
 _TABLES = (
-    *("run", "variants", "capture", "snapshots", "live"),
+    *("run", "variants", "data", "capture", "snapshots", "live"),
     *("rules", "actions", "remedy", "tracking"),
 )
 
@@ -87,6 +89,7 @@ class Experiment:
         store: directory of the run directories, or the URL of an object store.
         cwd: directory in which commands start.
         specs: the runs to make.
+        channels: sources of the training data by channel.
         capture: capture configuration of the file.
         needs: capture configuration that the rules need.
         capture_budget: share of a training's time for what only rules need; None: the default.
@@ -109,6 +112,7 @@ class Experiment:
     store: Location
     cwd: Path
     specs: tuple[RunSpec, ...]
+    channels: Mapping[str, list[str]]
     capture: CaptureConfig
     needs: CaptureConfig
     capture_budget: float | None
@@ -146,13 +150,15 @@ class Experiment:
         )
 
     def refuse_missing(self) -> None:
-        """Refuse to begin trainings on this machine without the GPUs and variables that they need.
+        """Refuse to begin trainings on this machine without what they need.
 
         Raises:
-            ConfigError: more GPUs are requested than there are, or a variable is not set.
+            ConfigError: more GPUs are requested than there are, a variable is not set, or files of
+                a channel do not exist.
         """
         if self.runner.address is not None:
             return
+        refuse_missing_files(self.channels, f"{self.path}: data")
         if self.run.gpus * self.max_concurrent > (there := len(visible_gpus())):
             each = f"{self.run.gpus} for each of {self.max_concurrent} trainings at the same time"
             raise ConfigError(f"{self.path}: run.gpus: {each}; this machine has {there}")
@@ -271,6 +277,7 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         store=place,
         cwd=cwd,
         specs=tuple(specs),
+        channels=checked_channels(document.get("data", {}), base, f"{path}: data"),
         capture=capture,
         needs=needs,
         capture_budget=budget,

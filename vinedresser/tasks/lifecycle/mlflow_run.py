@@ -49,7 +49,7 @@ def find_or_create(
         tracking.uri,
         tracking.experiment_id,
         name=run.name,
-        parameters=run.parameters,
+        parameters={**run.parameters, **_data_parameters(run)},
         tags=tags,
         started=run.created,
         new=new,
@@ -76,6 +76,14 @@ def end_removed(
     if database is None or database.exists():
         finish(uri, tracking.run_id, "KILLED", kind.END, {})
     forget_run(location, tracking, kind)
+
+
+def _data_parameters(run: RunRecord) -> dict[str, str | list[str]]:
+    """Return the sources of each channel as a parameter."""
+    return {
+        f"data.{name}": sources[0] if len(sources) == 1 else sources
+        for name, sources in run.data.items()
+    }
 
 
 def _remedy_tags(run: RunRecord) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
+from vinedresser.data.channels import channel_environment
 from vinedresser.errors import AlreadyARun
 from vinedresser.infra.catalog.known_tracking import remember_tracking
 from vinedresser.infra.catalog.run_notes import note_run
@@ -127,12 +128,13 @@ class RunMaker:
     def _prepare(self, spec: RunSpec, place: RunPlace, remedy: RemedyRecord | None) -> RunRecord:
         """Turn the directory of a place into a run that can be started."""
         experiment = self._experiment
-        environment = spec.environment
+        environment = {**channel_environment(experiment.channels), **spec.environment}
         if experiment.run.attach and not place.elsewhere:
             environment = environment | attach_environment(os.environ | environment)
         run = replace(
             new_run(place.name, spec.parameters),
             total_steps=spec.total_steps,
+            data={name: [*sources] for name, sources in experiment.channels.items()},
             capture=experiment.capture.to_json(),
             capture_digest=experiment.capture.digest(),
             needs=experiment.needs.to_json(),

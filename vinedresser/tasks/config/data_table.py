@@ -1,0 +1,65 @@
+"""``[data]``: the sources of the training data by channel."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from vinedresser.errors import ConfigError
+from vinedresser.objects import is_remote
+
+__all__ = ["checked_channels", "refuse_missing_files"]
+
+# As on SageMaker.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MAGIC = "*?["
+
+
+def checked_channels(table: object, base: Path, where: str) -> dict[str, list[str]]:
+    """Return the sources of each channel; paths are absolute.
+
+    Args:
+        table: the table: for each channel a source, or a list of several.
+        base: folder to which paths are relative.
+        where: beginning of messages.
+
+    Raises:
+        ConfigError: a name or a source is invalid.
+    """
+    if not isinstance(table, Mapping):
+        raise ConfigError(f'{where}: must be a table such as train = "s3://bucket/train/"')
+    channels = {}
+    for name, given in table.items():
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{where}.{name}: the name of a channel has letters, digits, '-', '_' and '.'"
+            )
+        sources = [given] if isinstance(given, str) else given
+        if not (isinstance(sources, list) and sources) or not all(
+            isinstance(one, str) and one for one in sources
+        ):
+            raise ConfigError(
+                f"{where}.{name}: must be a path or URL, or a list of several, not {given!r}"
+            )
+        channels[name] = [one if is_remote(one) else _absolute(one, base) for one in sources]
+    return channels
+
+
+def refuse_missing_files(channels: Mapping[str, list[str]], where: str) -> None:
+    """Refuse a channel with a path at which there is nothing on this machine.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    for name, sources in channels.items():
+        for source in sources:
+            pattern = any(sign in source for sign in _MAGIC)
+            if not (is_remote(source) or pattern or os.path.exists(source)):
+                raise ConfigError(f"{where}.{name}: {source}: no such file or directory")
+
+
+def _absolute(path: str, base: Path) -> str:
+    """Return a path as an absolute one; a slash at its end stays."""
+    return os.path.join(base, os.path.expanduser(path))
