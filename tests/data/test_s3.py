@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +14,6 @@ from vinedresser.data import Dataset, write
 from vinedresser.errors import ConfigError, KeyMissing, SourceChanged, StoreError
 from vinedresser.objects import open_storage
 from vinedresser.objects.s3_client import s3_client
-from vinedresser.testing.s3_server import BUCKET, seaweed
 
 
 def put_files(url: str, counts: list[int], *, longest: int = 40) -> list[bytes]:
@@ -85,46 +81,6 @@ def test_an_object_that_is_replaced_is_an_error(s3: str) -> None:
     assert Dataset(f"{s3}/", batch_size=2).records == 6
 
 
-def test_a_broken_connection_continues_at_the_last_byte(s3: str) -> None:
-    records = put_files(s3, [400], longest=20_000)
-    requests: list[str] = []
-    broken = 0
-
-    def note(request: Any, **_: Any) -> None:
-        requests.append(request.headers["Range"].decode())
-
-    def cut(parsed: dict[str, Any], **_: Any) -> None:
-        nonlocal broken
-        body = parsed.get("Body")
-        if body is None or broken == 3:
-            return
-        broken += 1
-        raw, once = body._raw_stream.read, iter([True])
-
-        def read(amount: int) -> bytes:
-            if next(once, False):
-                return bytes(raw(amount))
-            raw.__self__.close()
-            return b""
-
-        body._raw_stream.read = read
-
-    dataset = Dataset(f"{s3}/", batch_size=50)
-    events = s3_client().meta.events
-    events.register("before-send.s3.GetObject", note)
-    events.register("after-call.s3.GetObject", cut)
-    try:
-        found = written.values(dataset)
-    finally:
-        events.unregister("before-send.s3.GetObject", note)
-        events.unregister("after-call.s3.GetObject", cut)
-    assert found == records
-    begins = sorted(int(text.removeprefix("bytes=").split("-")[0]) for text in requests)
-    assert broken == 3
-    # Each broken request was continued behind its first MiB, none was begun again.
-    assert len(begins) == len(set(begins))
-
-
 def test_a_data_set_is_written_to_s3_and_resumed(s3: str) -> None:
     records = written.records(50)
     pairs = [(f"c{number % 2}", record) for number, record in enumerate(records)]
@@ -140,26 +96,6 @@ def test_a_data_set_is_written_to_s3_and_resumed(s3: str) -> None:
     assert written.values(Dataset(f"{s3}/c1/", batch_size=4)) == records[1::2]
     with pytest.raises(StoreError, match="there is no bucket missing"):
         write(pairs, "s3://missing/data")
-
-
-@pytest.mark.thorough
-def test_a_server_that_is_killed_costs_no_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with seaweed(tmp_path / "server") as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        url = f"s3://{BUCKET}/data"
-        records = put_files(url, [60] * 6, longest=20_000)
-        dataset = Dataset(f"{url}/", batch_size=20, chunk_bytes=100_000, connections=2)
-        batches = iter(dataset)
-        found = written.values(islice(batches, 3))
-        server.kill()
-        restarting = threading.Thread(target=server.restart)
-        restarting.start()
-        found += written.values(batches)
-        restarting.join()
-        assert found == records
 
 
 @pytest.mark.thorough

@@ -41,7 +41,7 @@ class Dataset(Feed):
         window_bytes: bytes of the windows within which records are shuffled; as much is in memory.
         lanes: number of parts of an epoch whose batches alternate. If it is a multiple of ranks
             times workers, each of them reads its own parts only; the order depends on it.
-        chunk_bytes: bytes that are read at a time, more if a record is longer.
+        chunk_bytes: about how many bytes are read at a time, more if a record is longer.
         connections: number of chunks that are read at a time.
         rank: number of this rank; the ranks take turns at the batches.
         ranks: number of ranks.

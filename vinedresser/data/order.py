@@ -160,22 +160,23 @@ def permutation(seeds: tuple[int, ...], count: int) -> NDArray[np.int64]:
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
-def _chunks(index: Index, most: int) -> Iterator[Chunk]:
-    """Yield the chunks of all objects: from a mark to the last one that is near enough.
+def _chunks(index: Index, wanted: int) -> Iterator[Chunk]:
+    """Yield the chunks of all objects: each object in equal parts, as far as its marks allow.
 
     Args:
         index: the data.
-        most: bytes of a chunk, unless two neighbouring marks are farther apart.
+        wanted: about how many bytes a chunk has, more if two neighbouring marks are farther apart.
     """
     for number, marks in enumerate(index.marks):
         offsets, numbers = marks.offsets, marks.numbers
+        first, size = offsets[0], offsets[-1] - offsets[0]
+        parts = max(round(size / wanted), 1)
         begin = 0
-        for end in range(1, len(offsets)):
-            if end < len(offsets) - 1 and offsets[end + 1] - offsets[begin] <= most:
-                continue
+        for part in range(1, parts + 1):
+            end = bisect_right(offsets, first + size * part // parts) - 1
             if count := numbers[end] - numbers[begin]:
                 yield Chunk(number, numbers[begin], count, offsets[begin], offsets[end])
-            begin = end
+                begin = end
 
 
 def _cut(chunks: list[Chunk], counts: list[int]) -> Iterator[Iterator[Part]]:

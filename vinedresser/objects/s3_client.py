@@ -97,6 +97,8 @@ def _config(addressing: str) -> Any:
         # pool's size are closed after their request, with a warning.
         max_pool_connections=4 * CONNECTIONS,
         s3={"addressing_style": addressing},
+        # Otherwise botocore signs URLs by version 2, which is refused for objects under KMS.
+        signature_version="s3v4",
         # Every put carries a CRC32C, and captured data has its own checksums; those that botocore
         # adds cost a third of the speed, and some servers reject them.
         request_checksum_calculation="when_required",
