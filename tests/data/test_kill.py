@@ -45,18 +45,20 @@ if __name__ == "__main__":
 """
 
 
-def killed_until_done(folder: Path, log: Path, workers: list[int], seed: int) -> None:
+def killed_until_done(
+    folder: Path, log: Path, workers: list[int], seed: int, trainer: str = TRAINER
+) -> None:
     """Run the trainer with numbers of workers in turn and kill each; then run it to its end."""
     chance = random.Random(seed)
     script = log.with_suffix(".py")
-    script.write_text(TRAINER, encoding="utf-8")
+    script.write_text(trainer, encoding="utf-8")
     for number in workers:
         command = [sys.executable, str(script), str(folder), str(log), str(number)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as trainer:
-            assert trainer.stdout is not None
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as training:
+            assert training.stdout is not None
             for _ in range(1 + chance.randrange(9)):
-                trainer.stdout.readline()
-            trainer.send_signal(signal.SIGKILL)
+                training.stdout.readline()
+            training.send_signal(signal.SIGKILL)
     subprocess.run([*command[:-1], "0"], check=True, stdout=subprocess.DEVNULL, timeout=120)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vinedresser.data.channels import channel
 from vinedresser.data.dataset import Dataset
 from vinedresser.data.formats.example import decode_example, encode_example
+from vinedresser.data.mixture import Mixture
 from vinedresser.data.records import Batch, Origin, Origins
 from vinedresser.data.statistics import Statistics
 from vinedresser.data.writing import Written, write
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Dataset",
+    "Mixture",
     "Origin",
     "Origins",
     "Statistics",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.data.feed import Feed, check_same
+from vinedresser.data.feed import Feed, check_positive, check_rank, check_same
 from vinedresser.data.formats.registry import format_of, open_format
 from vinedresser.data.index import make_index
 from vinedresser.data.order import Epoch, Settings
@@ -80,7 +80,7 @@ class Dataset(Feed):
         uneven: Literal["pad", "drop"] = "pad",
         skip_damaged: int = 0,
     ) -> None:
-        _check_positive(
+        check_positive(
             batch_size=batch_size,
             lanes=lanes,
             ranks=ranks,
@@ -200,18 +200,11 @@ class Dataset(Feed):
         return [number % total for number in range(first, end, self._ranks)]
 
 
-def _check_positive(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ConfigError(f"{name} = {number}: must be at least 1")
-
-
 def _check_order(*, seed: int | None, lanes: int, rank: int, ranks: int, uneven: str) -> None:
     if seed is not None and seed < 0:
         raise ConfigError(f"seed = {seed}: must not be negative")
     if seed is None and lanes > 1:
         raise ConfigError(f"lanes = {lanes}: lanes are only for shuffled data; set seed, too")
-    if not 0 <= rank < ranks:
-        raise ConfigError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")
+    check_rank(rank, ranks)
     if uneven not in ("pad", "drop"):
         raise ConfigError(f"uneven = {uneven!r}: must be 'pad' or 'drop'")

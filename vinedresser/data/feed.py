@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from vinedresser.data.records import Batch
 from vinedresser.data.statistics import Statistics
 from vinedresser.errors import ConfigError, DamagedData
 
-__all__ = ["Feed", "check_same"]
+__all__ = ["Feed", "check_positive", "check_rank", "check_same"]
 
 
 class Feed(ABC):
@@ -124,16 +124,28 @@ class Feed(ABC):
     def follow(self, board: NDArray[np.float64]) -> None:
         """Continue, in a worker, at the position that was published."""
 
+    def withdraw(self) -> None:  # noqa: B027 (optional)
+        """Note that the workers of the last `publish` have ended their iteration."""
+
     @abstractmethod
     def _advance(self, batch: Batch) -> None:
         """Move the position behind a batch."""
 
-    def _decoded(self, batch: Batch, decode: Callable[[Any], Any]) -> Batch:
+    def _decoded(
+        self, batch: Batch, decode: Callable[..., Any], *arguments: Sequence[Any]
+    ) -> Batch:
+        """Return a batch of decoded values.
+
+        Args:
+            batch: the batch.
+            decode: called with each value, and with its entry of each of the arguments.
+            arguments: see ``decode``, (records,).
+        """
         with self.statistics.timed("decoding"):
             values = []
             try:
-                for value in batch.values:
-                    values.append(decode(value))  # noqa: PERF401 (their number is needed below)
+                for value in zip(batch.values, *arguments, strict=True):
+                    values.append(decode(*value))  # noqa: PERF401 (their number is needed below)
             except Exception as error:
                 error.add_note(f"while decoding {batch.origins[len(values)]}")
                 raise
@@ -171,3 +183,24 @@ def check_same(state: Mapping[str, Any], expected: Mapping[str, Any], *moving: s
                 f"the position was saved with {name} = {state[name]!r}, and this data set has "
                 f"{value!r}"
             )
+
+
+def check_positive(**numbers: int) -> None:
+    """Check that numbers are at least 1.
+
+    Raises:
+        ConfigError: one is not; the message has its name.
+    """
+    for name, number in numbers.items():
+        if number < 1:
+            raise ConfigError(f"{name} = {number}: must be at least 1")
+
+
+def check_rank(rank: int, ranks: int) -> None:
+    """Check the number of a rank.
+
+    Raises:
+        ConfigError: it is not below the number of ranks.
+    """
+    if not 0 <= rank < ranks:
+        raise ConfigError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")

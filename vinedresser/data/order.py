@@ -9,7 +9,7 @@ which batch; and who reads whole lanes reads nothing else.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -82,21 +82,25 @@ class Epoch:
         index: the data.
         settings: the settings.
         number: number of the epoch, from 0.
+        objects: positions in the index of the objects that the epoch consists of; None: all.
 
     Attributes:
         number: as above.
         batches: number of batches, over all ranks.
     """
 
-    def __init__(self, index: Index, settings: Settings, number: int) -> None:
+    def __init__(
+        self, index: Index, settings: Settings, number: int, objects: Sequence[int] | None = None
+    ) -> None:
         self._settings = settings
         self.number = number
         size, lanes = settings.batch_size, settings.lanes
-        records = index.records
+        objects = range(len(index.objects)) if objects is None else objects
+        records = sum(index.marks[one].numbers[-1] for one in objects)
         self.batches = records // size if settings.drop_last else -(-records // size)
         if settings.drop_last:
             records = self.batches * size
-        chunks = list(_chunks(index, settings.chunk_bytes))
+        chunks = list(_chunks(index, settings.chunk_bytes, objects))
         if settings.seed is not None:
             order = permutation((settings.seed, number), len(chunks))
             chunks = [chunks[one] for one in order]
@@ -127,6 +131,16 @@ class Epoch:
             stop = min(end, begins[found + 1])
             yield Place(self._lanes[lane][found], position - begins[found], stop - begins[found])
             position = stop
+
+    def windows(self, lane: int, position: int) -> Iterator[tuple[int, Window]]:
+        """Yield the windows of a lane, from a record on, each behind the position of its first.
+
+        Args:
+            lane: number of the lane.
+            position: position of a record in the lane.
+        """
+        first = bisect_right(self._begins[lane], position) - 1
+        yield from zip(self._begins[lane][first:-1], self._lanes[lane][first:], strict=True)
 
     def _windows(self, lane: int, parts: list[Part]) -> list[Window]:
         seed = self._settings.seed
@@ -160,14 +174,16 @@ def permutation(seeds: tuple[int, ...], count: int) -> NDArray[np.int64]:
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
-def _chunks(index: Index, wanted: int) -> Iterator[Chunk]:
-    """Yield the chunks of all objects: each object in equal parts, as far as its marks allow.
+def _chunks(index: Index, wanted: int, objects: Sequence[int]) -> Iterator[Chunk]:
+    """Yield the chunks of objects: each object in equal parts, as far as its marks allow.
 
     Args:
         index: the data.
         wanted: about how many bytes a chunk has, more if two neighbouring marks are farther apart.
+        objects: positions of the objects in the index.
     """
-    for number, marks in enumerate(index.marks):
+    for number in objects:
+        marks = index.marks[number]
         offsets, numbers = marks.offsets, marks.numbers
         first, size = offsets[0], offsets[-1] - offsets[0]
         parts = max(round(size / wanted), 1)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate, tee
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.data.formats.base import Flaw, Format, Records
+from vinedresser.data.formats.base import Chunk, Flaw, Format, Records
 from vinedresser.data.index import Index
 from vinedresser.data.order import Epoch, Part, Window
 from vinedresser.data.records import Batch, Origins
@@ -48,15 +48,24 @@ class Reader:
         opened: its format.
         connections: maximum number of chunks that are loaded at a time.
         statistics: what the work is added to.
+        kept: positions of objects that are read and parsed only once, and remain in memory.
     """
 
     def __init__(
-        self, index: Index, opened: Format, *, connections: int, statistics: Statistics
+        self,
+        index: Index,
+        opened: Format,
+        *,
+        connections: int,
+        statistics: Statistics,
+        kept: Container[int] = (),
     ) -> None:
         self._index = index
         self._format = opened
         self._connections = connections
         self._statistics = statistics
+        self._keep = kept
+        self._kept: dict[Chunk, Records] = {}
         self._uris = [found.uri for found in index.objects]
 
     def batches(self, epoch: Epoch, numbers: Sequence[int]) -> Iterator[Batch]:
@@ -83,20 +92,24 @@ class Reader:
                 pieces.append((rows, place.begin, place.end))
             yield self.batch(number, pieces)
 
-    def rows(self, windows: Iterable[Window]) -> Iterator[Rows]:
+    def rows(self, windows: Iterable[Window], **ahead: Any) -> Iterator[Rows]:
         """Yield the records of windows, whose chunks are loaded ahead.
+
+        Args:
+            windows: the windows.
+            ahead: options of `read_ahead`.
 
         Raises:
             StoreError: a chunk cannot be read.
         """
-        ahead, behind = tee(windows)
+        upcoming, windows = tee(windows)
         loaded = read_ahead(
-            (part.chunk for window in ahead for part in window.parts),
-            lambda chunk: self._format.load(self._index.objects[chunk.object], chunk),
+            (part.chunk for window in upcoming for part in window.parts),
+            self._load,
             size=lambda chunk: chunk.stop - chunk.start,
-            max_concurrent=self._connections,
+            **({"max_concurrent": self._connections} | ahead),
         )
-        for window in behind:
+        for window in windows:
             yield self._rows(window, loaded)
 
     def _rows(self, window: Window, loaded: Iterator[Any]) -> Rows:
@@ -125,12 +138,21 @@ class Reader:
         shuffled = [values[one] for one in order.tolist()]
         return Rows(window, shuffled, objects[order], offsets[order], numbers[order], damaged)
 
+    def _load(self, chunk: Chunk) -> Any:
+        if chunk in self._kept:
+            return None
+        return self._format.load(self._index.objects[chunk.object], chunk)
+
     def _records(self, part: Part, loaded: Iterator[Any]) -> Records:
         with self._statistics.timed("waiting"):
             content = next(loaded)
-        with self._statistics.timed("parsing"):
-            records = self._format.records(content, part.chunk)
-        self._statistics.bytes += part.chunk.stop - part.chunk.start
+        records = self._kept.get(part.chunk)
+        if records is None:
+            with self._statistics.timed("parsing"):
+                records = self._format.records(content, part.chunk)
+            self._statistics.bytes += part.chunk.stop - part.chunk.start
+            if part.chunk.object in self._keep:
+                self._kept[part.chunk] = records
         end = part.skip + part.records
         first = part.chunk.first
         return Records(

@@ -60,9 +60,12 @@ class TorchLoader(DataLoader[Batch]):
             StoreError: an object cannot be read.
         """
         self._shares.begin()
-        for batch in super().__iter__():
-            self._data.deliver(batch)
-            yield batch
+        try:
+            for batch in super().__iter__():
+                self._data.deliver(batch)
+                yield batch
+        finally:
+            self._data.withdraw()
 
     def state_dict(self) -> dict[str, Any]:
         """See `Feed.state_dict`."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TypeVar
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-# Maximum bytes of answers in flight or waiting for their turn, unless a single one is larger.
-_MOST = 64 << 20
 
 
 def read_ahead(
@@ -20,33 +18,38 @@ def read_ahead(
     *,
     size: Callable[[Q], int],
     max_concurrent: int,
+    max_bytes: int = 64 << 20,
+    pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[A]:
     """Yield the answer to each request in order while reading the following ones.
 
     The read-ahead starts with one request and grows by two with each answer yielded, so that
-    readers of only a few do not pay for many. It holds 64 MiB, or one larger answer.
+    readers of only a few do not pay for many.
 
     Args:
         requests: drawn in the caller's thread, earlier than their answers are yielded.
         read: answers one request, in any thread; its errors are raised in the request's turn.
         size: bytes of the answer to a request.
         max_concurrent: maximum number of requests in flight or waiting for their turn.
+        max_bytes: maximum bytes of their answers, unless a single one is larger.
+        pool: threads that read; None: the call's own.
     """
     ahead: deque[tuple[int, Future[A]]] = deque()
     waiting = 0
     upcoming = iter(requests)
     following = next(upcoming, None)
     taken = 0
-    with ThreadPoolExecutor(max_concurrent, thread_name_prefix="read-ahead") as pool:
+    own = pool or ThreadPoolExecutor(max_concurrent, thread_name_prefix="read-ahead")
+    with own if pool is None else nullcontext():
         try:
             while ahead or following is not None:
                 while following is not None:
                     bytes_more = size(following)
                     full = len(ahead) >= min(max_concurrent, 2 * taken)
-                    if ahead and (full or waiting + bytes_more > _MOST):
+                    if ahead and (full or waiting + bytes_more > max_bytes):
                         break
                     waiting += bytes_more
-                    ahead.append((bytes_more, pool.submit(read, following)))
+                    ahead.append((bytes_more, own.submit(read, following)))
                     following = next(upcoming, None)
                 bytes_less, future = ahead.popleft()
                 answer = future.result()
