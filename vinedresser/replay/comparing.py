@@ -1,41 +1,34 @@
-"""Comparing a replay with the recorded step."""
+"""Comparing a replay with the recorded step, whatever the framework."""
 
 from __future__ import annotations
 
-import torch
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from vinedresser.capture.run.environment import versions
-from vinedresser.errors import ConfigError
-from vinedresser.frameworks.torch_.codec import digest
-from vinedresser.frameworks.torch_.environment import environment, present_device
-from vinedresser.replay.recorded import RecordedStep
-from vinedresser.replay.results import Comparison
-from vinedresser.replay.running import Outcome
+from vinedresser.replay.results import Comparison, Outcome
 from vinedresser.snapshots.record import SnapshotRecord
 
-__all__ = ["adopt_environment", "compare"]
+if TYPE_CHECKING:
+    from vinedresser.replay.keras_.recorded import RecordedKerasStep
+    from vinedresser.replay.recorded import RecordedStep
+
+__all__ = ["compare", "differing"]
 
 
-def adopt_environment(record: SnapshotRecord) -> None:
-    """Set number of threads, determinism and precision as they were recorded."""
-    found = record.environment
-    threads = found.get("threads")
-    if type(threads) is int and 0 < threads <= 1024:
-        torch.set_num_threads(threads)
-    if found.get("deterministic algorithms") is True:
-        torch.use_deterministic_algorithms(True)
-    precision = found.get("float32 matmul precision")
-    if precision in ("highest", "high", "medium"):
-        torch.set_float32_matmul_precision(precision)
-
-
-def compare(record: SnapshotRecord, step: RecordedStep, outcome: Outcome) -> Comparison:
+def compare(
+    step: RecordedStep | RecordedKerasStep,
+    outcome: Outcome,
+    digest: Callable[[Any], str],
+    environment: dict[str, tuple[str, str]],
+) -> Comparison:
     """Compare the outcome of a replay with what was recorded.
 
     Args:
-        record: record of the snapshot.
-        step: its step.
+        step: the recorded step.
         outcome: outcome of the step, run with the whole batch.
+        digest: returns the SHA-256 of a tensor or an array of the framework.
+        environment: what differs in the environment; see `differing`.
     """
     recorded = {
         (name, path): str(one.get("sha256"))
@@ -47,29 +40,30 @@ def compare(record: SnapshotRecord, step: RecordedStep, outcome: Outcome) -> Com
         for name, path in recorded.keys() | outcome.gradients.keys()
         if recorded.get((name, path)) != outcome.gradients.get((name, path))
     ]
-    return Comparison(
-        _same_losses(step, outcome), len(recorded), sorted(different), _differing(record)
-    )
+    same = _same_losses(step.losses, outcome.losses, digest)
+    return Comparison(same, len(recorded), sorted(different), environment)
 
 
-def _same_losses(step: RecordedStep, outcome: Outcome) -> bool | None:
+def _same_losses(
+    recorded: Sequence[Sequence[Any]], losses: Sequence[Any], digest: Callable[[Any], str]
+) -> bool | None:
     """Compare each loss with the recorded ones of the same call: a step may return any of them."""
-    known = [[digest(one) for one in values if one.numel() == 1] for values in step.losses]
-    if len(outcome.losses) != len(known) or not all(known):
+    known = [[digest(one) for one in values if math.prod(one.shape) == 1] for values in recorded]
+    if len(losses) != len(known) or not all(known):
         return None
-    return all(digest(one) in values for one, values in zip(outcome.losses, known, strict=True))
+    return all(digest(one) in values for one, values in zip(losses, known, strict=True))
 
 
-def _differing(record: SnapshotRecord) -> dict[str, tuple[str, str]]:
-    try:
-        device = present_device(record.environment.get("device", "cpu"))
-    except ValueError as error:
-        raise ConfigError(f"the snapshot cannot be compared: {error}") from error
-    here = environment(device)
-    now = {**versions(torch=torch.__version__), **{key: str(one) for key, one in here.items()}}
-    then = {**record.versions, **{key: str(one) for key, one in record.environment.items()}}
+def differing(record: SnapshotRecord, now: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return name, recorded and present value of what differs in the environment.
+
+    Args:
+        record: record of the snapshot.
+        now: the present versions and settings, by name.
+    """
+    then = {**record.versions, **record.environment}
     return {
-        name: (then[name], now[name])
+        name: (str(then[name]), str(now[name]))
         for name in then
-        if name in now and then[name] != now[name] and name != "vinedresser"
+        if name in now and str(then[name]) != str(now[name]) and name != "vinedresser"
     }

@@ -14,10 +14,24 @@ from vinedresser.frameworks.torch_.names import Names, unwrapped
 from vinedresser.frameworks.torch_.random_states import set_states
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.recorded import RecordedModel, RecordedStep
+from vinedresser.snapshots.record import SnapshotRecord
 from vinedresser.snapshots.trees import LeftOut
 from vinedresser.store.json_values import DAMAGE
 
-__all__ = ["restore", "restore_model"]
+__all__ = ["adopt_environment", "restore", "restore_model"]
+
+
+def adopt_environment(record: SnapshotRecord) -> None:
+    """Set number of threads, determinism and precision as they were recorded."""
+    found = record.environment
+    threads = found.get("threads")
+    if type(threads) is int and 0 < threads <= 1024:
+        torch.set_num_threads(threads)
+    if found.get("deterministic algorithms") is True:
+        torch.use_deterministic_algorithms(True)
+    precision = found.get("float32 matmul precision")
+    if precision in ("highest", "high", "medium"):
+        torch.set_float32_matmul_precision(precision)
 
 
 def restore(parts: Parts, step: RecordedStep, whose: str) -> None:

@@ -11,10 +11,39 @@ from numpy.typing import NDArray
 
 from vinedresser.replay.bisecting import Smallest
 
-__all__ = ["MOST_SAMPLES", "Bisection", "Comparison", "Located", "Place", "SampleTensor"]
+__all__ = [
+    "MOST_SAMPLES",
+    "Bisection",
+    "Comparison",
+    "Located",
+    "Outcome",
+    "Place",
+    "SampleTensor",
+]
 
 MOST_SAMPLES = 5
 """Samples that are named."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step computed.
+
+    Attributes:
+        losses: value of the loss of each batch, as a tensor or an array of the framework; those of
+            a step without a return value are missing.
+        gradients: SHA-256 of each gradient by model and path.
+        nonfinite: number of non-finite entries of each affected gradient, by model and path.
+    """
+
+    losses: list[Any]
+    gradients: dict[tuple[str, str], str]
+    nonfinite: dict[tuple[str, str], int]
+
+    @property
+    def broken(self) -> bool:
+        """Whether a gradient is not finite."""
+        return bool(self.nonfinite)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from vinedresser.replay.batch import Batch, batch_size, selected
 from vinedresser.replay.factory import NEEDED, Parts
 from vinedresser.replay.recorded import RecordedStep
 from vinedresser.replay.restoring import restore
+from vinedresser.replay.results import Outcome
 from vinedresser.replay.samples import numbered, with_samples
 
-__all__ = ["Outcome", "Replay", "UpdateReached"]
+__all__ = ["Replay", "UpdateReached"]
 
 
 class UpdateReached(BaseException):
@@ -38,26 +39,6 @@ class UpdateReached(BaseException):
     def __init__(self, loss: Any = None) -> None:
         super().__init__()
         self.loss = loss
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a step computed.
-
-    Attributes:
-        losses: value of the loss of each batch; those of a step without a return value are missing.
-        gradients: SHA-256 of each gradient by model and path.
-        nonfinite: number of non-finite entries of each affected gradient, by model and path.
-    """
-
-    losses: list[Tensor]
-    gradients: dict[tuple[str, str], str]
-    nonfinite: dict[tuple[str, str], int]
-
-    @property
-    def broken(self) -> bool:
-        """Whether a gradient is not finite."""
-        return bool(self.nonfinite)
 
 
 @dataclass

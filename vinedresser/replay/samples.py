@@ -8,7 +8,7 @@ from typing import TypeVar
 from vinedresser.replay.bisecting import Smallest, smallest
 from vinedresser.replay.results import Bisection
 
-__all__ = ["any_sample", "breaking", "numbered", "with_samples"]
+__all__ = ["any_sample", "breaking", "inexact_layers", "numbered", "with_samples"]
 
 _Sample = tuple[int, int]
 _Batch = TypeVar("_Batch")
@@ -56,6 +56,20 @@ def any_sample(samples: Sequence[_Sample], batches: int, spoiled: str) -> Bisect
         spoiled: see `Bisection`.
     """
     return Bisection(Smallest([], 0, complete=True), len(samples), batches, [], "", spoiled)
+
+
+def inexact_layers(names: Iterable[str]) -> list[str]:
+    """Return why a part of a batch computes something else than the whole, in words.
+
+    Args:
+        names: class names of the layers.
+    """
+    reasons = {
+        "BatchNorm": "batch normalization computes other statistics",
+        "Dropout": "dropout draws other masks",
+    }
+    seen = set(names)
+    return [why for part, why in reasons.items() if any(part in name for name in seen)]
 
 
 def breaking(

@@ -6,20 +6,37 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
+
+from vinedresser.capture.run.environment import versions
+from vinedresser.errors import ConfigError
 from vinedresser.frameworks.torch_.codec import digest
+from vinedresser.frameworks.torch_.environment import environment, present_device
 from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, selected
-from vinedresser.replay.comparing import adopt_environment, compare
+from vinedresser.replay.comparing import compare, differing
 from vinedresser.replay.factory import build
 from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_gradients
-from vinedresser.replay.recorded import recorded_step
+from vinedresser.replay.recorded import RecordedStep, recorded_step
 from vinedresser.replay.referenced import running_users_code
-from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
-from vinedresser.replay.running import Outcome, Replay
-from vinedresser.replay.samples import any_sample, breaking
+from vinedresser.replay.restoring import adopt_environment
+from vinedresser.replay.results import Bisection, Comparison, Located, Outcome, SampleTensor
+from vinedresser.replay.running import Replay
+from vinedresser.replay.samples import any_sample, breaking, inexact_layers
 from vinedresser.snapshots.reading import Snapshot
+from vinedresser.snapshots.record import SnapshotRecord
 
-__all__ = ["Replayed", "bisect", "inexact", "locate", "prepared", "replay", "sample", "sample_of"]
+__all__ = [
+    "Replayed",
+    "bisect",
+    "compared",
+    "inexact",
+    "locate",
+    "prepared",
+    "replay",
+    "sample",
+    "sample_of",
+]
 
 
 @dataclass(frozen=True)
@@ -66,7 +83,21 @@ def replay(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replayed
     again = prepared(snapshot, factory, eager=eager)
     with running_users_code(again.whose):
         outcome = again.run()
-    return Replayed(again, outcome, compare(snapshot.record, again.step, outcome))
+    return Replayed(again, outcome, compared(snapshot.record, again.step, outcome))
+
+
+def compared(record: SnapshotRecord, step: RecordedStep, outcome: Outcome) -> Comparison:
+    """Compare the outcome of a step, run with the whole batch, with what was recorded.
+
+    Raises:
+        ConfigError: the snapshot is of a device that this machine lacks.
+    """
+    try:
+        device = present_device(record.environment.get("device", "cpu"))
+    except ValueError as error:
+        raise ConfigError(f"the snapshot cannot be compared: {error}") from error
+    now = versions(torch=torch.__version__) | environment(device)
+    return compare(step, outcome, digest, differing(record, now))
 
 
 def bisect(replayed: Replayed) -> Bisection | None:
@@ -148,10 +179,4 @@ def sample_of(batch: Batch, row: int) -> list[SampleTensor]:
 def inexact(again: Replay) -> list[str]:
     """Return why a part of a batch computes something else than the whole, in words."""
     modules = [module for one in again.parts.models.values() for module in one.modules()]
-    names = {type(one).__name__ for one in modules if one.training}
-    found = []
-    if any("BatchNorm" in name for name in names):
-        found.append("batch normalization computes other statistics")
-    if any("Dropout" in name for name in names):
-        found.append("dropout draws other masks")
-    return found
+    return inexact_layers(type(one).__name__ for one in modules if one.training)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from vinedresser.replay.restoring import restore
-from vinedresser.replay.running import Outcome
+from vinedresser.replay.results import Outcome
 from vinedresser.replay.stepping import Replayed
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
 

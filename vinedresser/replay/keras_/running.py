@@ -27,31 +27,21 @@ from vinedresser.replay.keras_.batch import KerasBatch, batch_size, selected
 from vinedresser.replay.keras_.factory import NEEDED, KerasParts
 from vinedresser.replay.keras_.recorded import RecordedKerasStep
 from vinedresser.replay.keras_.restoring import restore
+from vinedresser.replay.results import Outcome
 from vinedresser.replay.samples import numbered, with_samples
 
 __all__ = ["KerasOutcome", "KerasReplay"]
 
 
 @dataclass(frozen=True)
-class KerasOutcome:
+class KerasOutcome(Outcome):
     """What a step computed.
 
     Attributes:
-        losses: value of the loss of each batch; those of a step without a return value are missing.
-        gradients: SHA-256 of each gradient by model and path.
-        nonfinite: number of non-finite entries of each affected gradient, by model and path.
         values: the gradients by path.
     """
 
-    losses: list[Any]
-    gradients: dict[tuple[str, str], str]
-    nonfinite: dict[tuple[str, str], int]
     values: dict[str, Any]
-
-    @property
-    def broken(self) -> bool:
-        """Whether a gradient is not finite."""
-        return bool(self.nonfinite)
 
 
 @dataclass

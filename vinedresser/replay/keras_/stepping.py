@@ -13,13 +13,14 @@ import numpy as np
 from vinedresser.capture.run.environment import versions
 from vinedresser.frameworks.keras_.codec import digest
 from vinedresser.frameworks.keras_.model_state import environment
+from vinedresser.replay.comparing import compare, differing
 from vinedresser.replay.keras_.batch import KerasBatch, arrays, selected
 from vinedresser.replay.keras_.factory import KerasParts, build
 from vinedresser.replay.keras_.recorded import recorded_step
 from vinedresser.replay.keras_.running import KerasOutcome, KerasReplay
 from vinedresser.replay.referenced import running_users_code
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
-from vinedresser.replay.samples import breaking
+from vinedresser.replay.samples import breaking, inexact_layers
 from vinedresser.snapshots.reading import Snapshot
 from vinedresser.snapshots.record import SnapshotRecord
 
@@ -180,40 +181,10 @@ def _nonfinite_inputs(again: KerasReplay) -> list[str]:
 
 
 def _compared(record: SnapshotRecord, again: KerasReplay, outcome: KerasOutcome) -> Comparison:
-    recorded = {
-        (name, path): str(one.get("sha256"))
-        for name, model in again.step.models.items()
-        for path, one in model.gradients.items()
-    }
-    different = [
-        f"{name}.{path}".lstrip(".")
-        for name, path in recorded.keys() | outcome.gradients.keys()
-        if recorded.get((name, path)) != outcome.gradients.get((name, path))
-    ]
-    return Comparison(
-        _same_losses(again, outcome), len(recorded), sorted(different), _differing(record, again)
-    )
-
-
-def _same_losses(again: KerasReplay, outcome: KerasOutcome) -> bool | None:
-    """Compare each loss with the recorded ones of the same call: a step may return any of them."""
-    known = [[digest(one) for one in values if one.size == 1] for values in again.step.losses]
-    if len(outcome.losses) != len(known) or not all(known):
-        return None
-    pairs = zip(outcome.losses, known, strict=True)
-    return all(digest(one) in values for one, values in pairs)
-
-
-def _differing(record: SnapshotRecord, again: KerasReplay) -> dict[str, tuple[str, str]]:
     backend = keras.backend.backend()
-    here = versions(keras=keras.__version__, **{backend: _backend_version(backend)})
-    now = here | {key: str(one) for key, one in environment(again.model).items()}
-    then = {**record.versions, **{key: str(one) for key, one in record.environment.items()}}
-    return {
-        name: (then[name], now[name])
-        for name in then
-        if name in now and then[name] != now[name] and name != "vinedresser"
-    }
+    now = versions(keras=keras.__version__, **{backend: _backend_version(backend)})
+    differs = differing(record, now | environment(again.model))
+    return compare(again.step, outcome, digest, differs)
 
 
 def _backend_version(backend: str) -> str:
@@ -228,10 +199,4 @@ def _backend_version(backend: str) -> str:
 
 def _inexact(again: KerasReplay) -> list[str]:
     layers = [one for model in again.parts.models.values() for one in model._flatten_layers()]
-    names = {type(one).__name__ for one in layers}
-    found = []
-    if any("BatchNormalization" in name for name in names):
-        found.append("batch normalization computes other statistics")
-    if any("Dropout" in name for name in names):
-        found.append("dropout draws other masks")
-    return found
+    return inexact_layers(type(one).__name__ for one in layers)

@@ -17,16 +17,16 @@ from vinedresser.errors import VinedresserError
 from vinedresser.replay.answers import Answer
 from vinedresser.replay.batch import Batch, selected
 from vinedresser.replay.changed_inputs import changed_inputs
-from vinedresser.replay.comparing import adopt_environment, compare
 from vinedresser.replay.factory import Parts
 from vinedresser.replay.locating import locate_in, nonfinite_inputs, origin_of_gradients
 from vinedresser.replay.recorded import RecordedStep, recorded_step
+from vinedresser.replay.restoring import adopt_environment
 from vinedresser.replay.running import Replay
 from vinedresser.replay.samples import with_samples
 from vinedresser.replay.script.settings import ScriptResult, ScriptSettings
 from vinedresser.replay.script.trial import ScriptTrial
 from vinedresser.replay.script.watching import WHOSE, ScriptStep
-from vinedresser.replay.stepping import inexact
+from vinedresser.replay.stepping import compared, inexact
 from vinedresser.replay.what_if.precision import cast_batch, in_precision, widening
 from vinedresser.replay.wider import WIDER
 from vinedresser.snapshots.reading import Snapshot, open_snapshot
@@ -162,7 +162,7 @@ class _OneStep:
         losses = watched.losses.losses(step.losses)
         outcome = replay.outcome(losses)
         scan = self._scan
-        comparison = compare(self._snapshot.record, alone, outcome)
+        comparison = compared(self._snapshot.record, alone, outcome)
         notes = watched.notes
         if not (notes or comparison.exact or comparison.environment):
             notes = [_OTHER_LOSS]

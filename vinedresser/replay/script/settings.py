@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import torch
 
-from vinedresser.replay.results import Comparison, Located
-from vinedresser.replay.running import Outcome
+from vinedresser.replay.results import Comparison, Located, Outcome
 from vinedresser.replay.what_if.functions_seen import Network
 from vinedresser.replay.what_if.results import Course
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from vinedresser.errors import ConfigError
 from vinedresser.replay.batch import batch_size
 from vinedresser.replay.recorded import RecordedStep, recorded_step
-from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
-from vinedresser.replay.running import Outcome
+from vinedresser.replay.results import Bisection, Comparison, Located, Outcome, SampleTensor
 from vinedresser.replay.samples import any_sample, breaking, numbered
 from vinedresser.replay.script.calls import breaking_of_calls
 from vinedresser.replay.script.running import run_script

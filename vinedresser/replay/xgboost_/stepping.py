@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vinedresser.capture.run.environment import versions
 from vinedresser.errors import ConfigError
 from vinedresser.frameworks.xgboost_.objectives import all_finite, environment
+from vinedresser.replay.comparing import differing
 from vinedresser.replay.referenced import referenced
 from vinedresser.replay.results import Bisection, Comparison, SampleTensor
 from vinedresser.replay.samples import breaking, numbered
@@ -175,10 +176,4 @@ def _compared(record: SnapshotRecord, step: RecordedRound, outcome: ObjectiveOut
         if array_digest(host_array_of(values)) != array_digest(host_array_of(recorded[name]))
     ]
     now = versions(xgboost=xgboost.__version__) | environment()
-    then = {**record.versions, **record.environment}
-    differing = {
-        name: (str(then[name]), str(now[name]))
-        for name in then
-        if name in now and then[name] != now[name] and name != "vinedresser"
-    }
-    return Comparison(None, len(recorded), different, differing, objective=True)
+    return Comparison(None, len(recorded), different, differing(record, now), objective=True)
