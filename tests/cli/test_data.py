@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,12 @@ def test_a_record_is_shown_without_control_characters(
     command = ("convert", "cat", "images", "--format", "files", "--class", "folder")
     assert shown(*command) == ["images   1 records   0.0 MB   1 parts"]
     assert shown(*command) == ["images   1 records   0.0 MB   1 parts, 1 already complete"]
+    (tmp_path / "a.toml").write_text('[data]\ntrain = "images"\n', encoding="utf-8")
+    short = ("--seconds", "0.001", "--rounds", "1")
+    assert "plain reading" in "\n".join(shown("bench", "a.toml", *short))
+    (line,) = shown("bench", "images", "--json", *short)
+    assert json.loads(line)["records"] == 1
+    monkeypatch.setattr("sys.argv", ["vinedresser", "data", "bench", "a.toml", "--channel", "tran"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "no channel 'tran'; did you mean train?" in capsys.readouterr().err

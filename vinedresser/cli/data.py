@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["convert_data", "data", "show_record"]
+from vinedresser.cli.options import check_number
+from vinedresser.errors import ConfigError, did_you_mean
+
+__all__ = ["bench_data", "convert_data", "data", "show_record"]
 
 data = typer.Typer(
     help="Convert, show and measure training data.", no_args_is_help=True, rich_markup_mode=None
@@ -95,3 +100,66 @@ def show_record(
     from vinedresser.data.locating import find_record
 
     print_record(find_record(place, format=kind))
+
+
+@data.command("bench")
+def bench_data(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE|FILE",
+            help="File, folder, glob, manifest, s3://bucket/prefix/, or a .toml file with [data].",
+        ),
+    ],
+    *,
+    kind: _FormatOption = None,
+    channel: Annotated[
+        str, typer.Option(metavar="NAME", help="Channel of the .toml file.")
+    ] = "train",
+    batch_size: Annotated[int, typer.Option(min=1, help="Records per batch.")] = 256,
+    seconds: Annotated[
+        float,
+        typer.Option(callback=check_number, help="Duration of each measurement."),
+    ] = 2.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each way.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure how fast data is read on this machine.
+
+    Compares plain reading, whole objects, and data sets of several settings, by throughput, gaps
+    between batches and the share of each stage, and proposes settings.
+    """
+    from vinedresser.cli.views.data_records import counted, print_benchmark
+    from vinedresser.data.benchmark import measure_reading
+
+    sources = _channel(Path(source), channel) if source.endswith(".toml") else [source]
+    with counted("measurements") as progress:
+        found = measure_reading(
+            sources,
+            format=kind,
+            batch_size=batch_size,
+            seconds=seconds,
+            rounds=rounds,
+            progress=progress,
+        )
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+    else:
+        print_benchmark(found)
+
+
+def _channel(path: Path, name: str) -> list[str]:
+    """Return the sources of a channel of a file.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from vinedresser.infra.configuration import load_toml
+    from vinedresser.tasks.config.data_table import checked_channels
+
+    table = load_toml(path).get("data", {})
+    channels = checked_channels(table, path.absolute().parent, f"{path}: data")
+    if name not in channels:
+        near = did_you_mean(name, channels) or f"; its channels: {', '.join(channels) or 'none'}"
+        raise ConfigError(f"{path}: data: no channel {name!r}{near}")
+    return channels[name]

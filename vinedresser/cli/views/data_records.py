@@ -1,4 +1,4 @@
-"""Views of training data: a single record, and progress over many."""
+"""Views of training data: a single record, progress over many, and what reading costs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from vinedresser.cli.views.console import error_console, say
+from vinedresser.cli.views.console import console, error_console, plain_table, say
+from vinedresser.data.benchmark import Benchmark, Settings
 from vinedresser.data.formats.example import decode_example
 from vinedresser.data.formats.recognition import looks_like
 from vinedresser.data.locating import Found
 
-__all__ = ["counted", "print_record"]
+__all__ = ["counted", "print_benchmark", "print_record"]
 
 # Characters of text, bytes in hexadecimal digits, and numbers of an array that are shown.
 _TEXT, _BYTES, _NUMBERS = 2000, 32, 12
+# What may help, by the slowest stage.
+_ADVICE = {
+    "waiting": "the slowest stage is waiting for bytes: larger objects or faster storage may help",
+    "parsing": "the slowest stage is checking and dividing records: workers of a TorchLoader may "
+    "help",
+}
 
 
 def print_record(found: Found) -> None:
@@ -70,6 +77,31 @@ def _shown_bytes(content: bytes) -> str:
     digits = content[:_BYTES].hex(" ")
     more = " …" if len(content) > _BYTES else ""
     return f"{len(content)} bytes: {digits}{more}{looks_like(content[:512])}"
+
+
+def print_benchmark(found: Benchmark) -> None:
+    """Print a table of the ways, and the proposed settings."""
+    say(
+        f"{found.format}   {found.records} records   {found.size / 1e6:.1f} MB   "
+        f"{found.objects} objects"
+    )
+    table = plain_table()
+    for name in ("way", "records/s", "MB/s", "gap p50 ms", "p95", "max", "mostly"):
+        left = name in ("way", "mostly")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for one in found.measured:
+        records = f"{one.records_per_second:.0f}" if one.records_per_second else ""
+        gaps = [f"{1e3 * gap:.1f}" for gap in one.gaps]
+        stage = max(one.stages, key=lambda name: one.stages[name], default="")
+        share = f"{stage} {one.stages[stage]:.0%}" if stage else ""
+        table.add_row(one.way, records, f"{one.bytes_per_second / 1e6:.1f}", *gaps, share)
+    console.print(table)
+    if found.proposed == Settings():
+        say("the default settings of Dataset are as fast as any of these")
+    else:
+        chosen = ", ".join(f"{name}={value}" for name, value in found.proposed._asdict().items())
+        say(f"faster than the default settings: Dataset(..., {chosen})")
+    say(_ADVICE[found.slowest_stage])
 
 
 @contextmanager
