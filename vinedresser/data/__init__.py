@@ -5,17 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vinedresser.data.channels import channel
-from vinedresser.data.dataset import Dataset
-from vinedresser.data.formats.example import decode_example, encode_example
-from vinedresser.data.mixture import Mixture
-from vinedresser.data.records import Batch, Origin, Origins
-from vinedresser.data.statistics import Statistics
-from vinedresser.data.writing import Written, write
-
 if TYPE_CHECKING:
+    from vinedresser.data.channels import channel
+    from vinedresser.data.dataset import Dataset
+    from vinedresser.data.formats.example import decode_example, encode_example
+    from vinedresser.data.mixture import Mixture
+    from vinedresser.data.records import Batch, Origin, Origins
+    from vinedresser.data.statistics import Statistics
     from vinedresser.data.tf_ import tf_dataset
     from vinedresser.data.torch_ import TorchLoader
+    from vinedresser.data.writing import Written, write
 
 __all__ = [
     "Batch",
@@ -33,8 +32,22 @@ __all__ = [
     "write",
 ]
 
-# Frameworks are loaded only by those who use them.
-_HOMES = {"TorchLoader": "torch_", "tf_dataset": "tf_"}
+# Loaded by those who use them only: a hook needs the origins of batches without what reads them.
+_HOMES = {
+    "Batch": "records",
+    "Dataset": "dataset",
+    "Mixture": "mixture",
+    "Origin": "records",
+    "Origins": "records",
+    "Statistics": "statistics",
+    "TorchLoader": "torch_",
+    "Written": "writing",
+    "channel": "channels",
+    "decode_example": "formats.example",
+    "encode_example": "formats.example",
+    "tf_dataset": "tf_",
+    "write": "writing",
+}
 
 
 def __getattr__(name: str) -> Any:

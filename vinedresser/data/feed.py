@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.data.delivered import Iteration
 from vinedresser.data.records import Batch
 from vinedresser.data.statistics import Statistics
 from vinedresser.errors import ConfigError, DamagedData
@@ -52,11 +53,13 @@ class Feed(ABC):
             DamagedData: more records are damaged than may be left out.
             StoreError: an object cannot be read.
         """
-        for batch in self.share(0, 1):
-            self.deliver(batch)
-            self.statistics.consuming -= time.perf_counter()
-            yield batch
-            self.statistics.consuming += time.perf_counter()
+        with Iteration() as iteration:
+            for batch in self.share(0, 1):
+                self.deliver(batch)
+                iteration.deliver(batch.origins)
+                self.statistics.consuming -= time.perf_counter()
+                yield batch
+                self.statistics.consuming += time.perf_counter()
 
     @abstractmethod
     def share(self, worker: int, workers: int) -> Iterator[Batch]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,9 @@ from numpy.typing import NDArray
 from vinedresser.errors import DamagedData
 
 __all__ = ["Batch", "Origin", "Origins"]
+
+# Objects of a batch that are named.
+_MOST_OBJECTS = 3
 
 
 class Origin(NamedTuple):
@@ -30,7 +35,13 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         return f"{self.uri}: record {self.record} at byte {self.offset}"
 
+    @property
+    def command(self) -> str:
+        """The command that shows the record."""
+        return f"vinedresser data show {shlex.quote(f'{self.uri}:{self.offset}')}"
 
+
+@dataclass(init=False, eq=False)
 class Origins:
     """Origins of the records of a batch, by position: columns, cheap to make, send and keep.
 
@@ -42,6 +53,11 @@ class Origins:
         offsets: byte offsets, int64, (records,).
         records: record numbers, int64, (records,).
     """
+
+    uris: list[str]
+    objects: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    records: NDArray[np.int64]
 
     def __init__(
         self,
@@ -69,6 +85,42 @@ class Origins:
                 self.objects.tolist(), self.offsets.tolist(), self.records.tolist(), strict=True
             )
         )
+
+    def __str__(self) -> str:
+        objects = [
+            f"{one.size} of {uri} (records {one.min()} to {one.max()})"
+            for place, uri in enumerate(self.uris[:_MOST_OBJECTS])
+            if (one := self.records[self.objects == place]).size
+        ]
+        more = len(self.uris) - len(objects)
+        others = f" and {more} more object{'s' * (more > 1)}" if more else ""
+        return f"{len(self)} records: {', '.join(objects)}{others}"
+
+    def packed(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return the origins as arrays, which `unpacked` reads.
+
+        Returns:
+            Position of its object, byte offset and number of each record, (records, 3), and the
+            URIs in UTF-8, each with a zero byte at its end, (bytes,).
+        """
+        text = "".join(f"{uri}\0" for uri in self.uris).encode(errors="surrogateescape")
+        columns = np.stack([self.objects, self.offsets, self.records], axis=1)
+        return columns, np.frombuffer(text, np.uint8)
+
+    @classmethod
+    def unpacked(cls, columns: NDArray[np.int64], uris: NDArray[np.uint8]) -> Origins:
+        """Return origins of the arrays that `packed` returned.
+
+        Raises:
+            ValueError: they are not such arrays.
+        """
+        names = uris.tobytes().decode(errors="surrogateescape").split("\0")[:-1]
+        right = columns.ndim == 2 and columns.shape[1] == 3 and columns.dtype == np.int64
+        if not right or (
+            len(columns) and not 0 <= columns[:, 0].min() <= columns[:, 0].max() < len(names)
+        ):
+            raise ValueError("not the origins of records")
+        return cls(names, *columns.T)
 
 
 class Batch(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
+from vinedresser.data.delivered import Iteration, Provider
 from vinedresser.data.feed import Feed
 from vinedresser.data.records import Batch
 
@@ -61,9 +62,11 @@ class TorchLoader(DataLoader[Batch]):
         """
         self._shares.begin()
         try:
-            for batch in super().__iter__():
-                self._data.deliver(batch)
-                yield batch
+            with Iteration() as iteration:
+                for batch in super().__iter__():
+                    self._data.deliver(batch)
+                    iteration.deliver(batch.origins)
+                    yield batch
         finally:
             self._data.withdraw()
 
@@ -76,7 +79,7 @@ class TorchLoader(DataLoader[Batch]):
         self._data.load_state_dict(state)
 
 
-class _Shares(IterableDataset[Batch]):
+class _Shares(IterableDataset[Batch], Provider):
     """The batches of one worker.
 
     Persistent workers have their own copy of the data set, from when they were started: the

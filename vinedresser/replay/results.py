@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.data.records import Origin
 from vinedresser.replay.bisecting import Smallest
 
 __all__ = [
@@ -104,6 +105,7 @@ class Bisection:
         refused: message of the error with which the step failed for some of the samples, or "".
         spoiled: name of a parameter that is not finite before the step, so that no sample is to
             blame; or "".
+        origins: where the samples to show come from, as far as it is known.
     """
 
     found: Smallest
@@ -112,6 +114,7 @@ class Bisection:
     inexact: list[str]
     refused: str
     spoiled: str = ""
+    origins: list[Origin] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, table: dict[str, Any] | None) -> Self | None:
@@ -142,9 +145,10 @@ class Bisection:
         names = [f"{row} of batch {batch}" if several else str(row) for batch, row in self.samples]
         more = ", …" if len(self.found.samples) > len(names) else ""
         shown = f"{', '.join(names)}{more} of {self.total}, counted from 0,"
+        where = f"; from {', '.join(map(str, self.origins))}" if self.origins else ""
         if len(self.found.samples) == 1:
-            return f"sample {shown} breaks the step {runs}"
-        return f"samples {shown} break the step {runs}"
+            return f"sample {shown} breaks the step {runs}{where}"
+        return f"samples {shown} break the step {runs}{where}"
 
     @property
     def samples(self) -> list[tuple[int, int]]:

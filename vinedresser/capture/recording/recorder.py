@@ -11,6 +11,7 @@ from vinedresser.capture.recording.evaluated_rows import EvaluatedRows
 from vinedresser.capture.recording.observer import Observer
 from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.recording.timing import StepTiming
+from vinedresser.data.delivered import BatchInUse
 from vinedresser.errors import ConfigError
 from vinedresser.store.step_record import Mode
 
@@ -42,6 +43,7 @@ class Recorder:
             if the step is plain and it or the previous step may have had several forwards.
         timing: measures steps; None if no collection holds their times.
         observer: asks the training for clients; None: nobody may ask.
+        batch: the batch of a data set that the current forward uses.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Recorder:
         self.plain: PlainStep | None = None
         self.completing: list[Callable[[Recording | None], object]] = []
         self.timing: StepTiming | None = None
+        self.batch = BatchInUse()
         self._update_timing()
         self._update_plain()
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from vinedresser.capture.config.capture_config import NOTHING_DUE, Due
+from vinedresser.capture.recording.batch_source import BatchSource
+from vinedresser.data.records import Origins
 from vinedresser.store.reductions import Statistics
 from vinedresser.store.step_record import HostTensor, Mode, StepRecord
 
@@ -131,6 +133,10 @@ class Recording:
         self.arriving_bytes = 0
         self.live: dict[str, LiveValue] = {}
         self.hidden: frozenset[str] = frozenset()
+        # Origins of the batch of the first forward, and the numbers of rows that it was seen with.
+        self._origins: Origins | None = None
+        self._row_counts: set[int] = set()
+        self._batch_noted = False
         self._means: dict[str, tuple[float, float]] = {}
 
     @property
@@ -148,6 +154,20 @@ class Recording:
     def names(self) -> set[str]:
         """Return the names of everything captured."""
         return {*self._means, *self.awaited, *self.tensors, *self.reductions, *self.deferred}
+
+    def note_batch(self, origins: Origins | None) -> None:
+        """Note where the batch of a forward comes from; that of the first one is kept.
+
+        Args:
+            origins: origins of its records; None if they are not known.
+        """
+        if not self._batch_noted:
+            self._batch_noted = True
+            self._origins = origins
+
+    def saw_rows(self, rows: int) -> None:
+        """Note the number of rows of the first forward's batch, as inputs or labels have them."""
+        self._row_counts.add(rows)
 
     def weight(self, batch: int | None = None) -> float:
         """Return the weight of a scalar in the mean of its name.
@@ -213,6 +233,9 @@ class Recording:
 
     def to_record(self) -> StepRecord:
         """Return the record, with the current time."""
+        if self._origins is not None:
+            source = BatchSource(self._origins, self._row_counts == {len(self._origins)})
+            self.tensors.update(source.tensors(self.tensors))
         return StepRecord(
             self.mode,
             self.step,

@@ -274,6 +274,7 @@ class TorchAdapter(Adapter):
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
         if self._hooks.there:
             self._hooks.clear()
+        self._recorder.batch.forward_begins()
         if self._plain.forward_begins():
             return
         if self._recorder.quiet and self._model.training:
@@ -298,9 +299,12 @@ class TorchAdapter(Adapter):
         """Record the start of a forward, and install hooks for the tensors due in it."""
         progress = self._progress(recording)
         progress.begin_forward(self._comparisons.forwards_of(recording), args, kwargs)
+        recording.note_batch(self._recorder.batch.origins)
+        size = batch_size((args, kwargs)) or 1
         if recording.mode != "train":
-            recording.batch = batch_size((args, kwargs)) or 1
+            recording.batch = size
         if progress.first_batch:
+            recording.saw_rows(size)
             self._running.begin(recording, stepped=self._optimizers.last in progress.stepped)
             self._state.take_buffers(recording)
             if recording.mode != "train":

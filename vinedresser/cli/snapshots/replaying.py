@@ -122,6 +122,7 @@ def replay(
         print_notes,
         print_replayed,
     )
+    from vinedresser.replay.origins import with_origins
     from vinedresser.replay.recording import replay_record
 
     replayed = stepping.replay(opened, source, **({"eager": True} if eager else {}))
@@ -136,7 +137,7 @@ def replay(
         operation, inputs = stepping.locate(replayed)
         print_located(operation, inputs, broken=outcome.broken)
     if bisect:
-        samples = stepping.bisect(replayed)
+        samples = with_origins(stepping.bisect(replayed), opened)
         print_bisection(samples, partial(stepping.sample, replayed), broken=outcome.broken)
     if what_if:
         tried = _try_changes(replayed, steps, seconds, in_script=script is not None)

@@ -139,6 +139,8 @@ def print_bisection(
         say(f"  inexact: with fewer samples, {one}")
     if bisection.refused:
         say(f"  with some of the samples the step fails: {bisection.refused.splitlines()[0]}")
+    for origin in bisection.origins:
+        say(f"  {origin.command}")
     for number, row in () if bisection.whole else bisection.samples:
         seen: set[str] = set()
         for tensor in sample(number, row):

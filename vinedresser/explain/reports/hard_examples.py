@@ -60,6 +60,7 @@ class Example:
         predicted: prediction as text.
         picture: input as a ``data:`` URL; "" if it is not an image.
         features: values of `HardExamples.features`.
+        origin: the record that it is, as text; "" if that is not known.
     """
 
     step: int
@@ -68,6 +69,7 @@ class Example:
     predicted: str
     picture: str
     features: Sequence[str]
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class HardExamples:
     examples: Sequence[Example]
     features: Sequence[str]
     of: int
+
+    @property
+    def origins(self) -> bool:
+        """Whether the records that the examples are, are known."""
+        return any(example.origin for example in self.examples)
 
     @property
     def pictures(self) -> bool:
@@ -139,6 +146,7 @@ def described(
             predicted=_predicted(seen, batch, row, classes),
             picture=pictures[place] if pictures else "",
             features=texts[place] if texts else [],
+            origin=str(batch.origin(row) or ""),
         )
         for place, (loss, batch, row) in enumerate(rows)
     ]

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.data.records import Origin
 from vinedresser.errors import CorruptData
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
+from vinedresser.rules.signals.origins import BatchOrigins, batch_origins
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Task
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
@@ -32,11 +34,19 @@ class Batch(NamedTuple):
         compared: labels and predictions.
         inputs: model inputs by name, [rows, ...] each, any dtype; {} if the labels are those of
             others (`RunRecord.unpaired`).
+        origins: where the rows of the batch come from; None if it is not known.
     """
 
     step: int
     compared: Compared
     inputs: dict[str, NDArray[Any]]
+    origins: BatchOrigins | None = None
+
+    def origin(self, row: int) -> Origin | None:
+        """Return the origin of a row; None if it is not known."""
+        if self.origins is None:
+            return None
+        return self.origins.of_row(row, len(self.compared.labels))
 
 
 @dataclass(frozen=True)
@@ -123,9 +133,13 @@ class _Reading:
         seen.update(record)
         self.identities.update(record)
         found = []
+        origins = batch_origins(record)
         for compared in seen.compared:
             unpaired = compared.loss in self._run.info.unpaired
-            found.append(Batch(record.step, compared, {} if unpaired else dict(seen.inputs)))
+            # Rows without the ignored labels are not those of the batch.
+            known = None if unpaired or seen.ignores(compared.loss) else origins
+            inputs = {} if unpaired else dict(seen.inputs)
+            found.append(Batch(record.step, compared, inputs, known))
         return found
 
 

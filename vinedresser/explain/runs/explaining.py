@@ -44,6 +44,8 @@ class RunExplanation:
         what: what the maps show, one sentence.
         origin: where the examples come from.
         of: text below each map.
+        origins: the record that each example is, as text, "" if that is not known; [] if it is not
+            known of any.
     """
 
     run: Run
@@ -52,6 +54,7 @@ class RunExplanation:
     what: str
     origin: str
     of: str
+    origins: Sequence[str] = ()
 
 
 def explain_model(run: Run, model: Any) -> RunExplanation:
@@ -98,7 +101,9 @@ def explain_model(run: Run, model: Any) -> RunExplanation:
         wrong = {place: pair[0] for place, pair in enumerate(known) if pair[0] != pair[1]}
         explain_true(made, model, wrong, _METHOD)
     groups = _groups(made) if known else []
-    return RunExplanation(run, made, groups, what, seen.where, "for the prediction")
+    records = [str(one.batch.origin(one.row) or "") for one in rows]
+    origins = records if any(records) else []
+    return RunExplanation(run, made, groups, what, seen.where, "for the prediction", origins)
 
 
 def explain_captured(run: Run) -> RunExplanation:

@@ -43,11 +43,22 @@ def write_run_explanation(found: RunExplanation, destination: str | os.PathLike[
         cells=_cells(found) if images else [],
         contacts=sheet("", contact_rows("", found.examples)) if images else None,
         rows=[] if images else _rows(found),
+        records=found.origins,
+        examples=_named(found) if images and found.origins else [],
     )
 
 
 def _cells(found: RunExplanation) -> list[tuple[str, Svg]]:
     return [(group.title, cell_sheet(found.examples, group, of=found.of)) for group in found.groups]
+
+
+def _named(found: RunExplanation) -> list[tuple[str, str, str]]:
+    """Return true class, predicted class and record of each example."""
+    made = found.examples
+    return [
+        (true or "", predicted, record)
+        for true, predicted, record in zip(made.true, made.classes, found.origins, strict=True)
+    ]
 
 
 def _rows(found: RunExplanation) -> list[list[str]]:
@@ -66,6 +77,7 @@ def _rows(found: RunExplanation) -> list[list[str]]:
             "" if np.isnan(made.confidence[place]) else f"{made.confidence[place]:.0%}",
             number(float(errors[place]), 1),
             ", ".join(largest_parts(found.run, made.inputs[place], made.result, place)),
+            *found.origins[place : place + 1],
         ]
         for place in places
     ]

@@ -12,9 +12,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.guard.notes import NO_DATA, StepNotes
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.recording.alarms import gradient_alarm
+from vinedresser.capture.recording.batch_source import BatchSource
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.frameworks.keras_.codec import KerasCodec, digest, host_value, nonfinite_entries
 from vinedresser.frameworks.keras_.gradient_step import gradients_by_path
@@ -156,6 +158,7 @@ class KerasGuard:
             "own_step": own,
             "graph": self._in_graph,
             "data": notes.data if notes is not None and own else None,
+            "origins": [] if notes is None else self._origins(notes, own=own),
             "loss": None if notes is None else notes.loss,
             "calls": [
                 {
@@ -300,6 +303,16 @@ class KerasGuard:
         finally:
             self._noted, self._gradients, self._stepping, self._extra = None, [], None, []
             self._in_graph = False
+
+    def _origins(self, notes: StepNotes, *, own: bool) -> list[dict[str, Any]]:
+        """Return where the batch of a step comes from; [] if it is not known."""
+        used = self._watched.session.recorder.batch
+        origins = used.of_running_step() if own else used.origins
+        if origins is None or not (own or len(notes.calls) == 1):
+            return []
+        given = notes.data if own else (notes.calls[0].args, notes.calls[0].kwargs)
+        rows = first_length(one for one in keras.tree.flatten(given) if hasattr(one, "shape"))
+        return [BatchSource(origins, rows == len(origins)).packed()]
 
     def _weights_finite(self) -> bool:
         return all(nonfinite_entries(one) == 0 for one in parameters(self._names).values())

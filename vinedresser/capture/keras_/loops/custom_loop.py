@@ -185,6 +185,7 @@ class CustomLoop:
 
     def _begin_forward(self, args: Any, kwargs: Any) -> Recording | None:
         """Return the recording of a forward pass; None if nothing is due."""
+        self._recorder.batch.forward_begins()
         mode = self._mode_now = self._mode(kwargs)
         if mode == "train":
             self._recorder.forward_begins()
@@ -199,6 +200,7 @@ class CustomLoop:
         if recording is None:
             return None
         recording.forwards += 1
+        recording.note_batch(self._recorder.batch.origins)
         if recording.first_batch:
             self._record_training_flag(recording, kwargs)
         if mode != "train":

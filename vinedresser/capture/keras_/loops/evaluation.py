@@ -60,8 +60,11 @@ class Evaluation:
         self._stop()
         recording = self._begin()
         if recording is None:
-            return original(iterator)
+            logs = original(iterator)
+            self._recorder.batch.steps_ran(self._model.steps_per_execution)
+            return logs
         first = self._run_batch("test_step", original, iterator, recording)
+        self._note_batches(recording, 1 if first.single else self._model.steps_per_execution)
         logs = self._run_rest(original, iterator, first).logs
         self._write(recording, first, logs)
         return logs
@@ -70,8 +73,10 @@ class Evaluation:
         """Run Keras's predict function on some batches and return the predictions."""
         self._stop()
         recording = self._begin()
+        self._recorder.batch.steps_ran(len(data))
         if recording is None:
             return original(data)
+        recording.note_batch(self._recorder.batch.origins if len(data) == 1 else None)
         if len(data) == 1:
             result = self._run_batch(
                 "predict_step", lambda one: original(list(one)), iter(data), recording
@@ -96,7 +101,14 @@ class Evaluation:
         others = self._model.steps_per_execution - 1 if first.single else 0
         for batch in self._runner.batches(iterator, others):
             result = self._runner.run("test_step", original, batch, None)
+            self._recorder.batch.steps_ran()
         return result
+
+    def _note_batches(self, recording: Recording, batches: int) -> None:
+        """Note where the first of some batches that have run comes from."""
+        used = self._recorder.batch
+        used.steps_ran(batches)
+        recording.note_batch(used.origins if batches == 1 else None)
 
     def _begin_batch(self) -> Recording | None:
         recording = self._recorder.recording(self._recorder.explicit_mode or self._mode)

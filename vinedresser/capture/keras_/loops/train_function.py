@@ -64,10 +64,22 @@ class TrainFunction:
                 return StepResult(original(iterator))
             return self._runner.run("train_step", original, iterator, recording)
 
-        if self._guard is None:
-            result = execute()
-        else:
-            result = self._guard.around(execute, lambda data: StepResult(original(iter((data,)))))
+        result = None
+        try:
+            if self._guard is None:
+                result = execute()
+            else:
+                result = self._guard.around(
+                    execute, lambda data: StepResult(original(iter((data,))))
+                )
+        finally:
+            if result is None and recording is not None:
+                # There was no batch: Keras learns of the end of the data by asking for one.
+                recording.forwards -= 1
+        alone = single or recording is not None
+        self._recorder.batch.steps_ran(1 if alone else self._model.steps_per_execution)
+        if recording is not None:
+            recording.note_batch(self._recorder.batch.origins)
         steps = self._after(before)
         if steps == 0 and self._counter.skips:
             # The step consists of the next batch alone.

@@ -12,6 +12,7 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import TensorCopier
 from vinedresser.frameworks.keras_.names import Names
 
+_OF_ROWS = ("labels/", "predictions/")
 _SCALARS = ("losses/", "metrics/", "optimizer_state/")
 
 
@@ -70,4 +71,6 @@ class RecordingWriter:
         if number and self._copier.is_scalar(value):
             self._copier.keep_scalar(recording, name, value, weight)
         else:
+            if name.startswith(_OF_ROWS) and (shape := tuple(value.shape)):
+                recording.saw_rows(int(shape[0]))
             self._copier.keep(recording, name, self._backend.dense(value), ask)

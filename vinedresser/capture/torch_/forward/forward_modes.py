@@ -47,7 +47,7 @@ class ForwardModes:
         self._ungraded = False
         # The latest evaluation in training mode.
         self._evaluation: Recording | None = None
-        self._rows = LoadedRows(shield)
+        self._rows = LoadedRows(shield, recorder.batch)
 
     def remove(self) -> None:
         """Remove all hooks."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch.utils.data import RandomSampler, SequentialSampler
 
 from vinedresser.capture.shield import Shield
+from vinedresser.data.delivered import BatchInUse, Provider
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
 __all__ = ["LoadedRows"]
@@ -43,9 +44,11 @@ class LoadedRows(LoopListener):
 
     Args:
         shield: guards the look at data loaders.
+        batch: the batch in use, which is forgotten when another data loader returns one.
     """
 
-    def __init__(self, shield: Shield) -> None:
+    def __init__(self, shield: Shield, batch: BatchInUse) -> None:
+        self._batch = batch
         self._latest: _Rows | None = None
         self._trained: _Rows | None = None
         # An iterator has the same rows all the time.
@@ -65,6 +68,8 @@ class LoadedRows(LoopListener):
 
     def batch_awaited(self, iterator: Any) -> None:
         """See `LoopListener.batch_awaited`."""
+        if not isinstance(iterator._dataset, Provider):
+            self._batch.forget()
         known = self._iterator is not None and self._iterator() is iterator
         if not known and threading.get_ident() == self._thread:
             self._iterator = weakref.ref(iterator)

@@ -22,6 +22,8 @@ from vinedresser.capture.torch_.guard.buffer_copies import BufferCopies
 from vinedresser.capture.torch_.guard.loaded_batches import LoadedBatches
 from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, without_computed
 from vinedresser.capture.torch_.optimizers.schedulers import schedulers_of
+from vinedresser.data.delivered import BatchInUse
+from vinedresser.data.records import Batch
 from vinedresser.frameworks.torch_.codec import TorchCodec, digest
 from vinedresser.frameworks.torch_.environment import environment
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
@@ -70,10 +72,19 @@ class TorchGuard:
         taker: takes the snapshots.
         root: the model as it is called.
         names: names of the user's model inside it.
+        batch: the batch in use.
     """
 
-    def __init__(self, shield: Shield, taker: SnapshotTaker, root: nn.Module, names: Names) -> None:
+    def __init__(
+        self,
+        shield: Shield,
+        taker: SnapshotTaker,
+        root: nn.Module,
+        names: Names,
+        batch: BatchInUse,
+    ) -> None:
         self._taker = taker
+        self._batch = batch
         self._shield = shield
         self._root = root
         self._model = unwrapped(root)
@@ -151,7 +162,7 @@ class TorchGuard:
                 {
                     "args": one.args,
                     "kwargs": one.kwargs,
-                    "loaded": one.loaded,
+                    "loaded": _storable(one.loaded),
                     "losses": [
                         {
                             "name": name,
@@ -162,6 +173,9 @@ class TorchGuard:
                     ],
                 }
                 for one in self._calls.calls
+            ],
+            "origins": [
+                None if one.source is None else one.source.packed() for one in self._calls.calls
             ],
             "gradients": {
                 inner(one.path): {
@@ -225,7 +239,7 @@ class TorchGuard:
             self._backwards.any = False
             self._buffers.take()
             self._random.take()
-        self._calls.add(args, kwargs, self._loaded.latest)
+        self._calls.add(args, kwargs, self._loaded.latest, self._batch.origins)
         self._loaded.forget()
 
     def _is_new_step(self) -> bool:
@@ -311,6 +325,11 @@ class TorchGuard:
             self._trained = None if first is None else weakref.ref(first)
 
 
+def _storable(loaded: Any) -> Any:
+    """Return a loaded batch without what only a report needs: errors of records left out of it."""
+    return loaded._replace(damaged=[]) if isinstance(loaded, Batch) else loaded
+
+
 def guard_of(
     session: Session, root: nn.Module, names: Names, handles: list[Removable]
 ) -> TorchGuard | None:
@@ -324,6 +343,6 @@ def guard_of(
     """
     if session.snapshots is None:
         return None
-    guard = TorchGuard(session.shield, session.snapshots, root, names)
+    guard = TorchGuard(session.shield, session.snapshots, root, names, session.recorder.batch)
     handles.append(guard)
     return guard

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vinedresser.capture.recording.batch_source import BatchSource
+from vinedresser.capture.torch_.losses.losses import batch_size
+from vinedresser.data.records import Origins
 from vinedresser.frameworks.nesting import mapped
 from vinedresser.frameworks.torch_.codec import Computed
 from vinedresser.frameworks.torch_.nesting import leaves
@@ -29,6 +32,7 @@ class Call:
         kwargs: keyword arguments.
         loaded: the batch that a data loader returned before it; None if there was none, or if it
             belongs to an earlier call.
+        source: where its rows come from; None if that is not known.
         versions: tensors of these, and the versions of their contents.
         losses: name, value and arguments of each loss.
     """
@@ -36,6 +40,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     loaded: Any
+    source: BatchSource | None
     versions: list[tuple[Tensor, int]]
     losses: list[tuple[str, Any, tuple[Any, ...]]] = field(default_factory=list)
 
@@ -58,7 +63,9 @@ class StepCalls:
         self.too_many = False
         self._bytes = 0
 
-    def add(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], loaded: Any) -> None:
+    def add(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], loaded: Any, origins: Origins | None
+    ) -> None:
         """Keep a call; see `Call`."""
         if self.too_many:
             return
@@ -73,7 +80,10 @@ class StepCalls:
             self.too_many = True
             return
         versions = [(one, one._version) for one in found if not one.is_inference()]
-        self.calls.append(Call(args, dict(kwargs), loaded, versions))
+        source = None
+        if origins is not None:
+            source = BatchSource(origins, batch_size((args, kwargs)) == len(origins))
+        self.calls.append(Call(args, dict(kwargs), loaded, source, versions))
 
     def add_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """Keep a loss of the latest call; the same value is kept once."""

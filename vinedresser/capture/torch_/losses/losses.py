@@ -78,6 +78,8 @@ class Losses:
         for place, tensor in found:
             full = f"{kind}/{name}{place}"
             if ask := recording.due.ask(full):
+                if tensor.ndim:
+                    recording.saw_rows(len(tensor))
                 self._keep(recording, full, tensor, ask)
 
 
