@@ -181,6 +181,6 @@ def test_a_bad_record_is_named_by_what_finds_it(tmp_path: Path) -> None:
     # On the page of wrong predictions, each example has its record.
     write_mispredictions(mispredictions(open_run(tmp_path / "run")), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
-    known = [found.origins for step in steps if (found := batch_origins(step)) is not None]
+    known = [one.origins for step in steps if (one := batch_origins(step)) is not None]
     named = [one for origins in known for one in origins if str(one) in text]
     assert len(named) == text.count(": record ") > 0

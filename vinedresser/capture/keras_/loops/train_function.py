@@ -58,28 +58,7 @@ class TrainFunction:
         """
         recording = None if self._recorder.quiet else self._begin()
         before = self._before()
-
-        def execute() -> StepResult:
-            if recording is None and not single:
-                return StepResult(original(iterator))
-            return self._runner.run("train_step", original, iterator, recording)
-
-        result = None
-        try:
-            if self._guard is None:
-                result = execute()
-            else:
-                result = self._guard.around(
-                    execute, lambda data: StepResult(original(iter((data,))))
-                )
-        finally:
-            if result is None and recording is not None:
-                # There was no batch: Keras learns of the end of the data by asking for one.
-                recording.forwards -= 1
-        alone = single or recording is not None
-        self._recorder.batch.steps_ran(1 if alone else self._model.steps_per_execution)
-        if recording is not None:
-            recording.note_batch(self._recorder.batch.origins)
+        result = self._execute(original, iterator, recording, single=single)
         steps = self._after(before)
         if steps == 0 and self._counter.skips:
             # The step consists of the next batch alone.
@@ -92,6 +71,36 @@ class TrainFunction:
             # If counting failed, a batch counts as a step.
             for _ in range(1 if steps is None else steps):
                 self._end_step()
+        return result
+
+    def _execute(
+        self, original: StepFunction, iterator: Any, recording: Recording | None, *, single: bool
+    ) -> StepResult:
+        """Run the function on its batches, and note which those were."""
+        alone = single or recording is not None
+
+        def execute() -> StepResult:
+            if not alone:
+                return StepResult(original(iterator))
+            return self._runner.run("train_step", original, iterator, recording)
+
+        ran = False
+        try:
+            if self._guard is None:
+                result = execute()
+            else:
+                result = self._guard.around(
+                    execute, lambda data: StepResult(original(iter((data,))))
+                )
+            ran = True
+        finally:
+            if not ran and recording is not None:
+                # There was no batch: Keras learns of the end of the data by asking for one.
+                recording.forwards -= 1
+        used = self._recorder.batch
+        used.steps_ran(1 if alone else self._model.steps_per_execution)
+        if recording is not None:
+            recording.note_batch(used.origins)
         return result
 
     def _run_singly(self, original: StepFunction, iterator: Any, fused: int) -> Any:
