@@ -22,12 +22,12 @@ from vinedresser.errors import ConfigError
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the contents of all files below a folder but the indexes."""
+    """Return the contents of the files that readers see."""
     found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     return {
         name: path.read_bytes()
         for name, path in sorted(found.items())
-        if not path.name.startswith("_")
+        if not path.name.startswith((".", "_"))
     }
 
 
