@@ -11,7 +11,7 @@ import torch
 
 from tests.data import written
 from vinedresser.data import Batch, Dataset, TorchLoader
-from vinedresser.errors import DamagedData
+from vinedresser.errors import ConfigError, DamagedData
 
 
 def decode(value: bytes) -> tuple[torch.Tensor, int]:
@@ -79,6 +79,32 @@ def test_workers_yield_the_same_batches(folder: Path, options: dict[str, Any]) -
     numbers = [[number for _, number in batch.values] for batch in whole]
     assert [one[1] for one in seen([*first, *again])] == numbers
     assert [batch.values[1].tolist() for batch in loader] == numbers[3:]
+
+
+def test_bytes_come_from_workers_as_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    # The last ones do not fit where the first ones were.
+    contents = [
+        [b"", *written.records(30, seed=1)],
+        [*written.records(30, seed=2, longest=900), b"", b""],
+    ]
+    for number, records in enumerate(contents):
+        (folder / f"{number}.tfrecord").write_bytes(written.tfrecord(records))
+    options: dict[str, Any] = {"seed": None, "lanes": 1, "decode": None, "batch_size": 1}
+    alone = open_data(folder, **options)
+    loader = TorchLoader(
+        open_data(folder, **options), num_workers=2, persistent_workers=True, prefetch_factor=1
+    )
+    broken_off = iter(loader)
+    assert next(broken_off).values == [b""]
+    del broken_off
+    next(iter(alone))
+    for _ in range(2):
+        # All are kept: none must change when its worker goes on.
+        assert written.values(list(loader)) == written.values(alone)
+    with pytest.raises(ConfigError, match="in_order = False: the position needs the order"):
+        TorchLoader(alone, num_workers=2, in_order=False)
 
 
 def test_ranks_share_an_epoch(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from vinedresser.data.delivered import Iteration, Provider
 from vinedresser.data.feed import Feed
 from vinedresser.data.records import Batch
+from vinedresser.errors import ConfigError
 
 __all__ = ["TorchLoader"]
 
@@ -29,6 +32,9 @@ class TorchLoader(DataLoader[Batch]):
         options: other arguments of DataLoader, such as ``num_workers`` and ``pin_memory``. The
             batches are those of the data set: it takes no ``batch_size``, ``shuffle`` or
             ``sampler``.
+
+    Raises:
+        ConfigError: an option would change the order.
     """
 
     def __init__(
@@ -38,10 +44,12 @@ class TorchLoader(DataLoader[Batch]):
         collate: Callable[[list[Any]], Any] = default_collate,
         **options: Any,
     ) -> None:
+        if options.get("in_order") is False:
+            raise ConfigError("in_order = False: the position needs the order of the batches")
         self._data = dataset
-        workers = options.get("num_workers", 0)
         # By default, torch has each worker prefetch two batches.
-        self._shares = _Shares(dataset, collate, workers * (options.get("prefetch_factor") or 2))
+        ahead = options.get("prefetch_factor") or 2
+        self._shares = _Shares(dataset, collate, options.get("num_workers", 0), ahead)
         super().__init__(self._shares, batch_size=None, collate_fn=_unchanged, **options)
 
     @property
@@ -61,10 +69,13 @@ class TorchLoader(DataLoader[Batch]):
             StoreError: an object cannot be read.
         """
         self._shares.begin()
+        slots: dict[tuple[int, int], memoryview] = {}
         try:
             with Iteration() as iteration:
                 for batch in super().__iter__():
                     self._data.deliver(batch)
+                    if isinstance(batch.values, _Packed):
+                        batch = batch._replace(values=batch.values.unpacked(slots))  # noqa: PLW2901
                     iteration.deliver(batch.origins)
                     yield batch
         finally:
@@ -88,28 +99,95 @@ class _Shares(IterableDataset[Batch], Provider):
     Args:
         dataset: the data set.
         collate: see `TorchLoader`.
-        ahead: see `Feed.board`.
+        workers: number of workers.
+        ahead: number of batches that each of them prefetches.
     """
 
-    def __init__(self, dataset: Feed, collate: Callable[[list[Any]], Any], ahead: int) -> None:
+    def __init__(
+        self, dataset: Feed, collate: Callable[[list[Any]], Any], workers: int, ahead: int
+    ) -> None:
         self._dataset = dataset
         self._collate = collate
-        self._ahead = ahead
-        self._board = torch.from_numpy(dataset.board(ahead)).share_memory_()
+        self._all_ahead = workers * ahead
+        # One more is being written, and one being read.
+        self._slots = ahead + 2
+        self._board = torch.from_numpy(dataset.board(self._all_ahead)).share_memory_()
 
     def begin(self) -> None:
         """Have all workers begin at the position of this process's data set."""
-        self._dataset.publish(self._board.numpy(), self._ahead)
+        self._dataset.publish(self._board.numpy(), self._all_ahead)
 
     def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        packer = None
         if info is not None:
             self._dataset.follow(self._board.numpy())
+            packer = _Packer(worker, self._slots)
         for share in self._dataset.share(worker, workers):
             with self._dataset.statistics.timed("decoding"):
                 values = self._collate(share.values)
-            yield share._replace(values=values)
+            yield share._replace(values=values if packer is None else packer.packed(values))
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Values of a batch in memory that is shared with a worker; not a tuple, for ``pin_memory``.
+
+    Attributes:
+        slot: number of the worker and of one of its slots.
+        ends: the end of each value in the slot.
+        memory: the slot, uint8, (bytes,), where it is a new one.
+    """
+
+    slot: tuple[int, int]
+    ends: list[int]
+    memory: torch.Tensor | None
+
+    def unpacked(self, slots: dict[tuple[int, int], memoryview]) -> list[bytes]:
+        """Return the values.
+
+        Args:
+            slots: the slots of all workers so far; a new one is added.
+        """
+        if self.memory is not None:
+            slots[self.slot] = self.memory.numpy().data
+        view = slots[self.slot]
+        return [view[begin:end].tobytes() for begin, end in pairwise([0, *self.ends])]
+
+
+class _Packer:
+    """Packs lists of `bytes`, which torch would send through a pipe, in pieces of 64 KiB.
+
+    Slots are used in turn. There are more of them than batches that a worker may have sent and the
+    caller not yet received.
+
+    Args:
+        worker: number of the worker.
+        slots: number of slots.
+    """
+
+    def __init__(self, worker: int, slots: int) -> None:
+        self._worker = worker
+        self._slots = [torch.empty(0, dtype=torch.uint8)] * slots
+        self._next = 0
+
+    def packed(self, values: Any) -> Any:
+        """Return values packed, or as they are if they are something else."""
+        if type(values) is not list or any(type(value) is not bytes for value in values):
+            return values
+        ends = [*accumulate(map(len, values))]
+        slot, new = self._next, None
+        self._next = (slot + 1) % len(self._slots)
+        size = ends[-1] if ends else 0
+        if size > len(self._slots[slot]) or not len(self._slots[slot]):
+            # Sharing takes a millisecond: the next one may be larger.
+            new = torch.empty(size + size // 4 + 1, dtype=torch.uint8).share_memory_()
+            self._slots[slot] = new
+        view = self._slots[slot].numpy().data
+        for value, (begin, end) in zip(values, pairwise([0, *ends]), strict=True):
+            view[begin:end] = value
+        return _Packed((self._worker, slot), ends, new)
 
 
 def _unchanged(batch: Any) -> Any:
