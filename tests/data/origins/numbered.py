@@ -17,10 +17,10 @@ FILES, RECORDS, SIZE = 3, 40, 16
 BAD = (1, 17)
 
 
-def write(folder: Path, *, bad: bool = False) -> Path:
+def write(folder: Path, *, files: int = FILES, bad: bool = False) -> Path:
     """Write records whose first value tells which one it is."""
     folder.mkdir()
-    for file in range(FILES):
+    for file in range(files):
         with (folder / f"{file}.jsonl").open("w") as lines:
             for number in range(RECORDS):
                 place = file * RECORDS + number

@@ -6,78 +6,20 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.data.origins.numbered import BAD, CAPTURED, SIZE, certain, write
+from tests.data.origins.numbered import BAD, SIZE, certain, write
+from tests.data.origins.trainings import Pair, Training, open_data, pairs
 from vinedresser import open_run
-from vinedresser.capture import Hook
-from vinedresser.data import Dataset, TorchLoader
+from vinedresser.data import TorchLoader
 from vinedresser.explain.reports.mispredictions import mispredictions, write_mispredictions
 from vinedresser.replay.origins import with_origins
 from vinedresser.replay.stepping import bisect, replay
 from vinedresser.rules.signals.origins import batch_origins
 from vinedresser.snapshots.reading import open_snapshot
-from vinedresser.store.reading.step import Step
-
-Pair = tuple[torch.Tensor, torch.Tensor]
-
-
-def decode(value: Any) -> tuple[torch.Tensor, int]:
-    return torch.tensor([np.nan if one is None else one for one in value["x"]]).float(), value["y"]
-
-
-def open_data(place: Path, **options: Any) -> Dataset:
-    arguments: dict[str, Any] = {"batch_size": SIZE, "decode": decode}
-    return Dataset(place, **(arguments | options))
-
-
-def pairs(dataset: Dataset) -> Iterator[Pair]:
-    return (batch.values for batch in TorchLoader(dataset))
-
-
-def network() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer]:
-    """Build the model, its loss and its optimizer; also for replays."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
-    return model, nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), lr=0.1)
-
-
-class Training:
-    """A training, watched if it has a place for its run."""
-
-    def __init__(self, run: Path | None, **options: Any) -> None:
-        self.model, self.loss, self.optimizer = network()
-        self.run = run
-        self.hook = None
-        if run is not None:
-            self.hook = Hook(run, collections=CAPTURED, **options)
-            self.hook.watch(self.model, loss=self.loss, optimizer=self.optimizer)
-
-    def train(self, batches: Iterable[Pair], *, accumulated: int = 1) -> None:
-        for number, (inputs, labels) in enumerate(batches, 1):
-            self.loss(self.model(inputs), labels).backward()
-            if number % accumulated == 0:
-                self.optimizer.step()
-                self.optimizer.zero_grad()
-
-    def evaluate(self, batches: Iterable[Pair]) -> None:
-        self.model.eval()
-        with torch.no_grad():
-            for inputs, labels in batches:
-                self.loss(self.model(inputs), labels)
-        self.model.train()
-
-    def steps(self) -> list[Step]:
-        assert self.hook is not None
-        assert self.run is not None
-        self.hook.close()
-        return list(open_run(self.run).follow())
 
 
 def test_rows_have_the_origins_of_their_records(tmp_path: Path) -> None:
@@ -169,7 +111,9 @@ def test_a_bad_record_is_named_by_what_finds_it(tmp_path: Path) -> None:
     steps = training.steps()
     (place,) = (tmp_path / "run" / "snapshots").iterdir()
     snapshot = open_snapshot(place)
-    replayed = replay(snapshot, f"{__name__}:network")
+    replayed = replay(snapshot, "tests.data.origins.trainings:network")
+    alarm = json.loads((tmp_path / "run" / "findings" / "trainer-guard.jsonl").read_text())
+    assert "; its batch: 8 records: " in alarm["seen"]
     found = with_origins(bisect(replayed), snapshot)
     assert found is not None
     (origin,) = found.origins

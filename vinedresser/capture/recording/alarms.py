@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from vinedresser.capture.recording.batch_source import BatchSource
 
 __all__ = ["Alarm", "gradient_alarm"]
 
@@ -29,7 +31,10 @@ class Alarm:
 
 
 def gradient_alarm(
-    tensors: Sequence[tuple[str, int]], losses: Sequence[tuple[str, float]], step: int
+    tensors: Sequence[tuple[str, int]],
+    losses: Sequence[tuple[str, float]],
+    step: int,
+    sources: Iterable[BatchSource | None],
 ) -> Alarm:
     """Return the alarm of gradients of a neural network.
 
@@ -38,6 +43,7 @@ def gradient_alarm(
             of the forward pass.
         losses: name and value of each loss of the step.
         step: the step.
+        sources: where the batches of the step come from; None for one that is not known.
     """
     # The backward pass reaches the last layers first.
     name, _ = tensors[-1]
@@ -47,7 +53,8 @@ def gradient_alarm(
     return Alarm(
         tensors,
         f"{name}{others} are not finite at step {step}, before the update"
-        + (f"; {told}" if told else ""),
+        + (f"; {told}" if told else "")
+        + "".join(f"; its batch: {one.origins}" for one in sources if one is not None),
         "the loss is finite but its derivative is not: a norm, square root or power at "
         "zero, or 0 * inf after torch.where"
         if finite and losses

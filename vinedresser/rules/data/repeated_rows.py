@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.signals.losses.compared import Compared
+from vinedresser.rules.signals.origins import as_evidence, look_at
 from vinedresser.rules.signals.outcomes.row_labels import Agreement
 from vinedresser.rules.signals.rows import whole_rows
 from vinedresser.rules.symptom import Symptom
@@ -125,6 +126,8 @@ def other_labels(seen: Agreement, tensor: str, remedy: str) -> Symptom | None:
     """
     if seen.share + _SURE * seen.error > _APART:
         return None
+    records = list(dict.fromkeys(one for pair in seen.examples for one in pair))
+    such = f"; such as {', '.join(map(str, records))}" if records else ""
     return Symptom(
         tensor,
         OF_ROWS,
@@ -133,8 +136,9 @@ def other_labels(seen: Agreement, tensor: str, remedy: str) -> Symptom | None:
         0.99,
         f"{seen.rows} rows came again, with labels that have nothing to do with their first ones: "
         f"which row it is explains {max(seen.share, 0):.0%} of the variance of the labels, so "
-        "nothing can predict them",
+        f"nothing can predict them{such}",
         "the labels do not belong to the rows: they are shuffled, sorted or drawn anew apart from "
         "the inputs, as in each batch or epoch",
-        remedy,
+        remedy + look_at(records[:1]),
+        evidence={"records": as_evidence(records)} if records else {},
     )

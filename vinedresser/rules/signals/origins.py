@@ -11,7 +11,7 @@ from vinedresser.plain_text import visible
 from vinedresser.store.reading.step import Step
 from vinedresser.store.reductions.sampling import strided_rows
 
-__all__ = ["BatchOrigins", "as_evidence", "batch_origins", "look_at"]
+__all__ = ["BatchOrigins", "as_evidence", "batch_origins", "look_at", "row_origins"]
 
 _ROWS, _BATCH, _URIS = "origins/rows", "origins/batch", "origins/uris"
 
@@ -54,6 +54,23 @@ def batch_origins(step: Step) -> BatchOrigins | None:
     except ValueError as error:
         raise CorruptData(f"{found} at step {step.step}: {error}") from error
     return BatchOrigins(origins, found == _ROWS)
+
+
+def row_origins(step: Step, rows: Sequence[bytes]) -> dict[bytes, Origin]:
+    """Return the origins of rows by their digests; {} if they are not known.
+
+    Args:
+        step: the step.
+        rows: digests of all captured rows of its batch (`whole_rows`).
+
+    Raises:
+        CorruptData: see `batch_origins`.
+    """
+    found = batch_origins(step) if rows else None
+    if found is None:
+        return {}
+    origins = ((row, found.of_row(place, len(rows))) for place, row in enumerate(rows))
+    return {row: origin for row, origin in origins if origin is not None}
 
 
 def look_at(origins: Sequence[Origin]) -> str:

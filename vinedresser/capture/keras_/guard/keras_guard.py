@@ -158,7 +158,7 @@ class KerasGuard:
             "own_step": own,
             "graph": self._in_graph,
             "data": notes.data if notes is not None and own else None,
-            "origins": [] if notes is None else self._origins(notes, own=own),
+            "origins": [one.packed() for one in self._sources(notes)],
             "loss": None if notes is None else notes.loss,
             "calls": [
                 {
@@ -295,7 +295,9 @@ class KerasGuard:
         self._noted, self._gradients, self._stepping = notes, named, optimizer
         try:
             if affected:
-                finding = taker.record(gradient_alarm(affected, _losses(notes), taker.step))
+                sources = self._sources(notes)
+                alarm = gradient_alarm(affected, _losses(notes), taker.step, sources)
+                finding = taker.record(alarm)
                 return finding if taker.stopping else None
             if taker.due():
                 taker.take_periodic()
@@ -304,15 +306,18 @@ class KerasGuard:
             self._noted, self._gradients, self._stepping, self._extra = None, [], None, []
             self._in_graph = False
 
-    def _origins(self, notes: StepNotes, *, own: bool) -> list[dict[str, Any]]:
+    def _sources(self, notes: StepNotes | None) -> list[BatchSource]:
         """Return where the batch of a step comes from; [] if it is not known."""
+        if notes is None:
+            return []
+        own = notes.data is not NO_DATA
         used = self._watched.session.recorder.batch
         origins = used.of_running_step() if own else used.origins
         if origins is None or not (own or len(notes.calls) == 1):
             return []
         given = notes.data if own else (notes.calls[0].args, notes.calls[0].kwargs)
         rows = first_length(one for one in keras.tree.flatten(given) if hasattr(one, "shape"))
-        return [BatchSource(origins, rows == len(origins)).packed()]
+        return [BatchSource(origins, rows == len(origins))]
 
     def _weights_finite(self) -> bool:
         return all(nonfinite_entries(one) == 0 for one in parameters(self._names).values())

@@ -282,7 +282,9 @@ class TorchGuard:
         self._stepping = weakref.ref(optimizer)
         affected = self._affected(optimizer) if self._taker.guarding else []
         if affected and (not self._taker.alarmed or self._intact()):
-            self._taker.alarm(gradient_alarm(affected, self._losses(), self._taker.step))
+            sources = (one.source for one in self._calls.calls)
+            step = self._taker.step
+            self._taker.alarm(gradient_alarm(affected, self._losses(), step, sources))
         elif due:
             self._taker.take_periodic()
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 
 import numpy as np
 
+from vinedresser.data.records import Origin
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.origins import as_evidence, look_at, row_origins
 from vinedresser.rules.signals.rows import whole_rows
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -28,6 +31,8 @@ _COMPLETE = 0.5
 # Number of different rows up to which equal rows are common.
 _FEW_KINDS = 1 << 12
 _BINARY = 2
+# Rows whose records are named.
+_EXAMPLES = 3
 
 _LEAK = Advice(
     "rows were duplicated or resampled before the split, or training rows are evaluated",
@@ -108,6 +113,8 @@ class DataLeakage(OnceRule):
         self._pairs = 0
         self._equal = 0
         self._last: tuple[Step, str] | None = None
+        # Where training rows and evaluated rows come from, as far as it is known.
+        self._origins: tuple[dict[bytes, Origin], dict[bytes, Origin]] = ({}, {})
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -121,6 +128,7 @@ class DataLeakage(OnceRule):
             self._fixed &= not self._train or different == self._train
             if len(self._train) < _MOST_TRAIN:
                 self._train |= different
+                self._origins[0].update(row_origins(step, digests))
             self._add_values()
             self._reconstructs |= self._rows_to_rows()
             return None
@@ -128,6 +136,7 @@ class DataLeakage(OnceRule):
             self._count_pairs(len(digests), len(different))
         if len(self._eval) < _MOST_EVAL:
             self._eval |= different
+            self._origins[1].update(row_origins(step, digests))
         self._shares.append(len(different & self._train) / len(different))
         self._last = (step, next(iter(self.batches.inputs)))
         return self._finding() if len(self._shares) == _EVALUATIONS else None
@@ -192,6 +201,8 @@ class DataLeakage(OnceRule):
         same = self._fixed and found == rows
         told = _RECONSTRUCTED if self._reconstructs else _LEAK
         advice = _FIXED if same else told if self._measured else _UNMEASURED
+        pairs = self._examples()
+        examples = "".join(f"; {evaluated} is {trained}" for trained, evaluated in pairs)
         return self.found(
             step,
             since=step.step,
@@ -202,8 +213,16 @@ class DataLeakage(OnceRule):
             threshold=self.share,
             confidence=0.9,
             seen=f"{found} of {rows} distinct evaluated rows are also training rows (out of "
-            f"{len(self._train)} captured training rows; at most {chance:.2g} expected by chance)",
+            f"{len(self._train)} captured training rows; at most {chance:.2g} expected by chance)"
+            f"{examples}",
             cause=advice.cause,
-            remedy=advice.remedy,
-            evidence={"found": found, "rows": rows, "by_chance": chance},
+            remedy=advice.remedy + look_at([one for pair in pairs[:1] for one in pair]),
+            evidence={"found": found, "rows": rows, "by_chance": chance}
+            | ({"records": [as_evidence(pair) for pair in pairs]} if pairs else {}),
         )
+
+    def _examples(self) -> list[tuple[Origin, Origin]]:
+        """Return origins of rows in training and in an evaluation."""
+        trained, evaluated = self._origins
+        both = (row for row in evaluated if row in trained)
+        return [(trained[row], evaluated[row]) for row in islice(both, _EXAMPLES)]

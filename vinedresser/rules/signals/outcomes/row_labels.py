@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.data.records import Origin
 from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
+from vinedresser.rules.signals.origins import row_origins
 from vinedresser.rules.signals.outcomes.baseline import features
 from vinedresser.rules.signals.rows import whole_rows
 from vinedresser.store.reading.step import Step
@@ -22,6 +24,8 @@ _Array = NDArray[np.float64]
 _MOST_ROWS, _MOST_NUMBERS = 2048, 256
 # Minimum number of rows that came again; of fewer, many samples of a distribution may be trained.
 _ROWS = 128
+# Rows whose records are named.
+_EXAMPLES = 3
 
 
 class Agreement(NamedTuple):
@@ -34,11 +38,13 @@ class Agreement(NamedTuple):
             have nothing to do with each other. That is the largest share of the variance that any
             function of the inputs can explain (ICC(1); Shrout and Fleiss, Psychol. Bull. 86, 1979).
         error: standard error of the share.
+        examples: for some of these rows the records that they were with two labels.
     """
 
     rows: int
     share: float
     error: float
+    examples: list[tuple[Origin, Origin]]
 
 
 @dataclass
@@ -51,6 +57,8 @@ class _Labels:
         pairs: number of labels that were compared with the first one of their row.
         distance: sum of their squared distances.
         count, total, squares: number, sum and sum of squares of all labels.
+        origins: records of the first labels, as far as they are known.
+        examples: see `Agreement`.
     """
 
     first: dict[bytes, _Array] = field(default_factory=dict)
@@ -60,6 +68,8 @@ class _Labels:
     count: int = 0
     total: _Array = field(default_factory=lambda: np.zeros(1))
     squares: float = 0.0
+    origins: dict[bytes, Origin] = field(default_factory=dict)
+    examples: list[tuple[Origin, Origin]] = field(default_factory=list)
 
 
 class RowLabels(BatchSignal):
@@ -82,7 +92,7 @@ class RowLabels(BatchSignal):
         if not variance > 0:
             return None
         share = 1 - seen.distance / seen.pairs / (2 * variance)
-        return Agreement(len(seen.again), share, 1 / math.sqrt(seen.pairs))
+        return Agreement(len(seen.again), share, 1 / math.sqrt(seen.pairs), seen.examples)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -93,9 +103,12 @@ class RowLabels(BatchSignal):
         for compared in self.batches.paired:
             labels = _numbers(compared)
             if rows and labels is not None and len(labels) == len(rows):
-                self._add(self._of.setdefault(compared.loss, _Labels()), rows, labels)
+                seen = self._of.setdefault(compared.loss, _Labels())
+                self._add(seen, rows, labels, row_origins(step, rows))
 
-    def _add(self, seen: _Labels, rows: list[bytes], labels: _Array) -> None:
+    def _add(
+        self, seen: _Labels, rows: list[bytes], labels: _Array, origins: dict[bytes, Origin]
+    ) -> None:
         if seen.count and labels.shape[1] != len(seen.total):
             return
         seen.count += len(labels)
@@ -105,9 +118,15 @@ class RowLabels(BatchSignal):
             if row in seen.first:
                 seen.again.add(row)
                 seen.pairs += 1
-                seen.distance += float(((label - seen.first[row]) ** 2).sum())
+                distance = float(((label - seen.first[row]) ** 2).sum())
+                seen.distance += distance
+                known = distance and row in origins and row in seen.origins
+                if known and len(seen.examples) < _EXAMPLES:
+                    seen.examples.append((seen.origins[row], origins[row]))
             elif len(seen.first) < _MOST_ROWS:
                 seen.first[row] = label
+                if row in origins:
+                    seen.origins[row] = origins[row]
 
 
 def _numbers(compared: Compared) -> _Array | None:
