@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib.util
 import os
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests.property_tests import register_profiles
+from vinedresser.infra.catalog.state_folder import private_folder
 from vinedresser.infra.services.servers import PrivatePrefect, start_private_prefect
 from vinedresser.infra.services.tracking import prepare_tracking
 from vinedresser.infra.services.tracking.client import connected
@@ -37,6 +39,8 @@ if importlib.util.find_spec("triton"):
 os.register_at_fork(after_in_child=gc.freeze)
 
 _HOME = pytest.StashKey[Path]()
+# A folder of all workers.
+_SHARED = pytest.StashKey[Path]()
 
 # Settings of the calling shell, which would reach the programs that tests start. One of them has
 # each of these programs compile all sources again.
@@ -45,6 +49,8 @@ _FOREIGN = (
     "PYTHONDONTWRITEBYTECODE",
 )
 _FOREIGN_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+# The folder of the state in a home.
+_STATE = ".local/state/vinedresser"
 # Bytes; a whole run of the tests fills less than a tenth of it.
 _ROOM = 4 * 2**30
 
@@ -67,6 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_HOME] = home
     temporary = home / "tmp"
     temporary.mkdir()
+    config.stash[_SHARED] = home.parent if worker else temporary
+    _share_tables(config.stash[_SHARED] / "mlflow-tables", home / _STATE / "mlflow")
     tempfile.tempdir = str(temporary)
     for name in list(os.environ):
         if name.startswith(_FOREIGN) or name in _FOREIGN_RANKS:
@@ -83,6 +91,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "NO_COLOR": "1",
         "COLUMNS": "100",
     }
+
+
+def _share_tables(shared: Path, own: Path) -> None:
+    """Have all workers use one empty database of MLflow, which the first of them makes."""
+    shared.mkdir(exist_ok=True)
+    own.parent.mkdir(mode=0o700, parents=True)
+    own.symlink_to(shared)
 
 
 def _temporary_root() -> str:
@@ -183,13 +198,27 @@ def _contents(client: MlflowClient, run: Run) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePrefect]:
-    """Return a Prefect server, one per xdist worker."""
-    with pytest.MonkeyPatch.context() as patch:
-        # A private server looks after the folders of others in the same state folder.
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("prefect")))
+def prefect_server(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[PrivatePrefect]:
+    """Return a Prefect server, one per xdist worker; the first one makes the tables for all."""
+    # A private server looks after the folders of others in the same state folder.
+    state = tmp_path_factory.mktemp("prefect")
+    own = private_folder(private_folder(state / "vinedresser") / "prefect")
+    shared = pytestconfig.stash[_SHARED] / "prefect-tables"
+    with pytest.MonkeyPatch.context() as patch, shared.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if shared.exists():
+            shutil.copytree(shared, own, dirs_exist_ok=True)
+        patch.setenv("XDG_STATE_HOME", str(state))
         server = start_private_prefect()
-    server.wait()
+        server.wait()
+        if not shared.exists():
+            shared.mkdir()
+            for table in own.glob("tables-*.db"):
+                shutil.copy(table, shared)
+    home = private_folder(pytestconfig.stash[_HOME] / _STATE / "prefect")
+    shutil.copytree(shared, home, dirs_exist_ok=True)
     yield server
     server.stop()
 

@@ -179,6 +179,7 @@ def run_sweep(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("shared_prefect")
 def test_trials_of_a_sweep_never_share_a_gpu(tmp_path: Path, gpus: list[str]) -> None:
     # Concurrency follows from the needs of each run.
     write(tmp_path, "cpus = 1")
@@ -200,6 +201,7 @@ def test_trials_of_a_sweep_never_share_a_gpu(tmp_path: Path, gpus: list[str]) ->
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("shared_prefect")
 def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path, gpus: list[str]) -> None:
     write(tmp_path, "max_concurrent = 3")
     done = run_sweep(tmp_path)

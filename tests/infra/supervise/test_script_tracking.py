@@ -62,6 +62,7 @@ max_concurrent = 5
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("shared_prefect")
 def test_values_of_the_script_are_in_the_mlflow_run(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
