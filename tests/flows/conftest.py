@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.flows.standing import Standing, vinedresser
-from vinedresser.infra.services.servers import standing_prefect
+from vinedresser.infra.services.servers import PrivatePrefect, standing_prefect
 from vinedresser.processes import ProcessIdentity, is_alive
 
 
 @pytest.fixture(scope="session")
-def standing_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def standing_state(
+    tmp_path_factory: pytest.TempPathFactory, prefect_server: PrivatePrefect
+) -> Iterator[Path]:
     """Return the state folder of a server that `vinedresser up` started."""
     folder = tmp_path_factory.mktemp("standing")
     state = folder / "state"
+    # Making the tables takes many seconds; `up` makes them in tests/infra/services/.
+    [tables] = prefect_server.home.parent.glob("tables-*.db")
+    (folder / "data").mkdir()
+    shutil.copy(tables, folder / "data" / "prefect.db")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(state))
         said = vinedresser(folder, "up", "--data", "data", "--port", "0", "--limit", "2")
