@@ -1,14 +1,15 @@
-"""Amounts, shares and times as people write them: 12, "10%", "90 min"."""
+"""Amounts, shares, times and sizes as people write them: 12, "10%", "90 min", "20 GB"."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
-__all__ = ["parse_amount", "parse_time"]
+__all__ = ["parse_amount", "parse_size", "parse_time"]
 
 _SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*%", re.ASCII)
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(s|m|min|h|d)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([kMGT])(i?)B", re.ASCII)
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -38,3 +39,18 @@ def parse_time(given: str) -> float:
     if not seconds:
         raise ValueError(f'must be a time such as "90 s", "30 min", "24 h" or "7 d", not {given!r}')
     return seconds
+
+
+def parse_size(given: object) -> int:
+    """Return the bytes of a text such as "500 MB", "20GB" (powers of 1000) or "8 GiB" (of 1024).
+
+    Raises:
+        ValueError: it is something else, or less than a byte.
+    """
+    match = _SIZE.fullmatch(given.strip()) if isinstance(given, str) else None
+    size = 0
+    if match:
+        size = int(Decimal(match[1]) * (1024 if match[3] else 1000) ** ("kMGT".index(match[2]) + 1))
+    if not size:
+        raise ValueError(f'must be a size such as "500 MB" or "20 GB", not {given!r}')
+    return size

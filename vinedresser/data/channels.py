@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
+from vinedresser.data.sources.cached import CACHE_VARIABLE
 from vinedresser.errors import ConfigError, did_you_mean
 
 __all__ = ["channel", "channel_environment"]
@@ -42,21 +43,23 @@ def channel(name: str) -> list[str]:
     raise ConfigError(f"no channel {name!r} in [data]{near}")
 
 
-def channel_environment(channels: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def channel_environment(channels: Mapping[str, Sequence[str]], cache: str) -> dict[str, str]:
     """Return the variables by which a training finds its channels.
 
     Args:
         channels: the sources of each channel. If it is a single folder, its variable is also set as
             on SageMaker.
+        cache: maximum size of the local cache; "": there is none.
     """
-    if not channels:
-        return {}
+    variables = {CACHE_VARIABLE: cache} if cache else {}
+    if channels:
+        variables[_CHANNELS] = json.dumps({name: [*one] for name, one in channels.items()})
     folders = {
         f"{_FOLDER}{name.upper()}": sources[0]
         for name, sources in channels.items()
         if len(sources) == 1 and os.path.isdir(sources[0])
     }
-    return {**folders, _CHANNELS: json.dumps({name: [*one] for name, one in channels.items()})}
+    return folders | variables
 
 
 def _channels() -> dict[str, list[str]]:

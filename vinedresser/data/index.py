@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from vinedresser.data.formats.base import Flaw, Format, Marks
 from vinedresser.data.sources.base import DataObject
+from vinedresser.data.sources.cached import cache_folder
 from vinedresser.errors import StoreError
 from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.objects.base import get_or_none
@@ -84,8 +85,7 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
 
 
 def _cache() -> LocalStorage:
-    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return LocalStorage(os.path.join(folder, "vinedresser", "data"))
+    return LocalStorage(cache_folder())
 
 
 def index_name(name: str) -> str:

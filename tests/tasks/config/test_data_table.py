@@ -17,7 +17,7 @@ from vinedresser.tasks.config.sweep_file import load_sweep
 from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
 
 RUN = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
-DATA = '[data]\ntrain = "images/"\ntest-2 = ["s3://bucket/a/", "b/*.tar"]\n'
+DATA = '[data]\ncache = "20 GB"\ntrain = "images/"\ntest-2 = ["s3://bucket/a/", "b/*.tar"]\n'
 
 
 def write(folder: Path, text: str) -> Path:
@@ -49,6 +49,7 @@ def test_a_script_reads_its_channels_and_they_are_recorded(
     images, both = f"{tmp_path}/images/", ["s3://bucket/a/", f"{tmp_path}/b/*.tar"]
     assert run.data == {"train": [images], "test-2": both}
     assert {name for name in launch.environment if name.startswith("SM_")} == {"SM_CHANNEL_TRAIN"}
+    assert launch.environment["VINEDRESSER_DATA_CACHE"] == "20 GB"
     for name, value in launch.environment.items():
         monkeypatch.setenv(name, value)
     assert channel("train") == [images]
@@ -78,6 +79,7 @@ def test_a_script_by_itself_has_the_channels_of_sagemaker(monkeypatch: pytest.Mo
         ('data = "a"\n' + RUN, "data: must be a table such as train ="),
         (RUN + "[data]\ntrain = []\n", r"data.train: must be a path or URL, or a list .* not \[\]"),
         (RUN + "[data]\ntrain = 3\n", "data.train: must be a path or URL, or a list"),
+        (RUN + "[data]\ncache = 20\n", 'data.cache: must be a size such as "500 MB"'),
         (RUN + '[data]\n"a b" = "x"\n', "data.a b: the name of a channel has letters"),
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from vinedresser.data.sources.base import DataObject
+from vinedresser.data.sources.cached import cached
 from vinedresser.data.sources.local import find_file
 from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.objects import is_remote
@@ -48,7 +49,7 @@ def find_objects(
             raise ConfigError(f"{source}: there are no objects")
     if not found:
         raise ConfigError("no sources are given; name a file, a folder, a prefix or a glob")
-    return found
+    return cached(found)
 
 
 def _found_in(source: str) -> Iterator[DataObject]:

@@ -1,4 +1,4 @@
-"""``[data]``: the sources of the training data by channel."""
+"""``[data]``: the sources of the training data by channel, and the size of their cache."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 
 from vinedresser.errors import ConfigError
 from vinedresser.objects import is_remote
+from vinedresser.quantities import parse_size
 
-__all__ = ["checked_channels", "refuse_missing_files"]
+__all__ = ["checked_cache", "checked_channels", "refuse_missing_files"]
 
 # As on SageMaker.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CACHE = "cache"
 _MAGIC = "*?["
 
 
@@ -21,7 +23,7 @@ def checked_channels(table: object, base: Path, where: str) -> dict[str, list[st
     """Return the sources of each channel; paths are absolute.
 
     Args:
-        table: the table: for each channel a source, or a list of several.
+        table: the table: for each channel a source, or a list of several; and ``cache``.
         base: folder to which paths are relative.
         where: beginning of messages.
 
@@ -32,6 +34,8 @@ def checked_channels(table: object, base: Path, where: str) -> dict[str, list[st
         raise ConfigError(f'{where}: must be a table such as train = "s3://bucket/train/"')
     channels = {}
     for name, given in table.items():
+        if name == _CACHE:
+            continue
         if not _NAME.fullmatch(name):
             raise ConfigError(
                 f"{where}.{name}: the name of a channel has letters, digits, '-', '_' and '.'"
@@ -45,6 +49,26 @@ def checked_channels(table: object, base: Path, where: str) -> dict[str, list[st
             )
         channels[name] = [one if is_remote(one) else _absolute(one, base) for one in sources]
     return channels
+
+
+def checked_cache(table: Mapping[str, object], where: str) -> str:
+    """Return the maximum size of the cache, such as "20 GB"; "" if there is none.
+
+    Args:
+        table: see `checked_channels`, which has accepted it.
+        where: beginning of messages.
+
+    Raises:
+        ConfigError: it is no size.
+    """
+    given = table.get(_CACHE)
+    if given is None:
+        return ""
+    try:
+        parse_size(given)
+    except ValueError as error:
+        raise ConfigError(f"{where}.{_CACHE}: {error}") from error
+    return str(given)
 
 
 def refuse_missing_files(channels: Mapping[str, list[str]], where: str) -> None:

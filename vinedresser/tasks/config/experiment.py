@@ -43,7 +43,11 @@ from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.tasks.config.actions_table import checked_actions
-from vinedresser.tasks.config.data_table import checked_channels, refuse_missing_files
+from vinedresser.tasks.config.data_table import (
+    checked_cache,
+    checked_channels,
+    refuse_missing_files,
+)
 from vinedresser.tasks.config.known_tables import check_tables
 from vinedresser.tasks.config.locations import store_in, tracking_uri_in
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
@@ -90,6 +94,7 @@ class Experiment:
         cwd: directory in which commands start.
         specs: the runs to make.
         channels: sources of the training data by channel.
+        data_cache: maximum size of the local cache of training data; "": there is none.
         capture: capture configuration of the file.
         needs: capture configuration that the rules need.
         capture_budget: share of a training's time for what only rules need; None: the default.
@@ -113,6 +118,7 @@ class Experiment:
     cwd: Path
     specs: tuple[RunSpec, ...]
     channels: Mapping[str, list[str]]
+    data_cache: str
     capture: CaptureConfig
     needs: CaptureConfig
     capture_budget: float | None
@@ -269,6 +275,7 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
     capture.merged(needs)
     actions = checked_actions(document.get("actions", {}), _all_rules(tables), *(cwd, path))
     plan = ActionPlan.from_tables(actions, _all_rules(tables))
+    data = document.get("data", {})
     tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
     return Experiment(
         path=path.absolute(),
@@ -277,7 +284,8 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         store=place,
         cwd=cwd,
         specs=tuple(specs),
-        channels=checked_channels(document.get("data", {}), base, f"{path}: data"),
+        channels=checked_channels(data, base, f"{path}: data"),
+        data_cache=checked_cache(data, f"{path}: data"),
         capture=capture,
         needs=needs,
         capture_budget=budget,

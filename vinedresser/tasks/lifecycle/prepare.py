@@ -128,7 +128,8 @@ class RunMaker:
     def _prepare(self, spec: RunSpec, place: RunPlace, remedy: RemedyRecord | None) -> RunRecord:
         """Turn the directory of a place into a run that can be started."""
         experiment = self._experiment
-        environment = {**channel_environment(experiment.channels), **spec.environment}
+        data = channel_environment(experiment.channels, experiment.data_cache)
+        environment = data | spec.environment
         if experiment.run.attach and not place.elsewhere:
             environment = environment | attach_environment(os.environ | environment)
         run = replace(
