@@ -67,6 +67,10 @@ def test_workers_yield_the_same_batches(folder: Path, options: dict[str, Any]) -
         found = list(loader)
         assert [batch.values[1].tolist() for batch in found] == expected
         assert torch.equal(found[0].values[0][:, 0].long(), found[0].values[1])
+    # What workers took is known here, and how long they were waited for.
+    cost = loader.data.statistics
+    assert cost.decoding > 0
+    assert (cost.queued > 0) == bool(options["num_workers"])
     # Broken off, it continues where the script was, not where the workers were.
     rest = iter(loader)
     first = [next(rest) for _ in range(3)]

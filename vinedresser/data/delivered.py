@@ -12,12 +12,15 @@ from collections import deque
 from typing import NamedTuple
 from weakref import WeakSet
 
+from vinedresser.data.fed import Fed
 from vinedresser.data.records import Origins
 
-__all__ = ["BatchInUse", "Iteration", "Provider"]
+__all__ = ["BatchInUse", "Iteration", "Provider", "fed_data_sets", "stage_seconds"]
 
 # Batches that are remembered: a training that draws more between two forwards is ahead anyway.
 _REMEMBERED = 8
+# Data sets that are remembered, for scripts that make a new one for each evaluation.
+_DATA_SETS = 16
 
 
 class Provider:
@@ -25,10 +28,18 @@ class Provider:
 
 
 class Iteration:
-    """An iteration over a data set; a context, which ends with the iteration."""
+    """An iteration over a data set; a context, which ends with the iteration.
 
-    def __init__(self) -> None:
+    Args:
+        fed: what the data set has fed, which is kept up to date.
+    """
+
+    def __init__(self, fed: Fed) -> None:
         self._open = True
+        self._fed = fed
+        fed.iterations += 1
+        if fed not in _DELIVERED.data_sets:
+            _DELIVERED.data_sets.append(fed)
 
     def __enter__(self) -> Iteration:
         return self
@@ -43,6 +54,7 @@ class Iteration:
 
     def deliver(self, origins: Origins) -> None:
         """Note the origins of a batch that is about to be delivered."""
+        self._fed.add(origins)
         _DELIVERED.latest.append(_Delivery(self, origins, threading.get_ident()))
         _DELIVERED.count += 1
 
@@ -59,9 +71,25 @@ class _Delivered:
     def __init__(self) -> None:
         self.count = 0
         self.latest: deque[_Delivery] = deque(maxlen=_REMEMBERED)
+        self.data_sets: deque[Fed] = deque(maxlen=_DATA_SETS)
 
 
 _DELIVERED = _Delivered()
+
+
+def fed_data_sets() -> list[Fed]:
+    """Return what the latest data sets of this process have fed."""
+    return [*_DELIVERED.data_sets]
+
+
+def stage_seconds() -> tuple[float, ...]:
+    """Return what they cost so far by stage, in seconds, see `Statistics.stages`; () if none."""
+    if not _DELIVERED.count:
+        return ()
+    sets = _DELIVERED.data_sets
+    if len(sets) == 1:
+        return sets[0].statistics.stages
+    return tuple(map(sum, zip(*(one.statistics.stages for one in sets), strict=True)))
 
 
 class BatchInUse:

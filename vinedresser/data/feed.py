@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.data.delivered import Iteration
+from vinedresser.data.fed import Fed
 from vinedresser.data.records import Batch
 from vinedresser.data.statistics import Statistics
 from vinedresser.errors import ConfigError, DamagedData
@@ -30,11 +31,13 @@ class Feed(ABC):
     Attributes:
         damaged: the errors of the records that were left out.
         statistics: what reading in this process cost so far.
+        delivered: what was delivered in this process, by object.
     """
 
     def __init__(self, skip_damaged: int) -> None:
         self.damaged: list[DamagedData] = []
         self.statistics = Statistics()
+        self.delivered = Fed(self.statistics, self.damaged)
         self._skip_damaged = skip_damaged
 
     @property
@@ -53,7 +56,7 @@ class Feed(ABC):
             DamagedData: more records are damaged than may be left out.
             StoreError: an object cannot be read.
         """
-        with Iteration() as iteration:
+        with Iteration(self.delivered) as iteration:
             for batch in self.share(0, 1):
                 self.deliver(batch)
                 iteration.deliver(batch.origins)
@@ -85,6 +88,8 @@ class Feed(ABC):
             self._note(error)
         self.statistics.batches += 1
         self.statistics.records += len(batch.origins)
+        if batch.seconds:
+            self.statistics.add_stages(*batch.seconds)
         self._advance(batch)
 
     @abstractmethod

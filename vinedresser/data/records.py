@@ -131,9 +131,12 @@ class Batch(NamedTuple):
         origins: their origins, in the same order.
         number: number of the batch in its epoch, from 0, over all ranks.
         damaged: errors of records that are left out of the batch.
+        seconds: waiting, parsing and decoding of the worker that made it, in seconds; () if this
+            process made it.
     """
 
     values: Any
     origins: Origins
     number: int
     damaged: list[DamagedData]
+    seconds: tuple[float, ...] = ()

@@ -14,7 +14,8 @@ __all__ = ["Statistics"]
 class Statistics:
     """Work of a data set in this process since it was created.
 
-    The times are those of the thread that iterates; they add up to the time of the iteration.
+    The times are those of the thread that iterates; they add up to the time of the iteration. With
+    the workers of a `TorchLoader`, the first three stages are those of all workers together.
 
     Attributes:
         batches: number of batches delivered.
@@ -23,6 +24,7 @@ class Statistics:
         waiting: seconds in which it waited for bytes from the disk or the network.
         parsing: seconds of verifying checksums, decompressing and dividing into records.
         decoding: seconds in ``decode`` and ``collate``.
+        queued: seconds in which the caller waited for a batch of the workers of a `TorchLoader`.
         consuming: seconds in which the caller worked on its batches.
     """
 
@@ -32,7 +34,19 @@ class Statistics:
     waiting: float = 0.0
     parsing: float = 0.0
     decoding: float = 0.0
+    queued: float = 0.0
     consuming: float = 0.0
+
+    @property
+    def stages(self) -> tuple[float, float, float, float]:
+        """Seconds of waiting, parsing, decoding and queueing."""
+        return self.waiting, self.parsing, self.decoding, self.queued
+
+    def add_stages(self, waiting: float, parsing: float, decoding: float) -> None:
+        """Add the work of a worker on a batch, in seconds."""
+        self.waiting += waiting
+        self.parsing += parsing
+        self.decoding += decoding
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -71,8 +72,8 @@ class TorchLoader(DataLoader[Batch]):
         self._shares.begin()
         slots: dict[tuple[int, int], memoryview] = {}
         try:
-            with Iteration() as iteration:
-                for batch in super().__iter__():
+            with Iteration(self._data.delivered) as iteration:
+                for batch in self._awaited(super().__iter__()):
                     self._data.deliver(batch)
                     if isinstance(batch.values, _Packed):
                         batch = batch._replace(values=batch.values.unpacked(slots))  # noqa: PLW2901
@@ -80,6 +81,16 @@ class TorchLoader(DataLoader[Batch]):
                     yield batch
         finally:
             self._data.withdraw()
+
+    def _awaited(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield batches, and measure how long those of workers are waited for."""
+        statistics = self._data.statistics
+        while True:
+            with statistics.timed("queued") if self.num_workers else nullcontext():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
     def state_dict(self) -> dict[str, Any]:
         """See `Feed.state_dict`."""
@@ -124,10 +135,18 @@ class _Shares(IterableDataset[Batch], Provider):
         if info is not None:
             self._dataset.follow(self._board.numpy())
             packer = _Packer(worker, self._slots)
+        statistics = self._dataset.statistics
+        before = statistics.stages
         for share in self._dataset.share(worker, workers):
-            with self._dataset.statistics.timed("decoding"):
+            with statistics.timed("decoding"):
                 values = self._collate(share.values)
-            yield share._replace(values=values if packer is None else packer.packed(values))
+            if packer is None:
+                yield share._replace(values=values)
+                continue
+            now = statistics.stages
+            seconds = tuple(new - old for new, old in zip(now[:3], before[:3], strict=True))
+            before = now
+            yield share._replace(values=packer.packed(values), seconds=seconds)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Training:
         self.run = run
         self.hook = None
         if run is not None:
-            self.hook = Hook(run, collections=CAPTURED, **options)
+            self.hook = Hook(run, **({"collections": CAPTURED} | options))
             self.hook.watch(self.model, loss=self.loss, optimizer=self.optimizer)
 
     def train(self, batches: Iterable[Pair], *, accumulated: int = 1) -> None:

@@ -16,10 +16,12 @@ from vinedresser.store.collections.collection import Collection, check_collectio
 from vinedresser.store.collections.modules import ModuleInfo
 from vinedresser.store.collections.schedule import Predicate, SaveConfig
 
-__all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "TIMES", "Ask", "CaptureConfig", "Due"]
+__all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "STAGES", "TIMES", "Ask", "CaptureConfig", "Due"]
 
 # Durations that a hook can measure, in seconds.
 TIMES = ("timing/step", "timing/wait", "timing/evaluation")
+# What data sets of `vinedresser.data` cost in a step, by the stages of `Statistics.stages`.
+STAGES = tuple(f"timing/data_{stage}" for stage in ("waiting", "parsing", "decoding", "queued"))
 
 # Of a collection that only standing queries read.
 _ONLY_ASKED = SaveConfig(every=0, tensor=False)
@@ -137,8 +139,8 @@ class Due:
 
     @cached_property
     def times(self) -> frozenset[str]:
-        """The requested names of `TIMES`."""
-        return frozenset(filter(self.ask, TIMES))
+        """The requested names of `TIMES` and `STAGES`."""
+        return frozenset(filter(self.ask, (*TIMES, *STAGES)))
 
     def collections(self) -> dict[str, Collection]:
         """Return the due collections by name."""

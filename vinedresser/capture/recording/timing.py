@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from time import perf_counter
 
-from vinedresser.capture.config.capture_config import TIMES
+from vinedresser.capture.config.capture_config import STAGES, TIMES
+from vinedresser.data.delivered import stage_seconds
 
 
 class StepTiming:
@@ -22,6 +24,9 @@ class StepTiming:
         self._evaluates_since: float | None = None
         self._waited: float | None = None
         self._evaluated: float | None = None
+        # Seconds of each stage of data sets before the training, its step, and an evaluation.
+        self._stages_before = stage_seconds()
+        self._stages_since = self._stages_evaluating = self._stages_before
 
     def forget(self) -> None:
         """Leave the current step unmeasured."""
@@ -48,6 +53,7 @@ class StepTiming:
         """Note the start of an evaluation."""
         if self._evaluates_since is None:
             self._evaluates_since = perf_counter()
+            self._stages_evaluating = stage_seconds()
 
     def evaluation_ended(self) -> None:
         """Note the end of an evaluation."""
@@ -60,9 +66,16 @@ class StepTiming:
             self._step_since += took
         if self._waits_since is not None:
             self._waits_since += took
+        spent = _difference(stage_seconds(), self._stages_evaluating)
+        self._stages_since = tuple(
+            one + more for one, more in zip_longest(self._stages_since, spent, fillvalue=0.0)
+        )
 
     def times(self) -> dict[str, float]:
-        """Return the known times in seconds of the step that ends now, by name; see `TIMES`."""
+        """Return the known times in seconds of the step that ends now, by name.
+
+        See `TIMES` and, of data sets that have been used, `STAGES`.
+        """
         if self._step_since is None:
             return {}
         step, wait, evaluation = TIMES
@@ -71,9 +84,20 @@ class StepTiming:
             times[wait] = self._waited
         if self._evaluated is not None:
             times[evaluation] = self._evaluated
+        if total := stage_seconds():
+            spent = _difference(total, self._stages_since)
+            ever = _difference(total, self._stages_before)
+            used = zip(STAGES, spent, ever, strict=True)
+            times.update((name, seconds) for name, seconds, whole in used if whole)
         return times
 
     def step_ended(self) -> None:
         """Note the end of a step."""
         self._step_since = self._waits_since = perf_counter()
         self._waited = self._evaluated = None
+        self._stages_since = stage_seconds()
+
+
+def _difference(now: tuple[float, ...], before: tuple[float, ...]) -> tuple[float, ...]:
+    """Return what was spent since; () is nothing yet."""
+    return tuple(one - other for one, other in zip_longest(now, before, fillvalue=0.0))

@@ -8,6 +8,7 @@ from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.patience import Patience
+from vinedresser.rules.system.input_stages import input_advice
 from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -23,6 +24,9 @@ class SlowInput(OnceRule):
     time of the step (``timing/step``), both in seconds and summed over blocks of 50 steps. Fires
     when w / t > ``share`` and the median w > ``seconds`` in ``patience`` consecutive blocks. The
     first 20 steps are ignored.
+
+    Of a data set of `vinedresser.data`, the finding names the stage that costs most (waiting for
+    bytes, parsing, decoding) and what to change there, or that it is not the data set.
 
     The wait includes everything the loop does between two steps, not only data loading. Times are
     measured on the host: on a GPU, a loop that reads a loss value between two steps waits there for
@@ -76,6 +80,9 @@ class SlowInput(OnceRule):
         workers = self._workers if isinstance(self._workers, int) else 0
         wanted = min(max(wanted, workers + 1), 16)
         now = f" from {workers}" if isinstance(self._workers, int) else ""
+        stages = self.times.stages
+        of_stages = input_advice(stages, wait, wanted)
+        told = "" if of_stages is None else f"; {of_stages.seen}"
         return self.found(
             step,
             since=self._patience.since,
@@ -85,15 +92,22 @@ class SlowInput(OnceRule):
             threshold=self.share,
             confidence=0.7,
             seen=f"a step takes {1e3 * took:.3g} ms, of which {1e3 * wait:.3g} ms pass before its "
-            f"forward pass: {share:.0%} of the time since step {self._patience.since}",
+            f"forward pass: {share:.0%} of the time since step {self._patience.since}{told}",
             cause="the training waits for data, or for other work of the loop between two steps; "
-            "on a GPU also for the GPU, if the loop reads a value there",
-            remedy=f"prefetch data: DataLoader(num_workers={wanted}, prefetch_factor=4, "
-            f"persistent_workers=True, pin_memory=True on a GPU){now and f', num_workers{now}'}; "
-            f"up to {1 / (1 - share):.1f} times as fast",
+            "on a GPU also for the GPU, if the loop reads a value there"
+            if of_stages is None
+            else of_stages.cause,
+            remedy=(
+                f"prefetch data: DataLoader(num_workers={wanted}, prefetch_factor=4, "
+                f"persistent_workers=True, pin_memory=True on a GPU){now and f', num_workers{now}'}"
+                if of_stages is None
+                else of_stages.remedy
+            )
+            + f"; up to {1 / (1 - share):.1f} times as fast",
             evidence={
                 "seconds_per_step": took,
                 "seconds_waiting": wait,
                 "blocks": self._patience.count,
-            },
+            }
+            | ({} if of_stages is None else {"stage": of_stages.stage, "seconds_by_stage": stages}),
         )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.system.input_stages import PREFIX
 from vinedresser.store.reading.step import Step
 
 # Caches fill, kernels are compiled and workers start in the first steps.
@@ -26,6 +27,8 @@ class StepTimes(Signal):
         steps: step numbers of the last full block, int64 [block].
         seconds: step durations in seconds, float64 [block].
         waits: seconds before the forward pass, float64 [block]; NaN if unknown.
+        stages: mean seconds per step of each stage of data sets (`STAGES`), by its name without
+            prefix; {} without a data set.
     """
 
     needs = (Need("timing", required=False),)
@@ -36,6 +39,8 @@ class StepTimes(Signal):
         self.steps: NDArray[np.int64] = np.zeros(0, np.int64)
         self.seconds: NDArray[np.float64] = np.zeros(0)
         self.waits: NDArray[np.float64] = np.zeros(0)
+        self.stages: dict[str, float] = {}
+        self._stages: dict[str, float] = {}
         self._seen = 0
         self._pending: list[tuple[int, float, float]] = []
 
@@ -51,9 +56,13 @@ class StepTimes(Signal):
         if self._seen <= _WARM_UP:
             return
         self._pending.append((step.step, seconds, step.scalars.get("timing/wait", math.nan)))
+        for name, value in step.scalars.items():
+            if name.startswith(PREFIX):
+                stage = name.removeprefix(PREFIX)
+                self._stages[stage] = self._stages.get(stage, 0.0) + value / self.block
         if len(self._pending) < self.block:
             return
         steps, took, waited = zip(*self._pending, strict=True)
         self.steps, self.seconds, self.waits = np.array(steps), np.array(took), np.array(waited)
-        self._pending = []
+        self.stages, self._stages, self._pending = self._stages, {}, []
         self.full = True
