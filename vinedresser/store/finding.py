@@ -8,9 +8,15 @@ from typing import Any, ClassVar, Literal
 from vinedresser.plain_text import visible
 from vinedresser.store.records import Record
 
-__all__ = ["Finding", "Severity"]
+__all__ = ["CAUGHT_UP", "MISSED", "Finding", "Severity"]
 
 Severity = Literal["info", "warning", "stop"]
+
+MISSED = "missed"
+"""Key of the evidence of a finding about classes that are not learned: each class by its number, as
+text, with the share of its rows that are mispredicted."""
+CAUGHT_UP = "caught_up"
+"""The same for a finding that such classes are learned by now."""
 
 
 @dataclass(frozen=True)

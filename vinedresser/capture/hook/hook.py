@@ -157,8 +157,6 @@ class Hook(SteeredTraining):
             replay=replay,
         )
         self._agent = start_agent(settings, self._run, self._session, self._control, rank)
-        for one, of in (tunable or {}).items():
-            self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
         unsupervised = not self._run.launched and rank == 0
         self._exit_recorder = ExitRecorder(self._run.storage) if unsupervised else None
         self._values = UserValues(self._session)
@@ -166,6 +164,8 @@ class Hook(SteeredTraining):
         shielded = self._session.shield.guard
         self._save = shielded("saving a value", self._values.save, names=0)
         self._take_loss = shielded("the loss", self._control.take_loss, skip=lambda: self._closed)
+        for one, of in (tunable or {}).items():
+            self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
         atexit.register(self.close)
         self._ready = True
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from vinedresser.capture.hook.reported_values import ReportedValues
 from vinedresser.capture.live.agent import Agent
+from vinedresser.capture.requests.boosts import FedShares, class_order
 from vinedresser.capture.requests.trainer_requests import TrainerRequests
 
 
@@ -38,18 +39,21 @@ class SteeredTraining(ReportedValues):
     ) -> Self:
         """Allow a parameter of the running training to be changed.
 
-        Requests for a change (`vinedresser set`, the action `adjust`) are executed once, between
-        two steps. Nothing else of the training is ever changed.
+        Requests for a change (`vinedresser set`, the actions `adjust` and `boost`) are executed
+        once, between two steps. Nothing else of the training is ever changed.
 
         Args:
-            name: "lr" (learning rate, torch or Keras), "clip" (maximum gradient norm, torch), or
-                any word for a number with `get` and `set`.
+            name: "lr" (learning rate, torch or Keras), "clip" (maximum gradient norm, torch),
+                "boost" (weights of the classes of a mixture, as ``boost.<class>``; the shares that
+                it feeds are saved every 50 steps as ``saved/fed/<class>``), or any word for a
+                number with `get` and `set`.
             targets: the optimizer; for "lr" of torch, followed by its schedulers, which would reset
-                the rate otherwise; for Keras and for "clip", one or more optimizers.
+                the rate otherwise; for Keras and for "clip", one or more optimizers; for "boost"
+                the `vinedresser.data.Mixture`.
             get: return the number; called on the training's thread.
             set: set the number; an integer stays one.
-            min: smallest value; None: 0 for "lr" and "clip", else unbounded.
-            max: largest value; None: unbounded.
+            min: smallest value; None: 0 for "lr", "clip" and "boost", else unbounded.
+            max: largest value; None: 100 for "boost", else unbounded.
 
         Returns:
             The hook.
@@ -60,6 +64,12 @@ class SteeredTraining(ReportedValues):
             MissingDependency: a package of the framework's extra is not installed.
         """
         self._requests.executor.declare(name, targets, get=get, set_to=set, low=min, high=max)
+        if name == "boost" and targets:
+            self._session.classes = class_order(targets[0])
+            shares = FedShares(targets[0], self._save)
+            self._session.each_step.append(
+                self._session.shield.guard("the shares of classes", shares.step_ended)
+            )
         return self
 
     def event(self, name: str, /, **values: Any) -> None:

@@ -52,6 +52,8 @@ class Session:
         losses_reported: whether the script passes losses to the hook.
         between_steps: called once at the end of the current train step; None: nothing to do. Any
             thread may set it.
+        each_step: called at the end of each train step with the number of finished steps.
+        classes: names of the classes in the order of their labels; []: unknown.
         snapshots: takes snapshots of the training; None: nobody wants any.
         batch_takers: for each watched model that can be given the batch of a snapshot, a function
             that receives the snapshot's location and returns what the batch gives, in words.
@@ -81,6 +83,8 @@ class Session:
         self.leader: object | None = None
         self.detected = self.losses_reported = False
         self.between_steps: Callable[[], object] | None = None
+        self.each_step: list[Callable[[int], object]] = []
+        self.classes: list[str] = []
         self.snapshots: SnapshotTaker | None = None
         self.batch_takers: list[Callable[[str], str]] = []
         config = self.guarded(config)
@@ -152,6 +156,8 @@ class Session:
         """
         self.recorder.end_train_step(past=past)
         self._writer.last_step = self.recorder.steps - 1
+        for one in self.each_step:
+            one(self.recorder.steps)
         if self.between_steps is not None:
             wanted, self.between_steps = self.between_steps, None
             wanted()
@@ -186,6 +192,7 @@ class Session:
         """Release the objects of the training, after `close`."""
         self.leader = self.snapshots = self.between_steps = None
         self.batch_takers.clear()
+        self.each_step.clear()
         self._shared.clear()
         self.shield.release()
 

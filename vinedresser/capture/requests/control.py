@@ -152,7 +152,9 @@ class CaptureControl:
             capture_budget=self._session.budget.share,
             modules={path: info.words() for path, info in self._found().items()},
             features=next((one.features() for one in adapters if one.features()), []),
-            classes=next((one.classes() for one in adapters if one.classes()), []),
+            classes=next(
+                (one.classes() for one in adapters if one.classes()), self._session.classes
+            ),
             losses=setup.losses,
             optimizers=list(setup.optimizers.values()),
             # Also those unfrozen since: rules judge the steps before that, too.

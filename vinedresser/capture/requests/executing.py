@@ -9,6 +9,7 @@ from typing import Any
 
 from vinedresser.capture.adapters.adapter import Change
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.requests.boosts import declare_boosts
 from vinedresser.capture.requests.pausing import DEFAULT_PAUSE, Pause
 from vinedresser.capture.requests.tunables import Declared, declare, find_declared
 from vinedresser.errors import ConfigError
@@ -65,6 +66,10 @@ class Executor:
 
     def declare(self, name: str, targets: tuple[Any, ...], **options: Any) -> None:
         """Allow a parameter to be changed; see `Hook.tunable`."""
+        if name == "boost" and len(targets) == 1:
+            boosts = declare_boosts(targets[0], options["low"], options["high"])
+            self.tunables |= {one.name: one for one in boosts}
+            return
         self.tunables[name] = declare(name, targets, self._session.shield.guard, **options)
 
     def refusal(self, why: str) -> TrainerAnswer:

@@ -151,8 +151,8 @@ def _of_optimizers(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable
     """
     if name not in _OF_OPTIMIZERS:
         raise ConfigError(
-            f"tunable({name!r}): must be one of {', '.join(_OF_OPTIMIZERS)}, or have get=… and "
-            "set=…"
+            f"tunable({name!r}): must be one of {', '.join(_OF_OPTIMIZERS)}, boost, or have get=… "
+            "and set=…"
         )
     if not targets:
         raise ConfigError(f"tunable({name!r}): pass an optimizer")

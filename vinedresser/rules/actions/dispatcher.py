@@ -15,11 +15,11 @@ from vinedresser.rules.actions.mail import EmailAction
 from vinedresser.rules.actions.message import action_id, document
 from vinedresser.rules.actions.notify import NotifyAction
 from vinedresser.rules.actions.plan import ActionPlan
-from vinedresser.rules.actions.settings import SnapshotSettings
+from vinedresser.rules.actions.settings import BoostSettings, SnapshotSettings
 from vinedresser.rules.actions.snapshot import SnapshotAction
 from vinedresser.rules.actions.stop import StopAction
 from vinedresser.rules.actions.tag import TagAction
-from vinedresser.rules.actions.trainer import AdjustAction, CheckpointAction
+from vinedresser.rules.actions.trainer import AdjustAction, BoostAction, CheckpointAction
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, read_record
@@ -125,6 +125,7 @@ def _actions(settings: Mapping[str, Any], group: str) -> dict[str, Action]:
         TagAction(group),
         SnapshotAction(settings.get("snapshot", SnapshotSettings())),
         CheckpointAction(),
+        BoostAction(settings.get("boost", BoostSettings())),
     ]
     kinds: dict[str, type[Any]] = {
         "adjust": AdjustAction,

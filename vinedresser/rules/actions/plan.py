@@ -9,34 +9,36 @@ from typing import Any, Self, TypeVar
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.rules.actions.settings import (
     AdjustSettings,
+    BoostSettings,
     CommandSettings,
     EmailSettings,
     NotifySettings,
     SnapshotSettings,
 )
 from vinedresser.rules.registry import find_rules
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import CAUGHT_UP, Finding
 
 __all__ = ["ACTIONS", "ActionPlan"]
 
 T = TypeVar("T")
 
 # In the order of execution.
-ACTIONS = ("tag", "snapshot", "checkpoint", "adjust", "stop", "notify", "email", "command")
+ACTIONS = ("tag", "snapshot", "checkpoint", "adjust", "boost", "stop", "notify", "email", "command")
 
 # By severity the key of its default actions.
 _BY_SEVERITY = {"stop": "on_stop", "warning": "on_warning", "info": "on_info"}
 _SETTINGS: dict[str, type[Any]] = {
     "snapshot": SnapshotSettings,
     "adjust": AdjustSettings,
+    "boost": BoostSettings,
     "notify": NotifySettings,
     "email": EmailSettings,
     "command": CommandSettings,
 }
 # Actions that change a training.
-_CHANGING = frozenset({"stop", "adjust"})
+_CHANGING = frozenset({"stop", "adjust", "boost"})
 # Actions that need no settings.
-_OPTIONAL = frozenset({"snapshot"})
+_OPTIONAL = frozenset({"snapshot", "boost"})
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,16 @@ class ActionPlan:
     def of(self, finding: Finding) -> tuple[str, ...]:
         """Return the names of the actions that follow a finding, in the order of execution.
 
-        Findings about a rule itself, which have no statistic, never change a run.
+        Findings about a rule itself, which have no statistic, never change a run. A finding that
+        classes have caught up takes back boosts; of the rule's own actions no other one follows.
         """
         default = self.by_severity.get(finding.severity, ())
         if not finding.statistic:
             return tuple(name for name in default if name not in _CHANGING)
+        if CAUGHT_UP in finding.evidence:
+            boosted = "boost" in self.by_rule.get(finding.rule, ())
+            wanted = (*default, "boost") if boosted else default
+            return tuple(name for name in ACTIONS if name in wanted)
         return self.by_rule.get(finding.rule, default)
 
 

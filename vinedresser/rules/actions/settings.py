@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 __all__ = [
     "AdjustSettings",
+    "BoostSettings",
     "CommandSettings",
     "EmailSettings",
     "NotifySettings",
@@ -183,6 +184,22 @@ class AdjustSettings:
         """Check the values."""
         if self.lr is None and self.clip is None:
             raise ValueError("give lr, a factor such as 0.5, or clip, a norm such as 1.0")
+
+
+@dataclass(frozen=True)
+class BoostSettings:
+    """Settings of ``boost``.
+
+    Attributes:
+        factor: factor of the weight of a class that is not learned, above 1.
+        classes: maximum number of classes that are boosted for one finding.
+
+    Raises:
+        ValueError: a value is invalid.
+    """
+
+    factor: Annotated[float, Gt(1), Le(100)] = 4.0
+    classes: Annotated[int, Ge(1)] = 3
 
 
 def _variable(key: str, name: str) -> str:

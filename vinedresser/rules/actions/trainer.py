@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
 from vinedresser.capture.requests.requesting import await_answer
 from vinedresser.objects import Storage
 from vinedresser.rules.actions.base import ActionContext, ActionResult
-from vinedresser.rules.actions.settings import AdjustSettings
+from vinedresser.rules.actions.settings import AdjustSettings, BoostSettings
+from vinedresser.store.finding import CAUGHT_UP, MISSED
 from vinedresser.store.records import (
+    RunRecord,
     TrainerAnswer,
     TrainerRequest,
     read_record,
@@ -19,7 +22,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.status import run_status
 
-__all__ = ["AdjustAction", "CheckpointAction"]
+__all__ = ["AdjustAction", "BoostAction", "CheckpointAction"]
 
 # Seconds to wait for the training to reply.
 _PATIENCE = 30.0
@@ -59,10 +62,7 @@ class AdjustAction:
             results.append(self._change(context, "lr", factor=settings.lr))
         if settings.clip is not None:
             results.append(self._change(context, "clip", value=settings.clip))
-        # If one change was made, the action must not be taken again.
-        order = ("done", "failed", "refused")
-        word = min((one.word for one in results), key=order.index)
-        return ActionResult(word, "; ".join(one.detail for one in results))
+        return _joined(results)
 
     def _change(
         self,
@@ -71,25 +71,88 @@ class AdjustAction:
         factor: float | None = None,
         value: float | None = None,
     ) -> ActionResult:
-        request = TrainerRequest(
-            f"{context.id}-{parameter}",
-            "adjust",
-            context.finding.seen,
-            time.time(),
-            parameter=parameter,
-            factor=factor,
-            value=value,
-        )
         made = [one for one in _requests(context.storage) if one.parameter == parameter]
-        if len(made) >= self._settings.times and request.id not in {one.id for one in made}:
+        known = {one.id for one in made}
+        if len(made) >= self._settings.times and _identity(context, parameter) not in known:
             return ActionResult("refused", f"{parameter}: already changed {len(made)} times")
-        answer = _request(context.storage, request)
-        if isinstance(answer, ActionResult):
-            return answer
-        old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
-        return ActionResult(
-            "done", f"{parameter}: from {old or 'none'} to {new} as of step {answer.step}"
-        )
+        return _adjusted(context, parameter, factor=factor, value=value)
+
+
+class BoostAction:
+    """Requests larger weights of classes that are not learned, and takes back those that are.
+
+    Args:
+        settings: factor, and number of classes.
+    """
+
+    name: ClassVar[str] = "boost"
+
+    def __init__(self, settings: BoostSettings) -> None:
+        self._settings = settings
+
+    def take(self, context: ActionContext) -> ActionResult:
+        """See `Action.take`."""
+        evidence = context.finding.evidence
+        over = CAUGHT_UP in evidence
+        shares = evidence.get(CAUGHT_UP if over else MISSED)
+        if not isinstance(shares, dict) or not shares:
+            return ActionResult("refused", f"{context.finding.rule} names no classes")
+        record = read_record(context.storage, RunRecord)
+        names = [] if record is None else record.classes
+        asked = {one.parameter for one in _requests(context.storage)}
+        results = []
+        for number in shares:
+            known = number.isdecimal() and int(number) < len(names)
+            parameter = f"boost.{names[int(number)] if known else number}"
+            if over and parameter in asked:
+                results.append(_adjusted(context, parameter, value=1.0))
+            elif not over and len(results) < self._settings.classes:
+                results.append(_adjusted(context, parameter, value=self._settings.factor))
+        return _joined(results) if results else ActionResult("refused", "nothing was boosted")
+
+
+def _joined(results: Sequence[ActionResult]) -> ActionResult:
+    """Return the result of several changes: if one was made, the action is not taken again."""
+    order = ("done", "failed", "refused")
+    word = min((one.word for one in results), key=order.index)
+    return ActionResult(word, "; ".join(one.detail for one in results))
+
+
+def _identity(context: ActionContext, parameter: str) -> str:
+    return f"{context.id}-{parameter}"
+
+
+def _adjusted(
+    context: ActionContext,
+    parameter: str,
+    *,
+    factor: float | None = None,
+    value: float | None = None,
+) -> ActionResult:
+    """Request the change of a parameter.
+
+    Args:
+        context: context of the action.
+        parameter: name of the parameter.
+        factor: factor to multiply it by; None if a value is given.
+        value: new value; None if a factor is given.
+    """
+    request = TrainerRequest(
+        _identity(context, parameter),
+        "adjust",
+        context.finding.seen,
+        time.time(),
+        parameter=parameter,
+        factor=factor,
+        value=value,
+    )
+    answer = _request(context.storage, request)
+    if isinstance(answer, ActionResult):
+        return answer
+    old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
+    return ActionResult(
+        "done", f"{parameter}: from {old or 'none'} to {new} as of step {answer.step}"
+    )
 
 
 def _request(storage: Storage, request: TrainerRequest) -> TrainerAnswer | ActionResult:

@@ -13,7 +13,7 @@ from vinedresser.rules.bounds import require_above, require_at_least, require_be
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.outcome import Outcome
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import CAUGHT_UP, MISSED, Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -55,6 +55,10 @@ class ClassImbalance(OnceRule):
     evaluated rows (of the last evaluation, at least 48, 10 of them of these classes) of more than
     ``imbalance`` times that of the training rows, more than half of them are predicted as another
     class, by two standard errors, and most of the other rows as their own.
+
+    After a finding in the training, the rule reports once for each of these classes that it has
+    caught up, as "info": over at least 10 rows of the last 64 checks since then, the mispredicted
+    share is below half of ``misprediction`` by two standard errors.
 
     Source: ClassImbalance of the predecessor project, which requires either the ratio of the counts
     or the mispredicted share.
@@ -98,13 +102,22 @@ class ClassImbalance(OnceRule):
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._matrices: dict[str, deque[NDArray[np.int64]]] = {}
         self._last: Step | None = None
+        # Classes that were reported in the training, and have not caught up, by loss.
+        self._behind: dict[str, set[int]] = {}
         # Confusion matrix of the last evaluation by loss, and its step.
         self._evaluated: dict[str, NDArray[np.int64]] = {}
         self._evaluated_at = -1
 
-    def begin(self, info: RunRecord) -> None:
+    def on_record(self, info: RunRecord) -> None:
         """Read the class names."""
         self._names = list(info.classes)
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if any(self._behind.values()) and step.rank == 0 and step.mode == "train":
+            self._count(step)
+            return self._caught_up(step)
+        return super().update(step)
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -115,6 +128,14 @@ class ClassImbalance(OnceRule):
         if step.mode == "eval":
             self._evaluate(step)
             return None
+        self._count(step)
+        enough = step.step >= (
+            _PATIENCE if self.expected_steps is None else _SHARE * self.expected_steps
+        )
+        return self._finding(step) if enough and self.batches.compared else None
+
+    def _count(self, step: Step) -> None:
+        """Count the labels and predictions of a train step."""
         for compared in self.batches.compared:
             matrix = self._matrix(compared)
             if matrix is None:
@@ -124,10 +145,6 @@ class ClassImbalance(OnceRule):
             if counts.shape == matrix.shape[:1]:
                 counts += matrix.sum(1)
                 self._matrices.setdefault(compared.loss, deque(maxlen=_CHECKS)).append(matrix)
-        enough = step.step >= (
-            _PATIENCE if self.expected_steps is None else _SHARE * self.expected_steps
-        )
-        return self._finding(step) if enough and self.batches.compared else None
 
     def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
@@ -219,7 +236,7 @@ class ClassImbalance(OnceRule):
             evidence={
                 "counts": counts.tolist(),
                 "evaluated": rows.tolist(),
-                "missed": {str(one): float(share) for one, share in shares.items()},
+                MISSED: {str(one): float(share) for one, share in shares.items()},
             },
         )
 
@@ -246,8 +263,45 @@ class ClassImbalance(OnceRule):
                 continue
             missed = self._missed(counts, matrices)
             if missed and not (len(counts) == 2 and self.outcome.verdict().kind == "good"):
+                self._behind[loss] = set(missed)
+                self._matrices.clear()
                 return self._report(step, loss, counts, np.sum(matrices, axis=0), missed)
         return None
+
+    def _caught_up(self, step: Step) -> Finding | None:
+        """Return the finding that classes which were not learned are learned by now."""
+        for loss, behind in self._behind.items():
+            matrix = np.sum(list(self._matrices.get(loss, ())), axis=0)
+            shares = {}
+            for one in behind if np.ndim(matrix) == 2 else ():
+                wrong, rows = _missed_of(matrix, one)
+                share = wrong / max(rows, 1)
+                error = math.sqrt(max(share * (1 - share), 1 / max(rows, 1)) / max(rows, 1))
+                if rows >= _ROWS and share + _SURE * error < self.misprediction / 2:
+                    shares[one] = share
+            if shares:
+                behind.difference_update(shares)
+                return self._report_caught_up(step, loss, shares)
+        return None
+
+    def _report_caught_up(self, step: Step, loss: str, shares: dict[int, float]) -> Finding:
+        words = ", ".join(f"{self._name(one)} ({share:.0%})" for one, share in shares.items())
+        return self.found(
+            step,
+            since=step.step,
+            tensor=self.batches.tensor("labels", loss),
+            statistic="mispredicted",
+            value=max(shares.values()),
+            threshold=self.misprediction / 2,
+            confidence=0.9,
+            seen=f"classes that were not learned are learned by now, with their share of "
+            f"mispredicted rows: {words}",
+            cause="the training has seen enough of them",
+            remedy="nothing; a boost of these classes can be taken back",
+            evidence={CAUGHT_UP: {str(one): share for one, share in shares.items()}},
+            severity="info",
+            fault="",
+        )
 
     def _missed(self, counts: NDArray[np.int64], matrices: list[NDArray[np.int64]]) -> list[int]:
         """Return the rare classes that are not learned, rarest first."""
@@ -313,7 +367,7 @@ class ClassImbalance(OnceRule):
             "rare classes more often; evaluate the recall of each class instead of accuracy",
             evidence={
                 "counts": counts.tolist(),
-                "missed": {str(one): float(share) for one, share in shares.items()},
+                MISSED: {str(one): float(share) for one, share in shares.items()},
             },
         )
 

@@ -18,6 +18,7 @@ __all__ = ["MetricPoints", "control_points", "rule_points"]
 
 # MLflow's page becomes slow with more than about 30 charts: scalars, dynamics, rules, controls.
 _MOST_SCALARS = 20
+_MOST_SHARES = 8
 _MOST_RULES = 6
 _MOST_CONTROLS = 4
 _SEVERITIES = ("stop", "warning", "info")
@@ -32,7 +33,8 @@ class _Log(Protocol):
 class MetricPoints:
     """Sends the metrics of steps.
 
-    These are losses and metrics (at most 20 of them), and of training steps of rank 0, where
+    These are losses and metrics (at most 20 of them), the shares of the first eight classes that a
+    mixture feeds (``train/fed/<class>``), and of training steps of rank 0, where
     captured: ``training/gradient_norm`` (Euclidean, over the captured gradients),
     ``training/update_ratio`` (median over the weights of |update| / |weight|),
     ``training/learning_rate`` (of the first parameter group) and ``training/step_seconds``. Losses
@@ -46,6 +48,7 @@ class MetricPoints:
     def __init__(self, log: _Log) -> None:
         self._log = log
         self._names = MetricNames(_MOST_SCALARS)
+        self._shares = MetricNames(_MOST_SHARES)
         self._bounds: dict[str, Bounding] = {}
         # Number of infinities of each other metric, and the first one with its step.
         self._infinite: dict[str, tuple[int, float, int]] = {}
@@ -66,6 +69,11 @@ class MetricPoints:
                 key = self._names.key(name, step.mode)
                 if key is not None:
                     self._send(key, value, step, bound=collection == "losses")
+        for name, value in step.scalars_of("saved").items():
+            fed = name.removeprefix("saved/")
+            key = self._shares.key(fed, step.mode) if fed.startswith("fed/") else None
+            if key is not None:
+                self._send(key, value, step, bound=False)
         if step.mode == "train" and step.rank == 0:
             for key, value in _dynamics(step).items():
                 self._send(key, value, step, bound=key in _BOUNDED)
