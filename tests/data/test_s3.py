@@ -50,7 +50,7 @@ def test_a_manifest_names_objects(s3: str) -> None:
     found = Dataset(f"{s3}/train.manifest", batch_size=5)
     assert written.values(found) == [*records[7:], *records[:3]]
     open_storage(s3).put("b.manifest", [json.dumps([*manifest, "missing.tfrecord"]).encode()])
-    with pytest.raises(KeyMissing, match=f"{s3}/missing.tfrecord: no such object"):
+    with pytest.raises(KeyMissing, match=f"b.manifest: {s3}/missing.tfrecord: no such object"):
         Dataset(f"{s3}/b.manifest", batch_size=5)
     open_storage(s3).put("c.manifest", [b'["a"]'])
     with pytest.raises(ConfigError, match=r"c.manifest: not a manifest; one looks like"):

@@ -28,6 +28,9 @@ class Feed(ABC):
     Args:
         skip_damaged: maximum number of damaged records that are left out.
 
+    Raises:
+        ConfigError: that is not a number.
+
     Attributes:
         damaged: the errors of the records that were left out.
         statistics: what reading in this process cost so far.
@@ -35,6 +38,10 @@ class Feed(ABC):
     """
 
     def __init__(self, skip_damaged: int) -> None:
+        if type(skip_damaged) is not int or skip_damaged < 0:
+            raise ConfigError(
+                f"skip_damaged = {skip_damaged!r}: must be a number of records, such as 10"
+            )
         self.damaged: list[DamagedData] = []
         self.statistics = Statistics()
         self.delivered = Fed(self.statistics, self.damaged)

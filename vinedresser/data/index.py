@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from vinedresser.data.formats.base import Flaw, Format, Marks
 from vinedresser.data.sources.base import DataObject
 from vinedresser.data.sources.cached import cache_folder
-from vinedresser.errors import StoreError
+from vinedresser.errors import ConfigError, StoreError
 from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.objects.base import get_or_none
 
@@ -63,6 +63,7 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
         opened: the format.
 
     Raises:
+        ConfigError: they have no records.
         DamagedData: an object is of another kind.
         StoreError: an object cannot be read.
     """
@@ -81,7 +82,11 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
         return known
 
     with ThreadPoolExecutor(_CONCURRENT, thread_name_prefix="index") as pool:
-        return Index(list(objects), [*pool.map(marks_of, objects)])
+        index = Index(list(objects), [*pool.map(marks_of, objects)])
+    if not index.records and not any(marks.flaw for marks in index.marks):
+        more = f" and {len(objects) - 1} more have" if len(objects) > 1 else " has"
+        raise ConfigError(f"{objects[0].uri}{more} no records")
+    return index
 
 
 def _cache() -> LocalStorage:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from vinedresser.data.sources.base import DataObject
 from vinedresser.data.sources.cached import cached
 from vinedresser.data.sources.local import find_file
-from vinedresser.errors import ConfigError, MissingDependency
+from vinedresser.errors import ConfigError, KeyMissing, MissingDependency
 from vinedresser.objects import is_remote
 
 __all__ = ["find_objects"]
@@ -121,7 +121,10 @@ def _manifested(source: str) -> Iterator[DataObject]:
             f'{source}: not a manifest; one looks like [{{"prefix": "s3://bucket/folder/"}}, "a"]'
         )
     for entry in entries[1:]:
-        yield from _on_s3_or_local(entries[0]["prefix"] + entry)
+        try:
+            yield from _on_s3_or_local(entries[0]["prefix"] + entry)
+        except KeyMissing as error:
+            raise KeyMissing(f"{source}: {error}") from error
 
 
 def _on_s3_or_local(source: str) -> Iterator[DataObject]:
