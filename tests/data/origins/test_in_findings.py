@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.data.origins.numbered import write
+from tests.data.origins.numbered import FILES, RECORDS, SIZE, write
 from tests.data.origins.trainings import Training, decode, open_data, pairs
 from vinedresser import open_run
 from vinedresser.capture import SaveConfig
@@ -18,6 +19,46 @@ from vinedresser.rules.data.corrupt_labels import CorruptLabels
 from vinedresser.rules.data.leakage.data_leakage import DataLeakage
 from vinedresser.rules.judge import judge
 from vinedresser.rules.system.slow_input import SlowInput
+from vinedresser.store.records import ExitRecord, fed_records, strays
+from vinedresser.tasks.lifecycle.end_tags import end_tags
+
+
+def test_what_was_fed_and_what_was_left_out_is_in_the_run(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data")
+    damaged = folder / "1.jsonl"
+    lines = damaged.read_bytes().splitlines(keepends=True)
+    lines[17] = b"?" + lines[17][1:]
+    damaged.write_bytes(b"".join(lines))
+    training = Training(tmp_path / "run")
+    dataset = open_data(folder, seed=1, skip_damaged=3)
+    for _ in range(2):
+        training.train(pairs(dataset))
+    # The records of the first one of three batches only.
+    training.train(itertools.islice(pairs(open_data(folder / "2.jsonl")), 1))
+    training.steps()
+    run = open_run(tmp_path / "run")
+    (finding,) = run.findings()
+    assert (finding.rule, finding.severity, finding.value) == ("damaged_records", "info", 1.0)
+    offset = sum(map(len, lines[:17]))
+    assert "1 record is damaged and left out" in finding.seen
+    assert f"{damaged}: record 17 at byte {offset}: " in finding.seen
+    assert f"`vinedresser data show {damaged}:{offset}`" in finding.remedy
+    (record,) = fed_records(run.storage)
+    first, second = record.data_sets
+    assert (first["objects"], first["records"], first["iterations"]) == (FILES, 2 * 119, 2)
+    assert sorted(first["fed"]) == [
+        [str(folder / f"{file}.jsonl"), 2 * (RECORDS - (file == 1)), 2] for file in range(FILES)
+    ]
+    assert first["left_out"] == [[str(damaged), 17, offset]]
+    assert second["fed"] == [[str(folder / "2.jsonl"), SIZE, 1]]
+    # In MLflow, as tags.
+    tags = end_tags(run, ExitRecord("finished", "", 0.0))
+    assert {name: tags[f"data.{name}"] for name in ("objects", "records", "damaged")} == {
+        "objects": FILES + 1,
+        "records": 2 * 119 + SIZE,
+        "damaged": 1,
+    }
+    assert strays(run.storage) == []
 
 
 @pytest.mark.thorough

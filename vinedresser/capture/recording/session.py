@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.budget import CaptureBudget
+from vinedresser.capture.recording.data_report import DataReport
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
@@ -103,13 +104,16 @@ class Session:
         self._copiers: dict[type[TensorCopier], TensorCopier] = {}
         self._copiers_lock = threading.Lock()
         self._shared: dict[object, object] = {}
+        self._data = DataReport(storage, rank, lambda: self.recorder.steps, self.shield.report)
+        self._look = guard("looking for capture requests", look, metered=False)
+        self._look_at_data = guard("reporting training data", self._data.look, metered=False)
         self._writer = RunWriter(
             storage,
             rank,
             policy=policy,
             on_problem=self._on_problem,
             on_release=self._release,
-            on_beat=self.shield.guard("looking for capture requests", look, metered=False),
+            on_beat=self._beat,
         )
 
     def guarded(self, config: CaptureConfig) -> CaptureConfig:
@@ -185,6 +189,8 @@ class Session:
         self.recorder.close()
         if self.newly_set_up and self.recorder.steps:
             self._describe()
+        # Before the writer: what follows its end may not reach an object store.
+        self.shield.guard("reporting training data", self._data.close)()
         self._writer.close()
         self.signal.restore()
 
@@ -195,6 +201,11 @@ class Session:
         self.each_step.clear()
         self._shared.clear()
         self.shield.release()
+
+    def _beat(self) -> None:
+        """Look around; called about once a second on the writer's thread."""
+        self._look()
+        self._look_at_data()
 
     def _deliver(self, recording: Recording) -> None:
         for copier in self._copiers.values():

@@ -13,6 +13,7 @@ small.
     segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
     manifests/<rank>/<number>.json  copies of a hundred index records       hook's writer
     heartbeat/<rank>.json           writing process, last step              hook's writer
+    fed/<rank>.json                 what data sets have fed                 hook's writer
     waiting.json                    a waiting reader: commit immediately    judge
     capture_requests/<number>.json  changes of the capture                  user
     capture_changes/<rank>/<number>.json    answers to them                 hook's writer
@@ -48,6 +49,7 @@ from vinedresser.store.records.environment import (
     environment_without_run,
     started_for,
 )
+from vinedresser.store.records.fed import FedRecord, fed_records
 from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step, lost_records
 from vinedresser.store.records.json_lines import read_json_lines
 from vinedresser.store.records.keys import (
@@ -56,6 +58,7 @@ from vinedresser.store.records.keys import (
     actions_key,
     capture_change_key,
     capture_request_key,
+    fed_key,
     findings_key,
     heartbeat_key,
     index_key,
@@ -132,6 +135,7 @@ __all__ = [
     "ControlRecord",
     "ExitCause",
     "ExitRecord",
+    "FedRecord",
     "Heartbeat",
     "LaunchRecord",
     "LaunchSettings",
@@ -156,6 +160,8 @@ __all__ = [
     "capture_change_key",
     "capture_request_key",
     "environment_without_run",
+    "fed_key",
+    "fed_records",
     "findings_key",
     "heartbeat_key",
     "heartbeats",

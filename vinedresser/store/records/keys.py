@@ -10,6 +10,7 @@ __all__ = [
     "actions_key",
     "capture_change_key",
     "capture_request_key",
+    "fed_key",
     "findings_key",
     "heartbeat_key",
     "index_key",
@@ -42,6 +43,7 @@ _NAMES = {
         ("index", rf"{_RANK}/{_TWELVE}\.json", "an index record"),
         ("manifests", rf"{_RANK}/{_TWELVE}\.json", "a manifest"),
         ("heartbeat", rf"{_RANK}\.json", "a heartbeat"),
+        ("fed", rf"{_RANK}\.json", "a record of training data"),
         ("capture_requests", rf"{_SIX}\.json", "a capture request"),
         ("capture_changes", rf"{_RANK}/{_SIX}\.json", "an answer to a capture request"),
         ("trainer_requests", rf"{_SIX}\.json", "a request to the trainer"),
@@ -90,6 +92,11 @@ def manifest_key(rank: int, number: int) -> str:
 def heartbeat_key(rank: int) -> str:
     """Return the key of a rank's heartbeat."""
     return f"heartbeat/{rank}.json"
+
+
+def fed_key(rank: int) -> str:
+    """Return the key of the record of what was fed to a rank."""
+    return f"fed/{rank}.json"
 
 
 def capture_request_key(number: int) -> str:

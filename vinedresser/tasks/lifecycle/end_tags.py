@@ -20,6 +20,7 @@ from vinedresser.store.records import (
     ExitRecord,
     TagsRecord,
     TrackingRecord,
+    fed_records,
     known_keys,
     lost_records,
 )
@@ -53,6 +54,7 @@ def end_tags(
     status = attributed(run.status, findings)
     damaged = [*faults]
     rules = rule_tags(run.storage, damaged)
+    fed = fed_records(run.storage)
     checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, damaged)
     proof = proof_of(run.storage, damaged)
     return {
@@ -60,6 +62,9 @@ def end_tags(
         "exit.reason": end.reason,
         "steps": 0 if end.last_step is None else end.last_step + 1,
         "records.lost": lost_records(run.storage) or None,
+        "data.objects": max((one.total("objects") for one in fed), default=None),
+        "data.records": sum(one.total("records") for one in fed) if fed else None,
+        "data.damaged": sum(one.total("damaged") for one in fed) if fed else None,
         "steps.saved": status.steps_saved(run.info.total_steps),
         "stop.by": stop.by if stop else None,
         # A status without an exit record knows no rule, but the stop record does.
