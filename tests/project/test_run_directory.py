@@ -18,12 +18,14 @@ from vinedresser.store.records import (
     ActionRecord,
     CaptureChange,
     CaptureRequest,
+    FedRecord,
     Heartbeat,
     Record,
     TagsRecord,
     TrainerAnswer,
     TrainerRequest,
     actions_key,
+    fed_key,
     findings_key,
     heartbeat_key,
     suspicions_key,
@@ -33,7 +35,7 @@ from vinedresser.store.records import (
 DOCUMENT = ROOT.joinpath("docs/run_directory.md").read_text(encoding="utf-8")
 # Those of which a run has several; the others lie under their one key.
 NUMBERED = {
-    *(Heartbeat, CaptureRequest, CaptureChange, Finding),
+    *(Heartbeat, FedRecord, CaptureRequest, CaptureChange, Finding),
     *(ActionRecord, TagsRecord, TrainerRequest, TrainerAnswer, SuspicionRecord),
 }
 RECORDS: dict[str, Any] = {
@@ -47,6 +49,7 @@ RECORDS: dict[str, Any] = {
     "capture_requests/<number>.json": CaptureRequest,
     "capture_changes/<rank>/<number>.json": CaptureChange,
     heartbeat_key(0).replace("0", "<rank>"): Heartbeat,
+    fed_key(0).replace("0", "<rank>"): FedRecord,
     "trainer_requests/<number>.json": TrainerRequest,
     "trainer_answers/<rank>/<number>.json": TrainerAnswer,
     findings_key("<group>"): Finding,
