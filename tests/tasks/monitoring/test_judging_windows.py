@@ -24,6 +24,7 @@ from vinedresser.serving import RequestStore
 from vinedresser.store.records import TrackingRecord, write_record
 from vinedresser.tasks.config.monitor_file import load_monitor
 from vinedresser.tasks.monitoring.arming import Life
+from vinedresser.tasks.monitoring.explaining import window_subject
 from vinedresser.tasks.monitoring.judging_windows import judge_windows, read_progress
 from vinedresser.tasks.monitoring.records import MonitorRecord, alerts_of
 
@@ -43,6 +44,8 @@ def test_only_complete_windows_are_judged_and_each_once(tmp_path: Path) -> None:
     first = judge_windows(life)
     assert [one.number for one in first.windows] == [0, 1]
     assert judge_windows(life).windows == []
+    with pytest.raises(ConfigError, match="life-1: no window 2"):
+        window_subject(life, 2)
     record(tmp_path, WINDOW - 10, seed=2)
     [third] = judge_windows(life).windows
     assert third.number == 2

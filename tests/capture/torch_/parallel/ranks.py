@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import runpy
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -52,12 +56,25 @@ def start_ranks(
 def run_ranks(
     module: str, *arguments: str | Path, world: int = 2, timeout: float = 150
 ) -> list[str]:
-    """Run a module once for each rank to its end, check that all ended well; return stderr."""
-    with start_ranks(module, *arguments, world=world) as started:
-        said = [process.communicate(timeout=timeout) for process in started]
-        for process, (_, errors) in zip(started, said, strict=True):
-            assert process.returncode == 0, errors
-    return [errors for _, errors in said]
+    """Run a module once for each rank to its end, check that all ended well; return stderr.
+
+    One process loads torch and forks the ranks: loading it takes seconds of a core.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        errors = [Path(folder, str(rank)) for rank in range(world)]
+        command = [sys.executable, "-m", __name__, folder, str(world), module]
+        process = subprocess.Popen(
+            [*command, *map(str, arguments)], cwd=ROOT, start_new_session=True
+        )
+        try:
+            code = process.wait(timeout)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        said = [one.read_text(encoding="utf-8") for one in errors]
+    assert code == 0, "\n".join(said)
+    return said
 
 
 def join(folder: Path) -> int:
@@ -69,3 +86,25 @@ def join(folder: Path) -> int:
     patience = timedelta(seconds=60)
     dist.init_process_group("gloo", meeting, patience, world_size=world, rank=rank)
     return rank
+
+
+def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> int:
+    """Run a module in a forked child for each rank, with a file for its stderr; return a code."""
+    # What any optimizer loads.
+    import_module("torch._dynamo")
+    children = []
+    for rank in range(world):
+        pid = os.fork()
+        if not pid:
+            os.environ |= rank_environment(rank, world)
+            os.dup2(os.open(folder / str(rank), os.O_WRONLY | os.O_CREAT), 2)
+            sys.argv = [module, *arguments]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            return 0
+        children.append(pid)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+    return int(any(codes))
+
+
+if __name__ == "__main__":
+    sys.exit(fork_ranks(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))
