@@ -213,6 +213,10 @@ def of_runs(traced: Traced) -> None:
     traced.run("rules", "describe", "vanishing_gradient")
     traced.run("rules", "test", "rule.py:Silent", "--run", one)
     traced.run("data", "convert", "experiment.toml", "data", "--format", "files")
+    feeder = traced.start("data", "feed", "data", "channel")
+    until((traced.folder / "channel_0").exists, "the pipe")
+    (traced.folder / "channel_0").read_bytes()
+    feeder.output()
     traced.run("data", "bench", "data", "--seconds", "0.01")
     traced.run("data", "show", "data/part-00000.tfrecord#0")
     interrupt(traced.start("watch", "--no-browser"))
@@ -292,7 +296,7 @@ COMMANDS: dict[Callable[[Traced], None], str] = {
     of_servers: "deploy down up",
     of_the_library: "",
 }
-GROUPS = {"data": {"bench", "convert", "show"}, "rules": {"list", "describe", "test"}}
+GROUPS = {"data": {"bench", "convert", "feed", "show"}, "rules": {"list", "describe", "test"}}
 GROUPED = {f"{group} {one}" for group, names in GROUPS.items() for one in names}
 LONG = (of_runs, of_prunings, of_monitors, of_the_library)
 

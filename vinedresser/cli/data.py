@@ -1,4 +1,4 @@
-"""`vinedresser data`: convert, show and measure training data."""
+"""`vinedresser data`: convert, feed, show and measure training data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import typer
 from vinedresser.cli.options import check_number
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["bench_data", "convert_data", "data", "show_record"]
+__all__ = ["bench_data", "convert_data", "data", "feed_data", "show_record"]
 
 data = typer.Typer(
-    help="Convert, show and measure training data.", no_args_is_help=True, rich_markup_mode=None
+    help="Convert, feed, show and measure training data.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 _FormatOption = Annotated[
@@ -81,6 +83,30 @@ def convert_data(
         f"{target}   {sum(done.records.values())} records   {done.size / 1e6:.1f} MB   "
         f"{len(done.records)} parts{kept}"
     )
+
+
+@data.command("feed")
+def feed_data(
+    source: _SourceArgument,
+    path: Annotated[
+        str,
+        typer.Argument(metavar="PATH", help="Directory and channel; epoch 0 is the pipe PATH_0."),
+    ],
+    *,
+    kind: _FormatOption = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs.")] = 1,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first epoch.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Shuffle the files of each epoch by this seed.")
+    ] = None,
+) -> None:
+    """Feed data into pipes, as SageMaker's Pipe mode does.
+
+    Waits for a reader of each epoch. An epoch whose reader goes away is fed again.
+    """
+    from vinedresser.data.pipes import feed_pipe
+
+    feed_pipe(source, path, format=kind, epochs=epochs, first=first, seed=seed)
 
 
 @data.command("show")

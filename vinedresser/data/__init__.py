@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from vinedresser.data.dataset import Dataset
     from vinedresser.data.formats.example import decode_example, encode_example
     from vinedresser.data.mixture import Mixture
+    from vinedresser.data.pipes import PipeDataset, feed_pipe
     from vinedresser.data.records import Batch, Origin, Origins
     from vinedresser.data.statistics import Statistics
     from vinedresser.data.tf_ import tf_dataset
@@ -22,12 +23,14 @@ __all__ = [
     "Mixture",
     "Origin",
     "Origins",
+    "PipeDataset",
     "Statistics",
     "TorchLoader",
     "Written",
     "channel",
     "decode_example",
     "encode_example",
+    "feed_pipe",
     "tf_dataset",
     "write",
 ]
@@ -39,12 +42,14 @@ _HOMES = {
     "Mixture": "mixture",
     "Origin": "records",
     "Origins": "records",
+    "PipeDataset": "pipes",
     "Statistics": "statistics",
     "TorchLoader": "torch_",
     "Written": "writing",
     "channel": "channels",
     "decode_example": "formats.example",
     "encode_example": "formats.example",
+    "feed_pipe": "pipes",
     "tf_dataset": "tf_",
     "write": "writing",
 }

@@ -76,14 +76,11 @@ class Framed:
         if not found.size:
             return Marks([0], [0])
         head = found.read(0, min(found.size, 512))
-        blocks: Iterable[bytes] = blocks_of(found, max_concurrent=4)
         packed = self._framing.is_compressed(head)
-        if packed:
-            blocks = decompressed(blocks)
         offsets, numbers = [0], [0]
         end = count = 0
         wrong = ""
-        for boundaries, reason in self._divided(blocks):
+        for _, boundaries, reason in self._divided(_blocks(found, packed, max_concurrent=4)):
             for boundary in boundaries[1:]:
                 count += 1
                 if end + boundary - offsets[-1] >= BETWEEN_MARKS:
@@ -103,8 +100,43 @@ class Framed:
             numbers.append(count)
         return Marks(offsets, numbers, flaw)
 
-    def _divided(self, blocks: Iterable[bytes]) -> Iterator[tuple[list[int], str]]:
-        """Yield the boundaries of consecutive stretches, each from the end of the one before."""
+    def content(self, found: DataObject, *, max_concurrent: int) -> Iterator[bytes]:
+        """Yield the content of an object in blocks, decompressed if it is compressed.
+
+        Raises:
+            StoreError: it cannot be read.
+            ValueError: the compressed data is damaged.
+        """
+        packed = self._framing.is_compressed(found.read(0, min(found.size, 512)))
+        return _blocks(found, packed, max_concurrent=max_concurrent)
+
+    def stream(self, blocks: Iterable[bytes]) -> Iterator[Records]:
+        """Yield the records of a stream, as far as they are complete.
+
+        If the rest of it cannot be divided into records, it is the last record, a damaged one.
+
+        Args:
+            blocks: its content.
+        """
+        offset = count = 0
+        for content, boundaries, wrong in self._divided(blocks):
+            values, defects = self._framing.values(content, boundaries)
+            if wrong:
+                other = not count + len(values)
+                kind = f"not {self._framing.name} ({wrong}){looks_like(content[:512])}"
+                defects.append(Defect(len(values), kind if other else wrong))
+                values.append(None)
+            offsets = np.array(boundaries[: len(values)], np.int64) + offset
+            flaws = [Flaw(int(offsets[at]), count + at, reason) for at, reason in defects]
+            yield Records(values, offsets, flaws)
+            offset += boundaries[-1]
+            count += len(values)
+
+    def _divided(self, blocks: Iterable[bytes]) -> Iterator[tuple[bytes, list[int], str]]:
+        """Yield consecutive stretches, each from the end of the one before, and their boundaries.
+
+        The last item of each is what is wrong behind them.
+        """
         parts: list[bytes] = []
         held = wanted = 0
         try:
@@ -115,7 +147,7 @@ class Framed:
                     continue
                 content = b"".join(parts)
                 boundaries, reason = self._framing.boundaries(content, final=False)
-                yield boundaries, reason
+                yield content, boundaries, reason
                 if reason:
                     return
                 parts = [content[boundaries[-1] :]]
@@ -123,10 +155,12 @@ class Framed:
                 # A record longer than a block is not looked at again with each one.
                 wanted = 2 * held
         except ValueError as error:
-            boundaries, reason = self._framing.boundaries(b"".join(parts), final=False)
-            yield boundaries, reason or str(error)
+            content = b"".join(parts)
+            boundaries, reason = self._framing.boundaries(content, final=False)
+            yield content, boundaries, reason or str(error)
             return
-        yield self._framing.boundaries(b"".join(parts), final=True)
+        content = b"".join(parts)
+        yield content, *self._framing.boundaries(content, final=True)
 
     def load(self, found: DataObject, chunk: Chunk) -> bytes:
         """See `Format.load`."""
@@ -150,6 +184,11 @@ class Framed:
             Flaw(int(offsets[index]), chunk.first + index, reason) for index, reason in defects
         ]
         return Records(values, offsets, flaws)
+
+
+def _blocks(found: DataObject, packed: bool, *, max_concurrent: int) -> Iterator[bytes]:
+    blocks = blocks_of(found, max_concurrent=max_concurrent)
+    return decompressed(blocks) if packed else blocks
 
 
 def _unpacked(content: bytes) -> tuple[bytes, str]:
