@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo drift-demo prune-demo ui test test-quick test-all test-quick-and-thorough \
+.PHONY: help env demo drift-demo data-demo prune-demo ui test test-quick test-all test-quick-and-thorough \
         test-thorough test-slow test-random test-gpu test-libraries test-pythons chaos mutate lint \
         corpus-check format docs wheel bench clean
 
@@ -63,6 +63,9 @@ demo: env  ## train five networks on real digits, stop the four that fail, say w
 
 drift-demo: env  ## serve a classifier whose images begin to turn: alarm, saliency maps, MLflow
 	@$(BIN)/python -m examples.drift.demo
+
+data-demo: env  ## digits on S3: a rule boosts a rare class, a kill costs no record, a damaged one is named
+	@$(BIN)/python -m examples.s3_digits.demo
 
 prune-demo: env  ## prune a ResNet on Fashion-MNIST in six rounds, and say which one is the best
 	@$(BIN)/vinedresser prune examples/pruning/prune.toml

@@ -18,7 +18,7 @@ __all__ = ["MetricPoints", "control_points", "rule_points"]
 
 # MLflow's page becomes slow with more than about 30 charts: scalars, dynamics, rules, controls.
 _MOST_SCALARS = 20
-_MOST_SHARES = 8
+_MOST_SHARES = 10
 _MOST_RULES = 6
 _MOST_CONTROLS = 4
 _SEVERITIES = ("stop", "warning", "info")
@@ -33,7 +33,7 @@ class _Log(Protocol):
 class MetricPoints:
     """Sends the metrics of steps.
 
-    These are losses and metrics (at most 20 of them), the shares of the first eight classes that a
+    These are losses and metrics (at most 20 of them), the shares of the first ten classes that a
     mixture feeds (``train/fed/<class>``), and of training steps of rank 0, where
     captured: ``training/gradient_norm`` (Euclidean, over the captured gradients),
     ``training/update_ratio`` (median over the weights of |update| / |weight|),
