@@ -5,7 +5,9 @@
 - the same behind a proxy with the behaviour of S3 (30 ms, 40 MB/s per connection), by connections.
 - records of several sizes: the parser in memory, a local file by a data set, by plain reading and
   by tf.data.
-- PyTorch: the DataLoader with workers compared with the plain iterator.
+- the same records into TensorFlow, and through PyTorch's DataLoader beside the plain iterator.
+- with ``--peers PYTHON``: webdataset, mosaicml-streaming, litdata and s3torchconnector, as far as
+  that interpreter has them, with the same records in their own formats.
 
 Each comparison is interleaved in one run; ratios count, and the machine's load is in the figures.
 """
@@ -22,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.data import arms
+from benchmarks.data.peers import Peers
 from benchmarks.measure import interleave, medians, table
 from vinedresser.objects import open_storage
 from vinedresser.testing.s3_server import BUCKET, seaweed
@@ -45,7 +48,7 @@ def compared(
     print()
 
 
-def s3(rounds: int) -> None:
+def s3(folder: Path, rounds: int, python: str | None) -> None:
     """Compare on loopback, and behind the proxy."""
     # Of 10 KB each.
     content = arms.tfrecord(10_000, OBJECT // 10_016)
@@ -72,6 +75,13 @@ def s3(rounds: int) -> None:
             "boto3 download_fileobj": partial(arms.downloads, BUCKET, names),
         },
     )
+    peers = None
+    if python is not None:
+        local = folder / "many.tfrecord"
+        local.write_bytes(content * OBJECTS)
+        count = OBJECTS * (OBJECT // 10_016)
+        peers = Peers(python, bucket=BUCKET, folder=folder, local=local, size=10_000, count=count)
+        peers.compare("S3", rounds)
     direct = os.environ["AWS_ENDPOINT_URL"]
     command = [sys.executable, "-m", "benchmarks.data.proxy", direct.rpartition(":")[2]]
     pipe = subprocess.PIPE
@@ -82,7 +92,12 @@ def s3(rounds: int) -> None:
             f"{count} connections": partial(arms.dataset, many, seed=None, connections=count)
             for count in CONNECTIONS
         }
+        ways |= {
+            f"plain HTTP, {count}": partial(plain, connections=count) for count in CONNECTIONS[1:]
+        }
         compared("S3 behind the proxy", "1 connections", OBJECTS * size, rounds, ways)
+        if peers is not None:
+            peers.compare("S3 behind the proxy", rounds)
         proxy.kill()
     os.environ["AWS_ENDPOINT_URL"] = direct
 
@@ -103,30 +118,39 @@ def local(folder: Path, rounds: int) -> None:
                 "parser": partial(arms.parser, content),
                 "Dataset": partial(arms.dataset, path, seed=None, connections=2),
                 "Dataset, shuffled": partial(arms.dataset, path, seed=1, connections=2),
+                "Dataset into tf.data": partial(arms.into_tensorflow, path),
                 "plain reading": partial(arms.plain_file, [path]),
             },
         )
     path = folder / "10000.tfrecord"
-    compared(
-        "PyTorch, records of 10000 bytes",
-        "0 workers",
-        path.stat().st_size,
-        rounds,
-        {f"{count} workers": partial(arms.torch_loader, path, workers=count) for count in (0, 2)},
-    )
+    for tensors in (False, True):
+        read = partial(arms.torch_loader, path, tensors=tensors)
+        compared(
+            f"PyTorch, records of 10000 bytes{', as tensors' if tensors else ''}",
+            "plain iterator",
+            path.stat().st_size,
+            rounds,
+            {
+                "plain iterator": partial(read, workers=None),
+                "DataLoader, no workers": partial(read, workers=0),
+                "DataLoader, 2 workers": partial(read, workers=2),
+            },
+        )
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--peers", metavar="PYTHON", help="interpreter of the other libraries")
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         local(Path(folder), rounds)
         with seaweed(Path(folder) / "server") as server:
             os.environ |= server.environment
-            s3(rounds)
+            s3(Path(folder), rounds, arguments.peers)
 
 
 if __name__ == "__main__":

@@ -6,22 +6,24 @@ import http.client
 import io
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import fastcrc
 import numpy as np
+import torch
 from boto3.s3.transfer import TransferConfig
 
-from vinedresser.data import Dataset, TorchLoader
+from vinedresser.data import Batch, Dataset, TorchLoader, tf_dataset
 from vinedresser.data.formats.tfrecord import TFRecordFraming
 from vinedresser.objects.s3_client import s3_client
 
 __all__ = [
     "dataset",
     "downloads",
+    "into_tensorflow",
     "parser",
     "plain_file",
     "plain_http",
@@ -60,13 +62,42 @@ def dataset(sources: str | Path, *, seed: int | None, connections: int) -> float
     return seconds(lambda: sum(len(batch.values) for batch in opened))
 
 
-def torch_loader(sources: Path, *, workers: int) -> float:
-    """Read all batches but the first through workers; their start is not counted."""
+def torch_loader(sources: Path, *, workers: int | None, tensors: bool) -> float:
+    """Read all batches but the first; the start of workers is not counted.
+
+    Args:
+        sources: the file.
+        workers: number of workers; None: the plain iterator.
+        tensors: decode each record to a tensor and collate them, as a training does.
+    """
     # With the usual windows, the first batch would need the whole file.
-    opened = Dataset(sources, batch_size=BATCH, seed=1, window_bytes=4 << 20, lanes=max(workers, 1))
-    batches = iter(TorchLoader(opened, collate=list, num_workers=workers))
+    opened = Dataset(
+        sources,
+        batch_size=BATCH,
+        seed=1,
+        window_bytes=4 << 20,
+        lanes=2,
+        decode=_tensor if tensors else None,
+    )
+    batches: Iterator[Batch]
+    if workers is not None:
+        batches = iter(TorchLoader(opened, num_workers=workers))
+    elif tensors:
+        batches = (one._replace(values=torch.stack(one.values)) for one in opened)
+    else:
+        batches = iter(opened)
     next(batches)
     return seconds(lambda: sum(len(batch.values) for batch in batches))
+
+
+def _tensor(value: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(value), dtype=torch.uint8)
+
+
+def into_tensorflow(sources: Path) -> float:
+    """Read all batches of a data set from a local file into TensorFlow."""
+    batches = tf_dataset(Dataset(sources, batch_size=BATCH, connections=2))
+    return seconds(lambda: sum(1 for _ in batches))
 
 
 def tensorflow(paths: Iterable[Path]) -> float:
