@@ -75,7 +75,8 @@ def litdata(bucket: str, local: Path) -> Any:
     samples = lit.StreamingDataset(
         f"s3://{bucket}/peers/litdata", cache_dir=str(local), storage_options=options
     )
-    return lit.StreamingDataLoader(samples, batch_size=BATCH, num_workers=WORKERS, collate_fn=list)
+    # Its values may be views, which cannot be sent; its own loader ignores ``collate_fn`` for them.
+    return _loader(samples, collate=lambda batch: [bytes(value) for value in batch])
 
 
 def s3torchconnector(bucket: str, local: Path) -> Any:  # noqa: ARG001
