@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -76,7 +75,8 @@ class TorchLoader(DataLoader[Batch]):
                 for batch in self._awaited(super().__iter__()):
                     self._data.deliver(batch)
                     if isinstance(batch.values, _Packed):
-                        batch = batch._replace(values=batch.values.unpacked(slots))  # noqa: PLW2901
+                        batch.values.unpack(slots)
+                        batch = batch._replace(values=[*batch.values])  # noqa: PLW2901
                     iteration.deliver(batch.origins)
                     yield batch
         finally:
@@ -149,30 +149,33 @@ class _Shares(IterableDataset[Batch], Provider):
             yield share._replace(values=packer.packed(values), seconds=seconds)
 
 
-@dataclass(frozen=True)
-class _Packed:
-    """Values of a batch in memory that is shared with a worker; not a tuple, for ``pin_memory``.
+class _Packed(list[bytes]):
+    """Values of a batch in memory that is shared with a worker; an empty list until it is unpacked.
 
-    Attributes:
+    Who notes a batch as the DataLoader returns it has the values, too, once they are unpacked.
+
+    Args:
         slot: number of the worker and of one of its slots.
         ends: the end of each value in the slot.
         memory: the slot, uint8, (bytes,), where it is a new one.
     """
 
-    slot: tuple[int, int]
-    ends: list[int]
-    memory: torch.Tensor | None
+    def __init__(self, slot: tuple[int, int], ends: list[int], memory: torch.Tensor | None) -> None:
+        super().__init__()
+        self._slot = slot
+        self._ends = ends
+        self._memory = memory
 
-    def unpacked(self, slots: dict[tuple[int, int], memoryview]) -> list[bytes]:
-        """Return the values.
+    def unpack(self, slots: dict[tuple[int, int], memoryview]) -> None:
+        """Add the values.
 
         Args:
             slots: the slots of all workers so far; a new one is added.
         """
-        if self.memory is not None:
-            slots[self.slot] = self.memory.numpy().data
-        view = slots[self.slot]
-        return [view[begin:end].tobytes() for begin, end in pairwise([0, *self.ends])]
+        if self._memory is not None:
+            slots[self._slot] = self._memory.numpy().data
+        view = slots[self._slot]
+        self.extend(view[begin:end].tobytes() for begin, end in pairwise([0, *self._ends]))
 
 
 class _Packer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -85,8 +86,13 @@ class RecordedStep:
         return any(one["schedulers"] for each in self.models.values() for one in each.optimizers)
 
 
-def recorded_step(snapshot: Snapshot) -> RecordedStep:
+def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
     """Return the step of a snapshot.
+
+    Args:
+        snapshot: the snapshot.
+        loaded: whether the batches that data loaders returned are needed; otherwise they are None
+            if they could not be stored, such as `bytes`.
 
     Raises:
         ConfigError: its inputs are missing or could not be stored.
@@ -115,9 +121,18 @@ def recorded_step(snapshot: Snapshot) -> RecordedStep:
         random = dict(shared["random"])
     except (*DAMAGE, StopIteration) as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error
+    unloaded = set()
+    calls_at = f"models.{trained}.calls."
     for path, why in record.left_out.items():
-        if path.startswith(f"models.{trained}.calls."):
-            raise ConfigError(f"{snapshot.location}: it cannot be run again: {path}: {why}")
+        if path.startswith(calls_at):
+            found = re.match(r"(\d+)\.loaded\b", path.removeprefix(calls_at))
+            if found is None or loaded:
+                raise ConfigError(f"{snapshot.location}: it cannot be run again: {path}: {why}")
+            unloaded.add(int(found[1]))
+    batches = [
+        replace(batch, loaded=None) if number in unloaded else batch
+        for number, batch in enumerate(batches)
+    ]
     if not batches:
         why = "; ".join(record.inexact) or "none were seen"
         raise ConfigError(f"{snapshot.location}: it has no inputs: {why}")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -14,9 +15,12 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.data.origins.numbered import BAD, SIZE, certain, write
 from tests.data.origins.trainings import Pair, Training, open_data, pairs
 from vinedresser import open_run
-from vinedresser.data import TorchLoader
+from vinedresser.data import Dataset, TorchLoader
+from vinedresser.data import write as write_records
+from vinedresser.errors import ConfigError
 from vinedresser.explain.reports.mispredictions import mispredictions, write_mispredictions
 from vinedresser.replay.origins import with_origins
+from vinedresser.replay.recorded import recorded_step
 from vinedresser.replay.stepping import bisect, replay
 from vinedresser.rules.signals.origins import batch_origins
 from vinedresser.snapshots.reading import open_snapshot
@@ -128,3 +132,23 @@ def test_a_bad_record_is_named_by_what_finds_it(tmp_path: Path) -> None:
     known = [one.origins for step in steps if (one := batch_origins(step)) is not None]
     named = [one for origins in known for one in origins if str(one) in text]
     assert len(named) == text.count(": record ") > 0
+
+
+def test_a_step_of_bytes_is_replayed_without_them(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    rows[BAD[1]] = np.nan
+    write_records((row.tobytes() for row in rows), str(tmp_path / "data"))
+    training = Training(tmp_path / "run", guard="nonfinite")
+    loader = TorchLoader(Dataset(tmp_path / "data", batch_size=8), num_workers=1)
+    numbers = (np.frombuffer(b"".join(batch.values), np.float32) for batch in loader)
+    labels = torch.zeros(8, dtype=torch.int64)
+    training.train((torch.tensor(one).reshape(-1, 2), labels) for one in numbers)
+    training.steps()
+    (place,) = (tmp_path / "run" / "snapshots").iterdir()
+    snapshot = open_snapshot(place)
+    found = with_origins(bisect(replay(snapshot, "tests.data.origins.trainings:network")), snapshot)
+    assert found is not None
+    assert [one.record for one in found.origins] == [BAD[1]]
+    # A script would get them from its data loader.
+    with pytest.raises(ConfigError, match=r"calls\.0\.loaded\.values"):
+        recorded_step(snapshot, loaded=True)

@@ -49,7 +49,7 @@ def attach() -> None:
     answer = _Answer(settings.directory)
     try:
         snapshot = open_snapshot(settings.snapshot)
-        step = recorded_step(snapshot)
+        step = recorded_step(snapshot, loaded=True)
         adopt_environment(snapshot.record)
         batches = step.batches
         if settings.samples is not None:

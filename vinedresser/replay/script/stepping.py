@@ -73,7 +73,7 @@ def replay(snapshot: Snapshot, command: Sequence[str], *, eager: bool = False) -
         LaunchError: the script does not exist.
         StoreError: the storage refused.
     """
-    step = recorded_step(snapshot)
+    step = recorded_step(snapshot, loaded=True)
     result = run_script(snapshot, command, eager=eager)
     return ScriptReplayed(snapshot, list(command), step, eager, result)
 
@@ -139,7 +139,7 @@ def run_split(
         ConfigError: the step has several batches, of which the script always takes all, or samples
             that cannot be told apart; the script does not come to such a step.
     """
-    step = recorded_step(snapshot)
+    step = recorded_step(snapshot, loaded=True)
     if len(step.batches) > 1:
         raise ConfigError(
             "--split: not with --script if a step has several batches, of which the script always "
