@@ -37,6 +37,8 @@ ELSEWHERE = {
     "cli/starters/service.py": "a program of the user's",
     "cli/starting.py": "files that the user asks for",
     "cli/views/pictures.py": "a file that the user names",
+    "data/pipes.py": "a pipe that the user names, in no store",
+    "data/sources/cached.py": "the user's cache folder, which is private",
     "data/sources/local.py": "training data that the user names, in no store",
     "explain/charts/plot.py": "a file that the user names",
     "explain/charts/standalone.py": "files of this package",
