@@ -9,9 +9,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
-# Tests of one file share fixtures, so one worker runs them all. Those of processes and servers wait
-# for up to a third of their time, in which a third worker uses the core.
-PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Tests of one file share fixtures, so one worker runs them all.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Interpreters to create .venv with, in order; `make env PYTHON=/opt/python/bin/python3` sets one.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3.11 python3)
