@@ -30,6 +30,9 @@ _Json = dict[str, Any]
 
 # Seconds that a request may take: the server has just started.
 _TIMEOUT = 60.0
+# Seconds during which a request is repeated that had no answer in time: transactions of Prefect
+# that wait for each other hold its database until one of them gives up, after a minute.
+_PATIENCE = 180.0
 # Maximum length of a list that the server returns, and of times that it plans at once.
 _PAGE = 200
 # A slot of a run that died is released after five minutes at most.
@@ -53,7 +56,7 @@ def catch_up(server: StandingPrefect, say: Callable[[str], object]) -> None:
     Raises:
         LaunchError: the server does not answer, or refused.
     """
-    ask: _Ask = partial(ask_prefect, server.url, server.password, timeout=_TIMEOUT)
+    ask = partial(_ask_again, server)
     now = datetime.now(UTC)
     pool = {"work_pools": {"name": {"any_": [WORK_POOL]}}}
     try:
@@ -62,6 +65,16 @@ def catch_up(server: StandingPrefect, say: Callable[[str], object]) -> None:
                 _catch_up(ask, deployment, now, say)
     except OSError as error:
         raise LaunchError(f"Prefect's server at {server.url}: {error}") from error
+
+
+def _ask_again(server: StandingPrefect, method: str, path: str, body: object) -> Any:
+    """Send a request, and again if it was not answered in time: each of this file may be."""
+    return retry(
+        lambda: ask_prefect(server.url, server.password, method, path, body, timeout=_TIMEOUT),
+        TimeoutError,
+        backoff(0.25, 4.0),
+        timeout=_PATIENCE,
+    )
 
 
 def _catch_up(ask: _Ask, deployment: _Json, now: datetime, say: Callable[[str], object]) -> None:
