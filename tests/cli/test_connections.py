@@ -204,6 +204,7 @@ def of_runs(traced: Traced) -> None:
     traced.run("train", "experiment.toml")
     traced.run("status")
     traced.run("show", one)
+    traced.run("logs", one)
     traced.run("judge", one)
     traced.run("compare", one, two)
     traced.run("explain", one, code=None)
@@ -288,7 +289,7 @@ def of_the_library(traced: Traced) -> None:
 
 # Commands, with what runs them: a new command has to find its place here.
 COMMANDS: dict[Callable[[Traced], None], str] = {
-    of_runs: "ask compare explain init judge reconcile show status train ui watch",
+    of_runs: "ask compare explain init judge logs reconcile show status train ui watch",
     of_scripts: "capture check checkpoint pause replay resume run set snapshot snapshots stop",
     of_sweeps: "sweep",
     of_prunings: "prune",

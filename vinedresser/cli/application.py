@@ -21,6 +21,7 @@ from vinedresser.cli.inspecting import judge, show
 from vinedresser.cli.live.asking import ask
 from vinedresser.cli.live.steering import checkpoint, pause, resume, set_parameters, snapshot, stop
 from vinedresser.cli.live.watching import watch
+from vinedresser.cli.log_reading import logs
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
@@ -113,6 +114,7 @@ for _command in (
     *(
         judge,
         show,
+        logs,
         watch,
         compare,
         ask,

@@ -75,6 +75,10 @@ def run(
         bool, typer.Option("--attach/--no-attach", help="Capture trainings without a hook.")
     ] = True,
     steps: Annotated[int | None, typer.Option(help="Total number of steps, if known.")] = None,
+    ranks: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Start N processes that train together."),
+    ] = 1,
     control: Annotated[
         bool | None,
         typer.Option(
@@ -100,6 +104,7 @@ def run(
     from vinedresser.cli.views.console import error_console, say
     from vinedresser.cli.views.results import print_no_training, print_result
     from vinedresser.cli.views.terminal_title import live_title
+    from vinedresser.infra.supervise.cores import core_shortage
     from vinedresser.snapshots.settings import SnapshotSettings
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.lifecycle.run_script import Script, run_script
@@ -115,7 +120,10 @@ def run(
         snapshots=SnapshotSettings(every=snapshot_every),
         live=LiveSettings(control, replay_controls, live).located(Path.cwd()),
         total_steps=steps,
+        ranks=ranks,
     )
+    if short := core_shortage(ranks):
+        say(f"--ranks: {short}", to=error_console)
     if masked_arguments(command) != list(command):
         say(
             "an argument looks like a secret; the run and its report show *** instead; pass "

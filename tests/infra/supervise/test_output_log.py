@@ -58,7 +58,7 @@ def test_a_progress_bar_leaves_its_last_state() -> None:
 
 def test_a_full_log_keeps_the_end(tmp_path: Path) -> None:
     problems: list[str] = []
-    log = OutputLog(tmp_path / "log.txt", problems.append, most=1000)
+    log = OutputLog(tmp_path, "log.txt", problems.append, most=1000)
     for number in range(20_000):
         log.write([f"line {number}"])
     log.close()
@@ -78,7 +78,7 @@ def test_a_full_log_keeps_the_end(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     problems: list[str] = []
-    log = OutputLog(tmp_path / "no such directory" / "log.txt", problems.append)
+    log = OutputLog(tmp_path / "no such directory", "log.txt", problems.append)
     log.write(["a"])
     log.write(["b"])
     log.close()
@@ -89,7 +89,7 @@ def test_a_log_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
 def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
     problems: list[str] = []
     with small_disk(tmp_path, 64 << 10) as folder:
-        log = OutputLog(folder / "log.txt", problems.append)
+        log = OutputLog(folder, "log.txt", problems.append)
         for _ in range(3):
             log.write(["x" * 1000] * 100)
         log.close()
@@ -100,7 +100,7 @@ def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
 def test_a_fifo_in_place_of_the_log_is_reported_and_blocks_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.txt")
     reports: list[str] = []
-    log = OutputLog(tmp_path / "log.txt", reports.append)
+    log = OutputLog(tmp_path, "log.txt", reports.append)
     log.write(["a line"])
     log.close()
     assert reports == [f"{tmp_path}/log.txt: a FIFO, not a file; output is not logged"]

@@ -226,3 +226,30 @@ def test_values_that_look_like_secrets_are_named(
         experiment.refuse_missing()
     monkeypatch.setenv("NOT_SET_HERE", "")
     experiment.refuse_missing()
+
+
+def test_ranks_share_the_cores_of_their_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)})
+    ranks = GOOD.replace("total_steps = 100", "ranks = 2")
+    experiment = load_experiment(write(tmp_path, ranks))
+    # Four trainings of a thread for each rank would fit; there are two.
+    assert (experiment.max_concurrent, experiment.notice) == (4, "")
+    assert [one.environment["OMP_NUM_THREADS"] for one in experiment.specs] == ["2", "2"]
+    more = load_experiment(write(tmp_path, ranks.replace("ranks = 2", "ranks = 9")))
+    assert more.max_concurrent == 1
+    assert "run.ranks: 9 ranks share 8 cores" in more.notice
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("ranks = 0", "run: ranks: must be from 1 to 1024, not 0"),
+        ("gpus = 1\ngpus_per_rank = 1", "run: gpus_per_rank: give either gpus or gpus_per_rank"),
+        ("ranks = 2\npreflight = true", "run.preflight: not supported for a training of several"),
+    ],
+)
+def test_wrong_settings_of_ranks(lines: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_experiment(write(tmp_path, GOOD.replace("total_steps = 100", lines)))

@@ -15,6 +15,7 @@ __all__ = [
     "heartbeat_key",
     "index_key",
     "manifest_key",
+    "rank_log_key",
     "record_number",
     "segment_key",
     "stray_note",
@@ -43,6 +44,7 @@ _NAMES = {
         ("index", rf"{_RANK}/{_TWELVE}\.json", "an index record"),
         ("manifests", rf"{_RANK}/{_TWELVE}\.json", "a manifest"),
         ("heartbeat", rf"{_RANK}\.json", "a heartbeat"),
+        ("logs", rf"{_RANK}\.txt", "the output of a rank"),
         ("fed", rf"{_RANK}\.json", "a record of training data"),
         ("capture_requests", rf"{_SIX}\.json", "a capture request"),
         ("capture_changes", rf"{_RANK}/{_SIX}\.json", "an answer to a capture request"),
@@ -92,6 +94,11 @@ def manifest_key(rank: int, number: int) -> str:
 def heartbeat_key(rank: int) -> str:
     """Return the key of a rank's heartbeat."""
     return f"heartbeat/{rank}.json"
+
+
+def rank_log_key(rank: int) -> str:
+    """Return the key of the output of one rank of several, as text."""
+    return f"logs/{rank}.txt"
 
 
 def fed_key(rank: int) -> str:

@@ -25,6 +25,9 @@ __all__ = [
     "owner_of",
 ]
 
+# Processes that one machine may be asked for by mistake.
+_MOST_RANKS = 1024
+
 ExitCause = Literal["finished", "stopped", "crashed", "killed"]
 StopBy = Literal["rule", "sweep", "person", "owner"]
 
@@ -39,22 +42,38 @@ class LaunchSettings:
         attach: capture trainings that have no hook of their own.
         environment_from: names of variables that the program inherits and must have, such as
             credentials; their values are never stored.
+        ranks: processes of the command that train together as one run, on one machine.
+        gpus_per_rank: GPUs that each of the ranks sees, and no other process uses; 0: each rank
+            sees those of the run.
     """
 
     gpus: int = 0
     grace: float = 10.0
     attach: bool = True
     environment_from: list[str] = field(default_factory=list)
+    ranks: int = 1
+    gpus_per_rank: int = 0
 
     def __post_init__(self) -> None:
         """Check values that types do not; the supervisor has no package that does."""
         if self.gpus < 0:
             raise ValueError(f"gpus: must be at least 0, not {self.gpus}")
+        if not 1 <= self.ranks <= _MOST_RANKS:
+            raise ValueError(f"ranks: must be from 1 to {_MOST_RANKS}, not {self.ranks}")
+        if self.gpus_per_rank < 0:
+            raise ValueError(f"gpus_per_rank: must be at least 0, not {self.gpus_per_rank}")
+        if self.gpus and self.gpus_per_rank:
+            raise ValueError("gpus_per_rank: give either gpus or gpus_per_rank")
         if not 0 <= self.grace < math.inf:
             raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
         for name in self.environment_from:
             if not name or "=" in name or "\0" in name:
                 raise ValueError(f"environment_from: {name!r} is not the name of a variable")
+
+    @property
+    def own_gpus(self) -> int:
+        """GPUs of the run that no other run uses."""
+        return self.gpus or self.ranks * self.gpus_per_rank
 
 
 @dataclass(frozen=True)
@@ -132,18 +151,27 @@ class WorkerRecord(Record):
 
 @dataclass(frozen=True)
 class SupervisorRecord(Record):
-    """Identities of the supervisor and of the trainer that it started."""
+    """Identities of the supervisor and of the processes that it started.
+
+    Attributes:
+        supervisor: the supervisor.
+        trainer: the trainer; of several ranks, rank 0.
+        started: seconds since the epoch.
+        peers: the other ranks, in order.
+    """
 
     KEY: ClassVar[str] = "supervisor.json"
 
     supervisor: dict[str, Any]
     trainer: dict[str, Any]
     started: float
+    peers: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Refuse what are not identities of processes."""
         ProcessIdentity(**self.supervisor)
-        ProcessIdentity(**self.trainer)
+        for one in (self.trainer, *self.peers):
+            ProcessIdentity(**one)
 
 
 @dataclass(frozen=True)
@@ -182,6 +210,7 @@ class ExitRecord(Record):
         last_step: last completed optimizer step, None if unknown.
         ended: seconds since the epoch.
         stop: the stop record if the cause is "stopped".
+        rank: of several ranks, the first that failed; None if none failed.
     """
 
     KEY: ClassVar[str] = "exit.json"
@@ -193,6 +222,7 @@ class ExitRecord(Record):
     signal: str = ""
     last_step: int | None = None
     stop: StopRecord | None = None
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse an end that is not a time."""

@@ -33,6 +33,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.infra.catalog.stores import local_state
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.services.clusters.runner_settings import RunnerSettings, runner_settings
+from vinedresser.infra.supervise.cores import core_shortage
 from vinedresser.infra.supervise.gpus import VISIBLE_GPUS, visible_gpus
 from vinedresser.masking import MASK, masked_text
 from vinedresser.objects import Location
@@ -144,7 +145,13 @@ class Experiment:
 
     @property
     def notice(self) -> str:
-        """One sentence about values that are masked because they look like secrets; "" for none."""
+        """What to know before it begins: masked values, and a lack of cores; "" for nothing."""
+        masked = self._masked_values()
+        short = core_shortage(self.run.ranks) if self.runner.address is None else ""
+        return "; ".join(one for one in (masked, short and f"run.ranks: {short}") if one)
+
+    def _masked_values(self) -> str:
+        """Return a sentence about values that are masked because they look like secrets."""
         found = masked_keys(self.specs)
         if masked_text(self.tracking_uri) != self.tracking_uri:
             found.append("the password in tracking.uri")
@@ -165,9 +172,12 @@ class Experiment:
         if self.runner.address is not None:
             return
         refuse_missing_files(self.channels, f"{self.path}: data")
-        if self.run.gpus * self.max_concurrent > (there := len(visible_gpus())):
-            each = f"{self.run.gpus} for each of {self.max_concurrent} trainings at the same time"
-            raise ConfigError(f"{self.path}: run.gpus: {each}; this machine has {there}")
+        if self.run.own_gpus * self.max_concurrent > (there := len(visible_gpus())):
+            key = "gpus" if self.run.gpus else "gpus_per_rank"
+            each = f"{self.run.own_gpus} for each of {self.max_concurrent} trainings"
+            raise ConfigError(
+                f"{self.path}: run.{key}: {each} at the same time; this machine has {there}"
+            )
         for name in self.run.environment_from:
             if name not in os.environ:
                 raise ConfigError(
@@ -250,6 +260,8 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
     runner = runner_settings(run.runner, f"{path}: run.runner")
     variants, here = document.get("variants", {}), runner.address is None
+    if run.preflight and run.ranks > 1:
+        raise ConfigError(f"{path}: run.preflight: not supported for a training of several ranks")
     if run.preflight and (trials or runner.name != "local"):
         raise ConfigError(
             f"{path}: run.preflight: only supported for trainings of an experiment file on this "
@@ -309,9 +321,10 @@ def _all_rules(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _refuse_both_ways(run: RunTable, specs: Sequence[RunSpec], path: Path) -> None:
     """Refuse GPUs that are both assigned and named."""
-    if run.gpus and any(VISIBLE_GPUS in spec.environment for spec in specs):
+    if run.own_gpus and any(VISIBLE_GPUS in spec.environment for spec in specs):
+        key = "gpus" if run.gpus else "gpus_per_rank"
         raise ConfigError(
-            f"{path}: run.gpus: assigns GPUs to each run; remove {VISIBLE_GPUS} from environment"
+            f"{path}: run.{key}: assigns GPUs to each run; remove {VISIBLE_GPUS} from environment"
         )
 
 

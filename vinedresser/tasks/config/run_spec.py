@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -17,6 +16,7 @@ from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.command_line import parameters_as_options, resolved_command
 from vinedresser.infra.configuration import build
 from vinedresser.infra.entry import is_reference, parameters_as_arguments
+from vinedresser.infra.supervise.cores import cores
 from vinedresser.infra.supervise.gpus import visible_gpus
 from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.masking import masked_arguments, masked_names
@@ -49,8 +49,8 @@ class RunTable(LaunchSettings):
         total_steps: number of optimizer steps in a whole run, for progress and steps saved.
         max_concurrent: maximum number of runs that train at the same time; default: as many as
             `cpus` and `gpus` leave room for on this machine.
-        cpus: cores of each run, set as `OMP_NUM_THREADS` unless ``environment`` has it; default:
-            the runs that train at the same time share the cores.
+        cpus: cores of each run, which its ranks share, set as `OMP_NUM_THREADS` unless
+            ``environment`` has it; default: the runs that train at the same time share the cores.
         preflight: check the first steps of each run before it trains; "strict": a suspicious check
             stops it.
         runner: engine on which they train, "local", "dask" or "ray", or a table of name and
@@ -98,8 +98,8 @@ class RunTable(LaunchSettings):
         """Maximum number of runs that train at the same time."""
         if self.max_concurrent is not None:
             return self.max_concurrent
-        room = _cores() // (self.cpus or 1)
-        return max(min(room, len(visible_gpus()) // self.gpus) if self.gpus else room, 1)
+        room = cores() // (self.cpus or self.ranks)
+        return max(min(room, len(visible_gpus()) // own) if (own := self.own_gpus) else room, 1)
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,10 @@ def run_specs(
         raise ConfigError(f"{where}: must have one table per variant, not {variants!r}")
     # Concurrent trainings that each use all cores are slower than consecutive ones.
     side_by_side = min(run.slots, runs or len(variants) or 1)
-    threads = run.cpus or (max(_cores() // side_by_side, 1) if here else None)
+    threads = run.cpus or (max(cores() // side_by_side, 1) if here else None)
     if threads is not None:
-        run = replace(run, environment={"OMP_NUM_THREADS": str(threads), **run.environment})
+        each = {"OMP_NUM_THREADS": str(max(threads // run.ranks, 1))}
+        run = replace(run, environment=each | run.environment)
     if not variants:
         return [_spec(run, run.name)]
     specs = []
@@ -231,8 +232,3 @@ def refuse_missing_package(reference: str, cwd: Path, where: str) -> None:
     here = PathFinder.find_spec(package, [str(cwd), *sys.path])
     if here is None and find_spec(package) is None:
         raise ConfigError(f"{where}: no module {package} in {cwd} or installed")
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))

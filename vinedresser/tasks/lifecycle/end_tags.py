@@ -60,6 +60,7 @@ def end_tags(
     return {
         "exit.cause": end.cause,
         "exit.reason": end.reason,
+        "exit.rank": end.rank,
         "steps": 0 if end.last_step is None else end.last_step + 1,
         "records.lost": lost_records(run.storage) or None,
         "data.objects": max((one.total("objects") for one in fed), default=None),

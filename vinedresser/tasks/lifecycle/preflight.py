@@ -53,9 +53,9 @@ def check_first(place: RunPlace, *, strict: bool) -> None:
     def stopping() -> bool:
         return storage.exists(StopRecord.KEY)
 
-    gpus = lease(launch.gpus, stopping) if launch.gpus else NO_GPUS
+    gpus = lease(launch.own_gpus, stopping) if launch.own_gpus else NO_GPUS
     try:
-        devices = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
+        devices = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.own_gpus else {}
         found = check_program(
             launch.argv,
             run,

@@ -67,6 +67,7 @@ class Script:
         live: whether the training may be steered.
         total_steps: number of optimizer steps in the whole run, None if unknown.
         forward: pass the script's output through, besides logging it.
+        ranks: processes of the script that train together.
     """
 
     command: Sequence[str]
@@ -79,6 +80,7 @@ class Script:
     live: LiveSettings = field(default_factory=LiveSettings)
     total_steps: int | None = None
     forward: bool = True
+    ranks: int = 1
 
 
 def prepare_script(directory: Path, script: Script, *, name: str | None = None) -> RunPlace:
@@ -125,6 +127,7 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         owner=asdict(this_process()),
         forward=script.forward,
         attach=script.attach,
+        ranks=script.ranks,
     )
     prepare_run(directory, run, launch)
     if script.rules:

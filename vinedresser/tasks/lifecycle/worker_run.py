@@ -43,7 +43,7 @@ def work_order(experiment: Experiment) -> Iterator[WorkOrder | None]:
         experiment.store,
         max_concurrent=experiment.max_concurrent,
         cpus=run.cpus,
-        gpus=run.gpus,
+        gpus=run.own_gpus,
     ) as cluster:
         if cluster is None:
             yield None

@@ -19,7 +19,7 @@ def prepare_run(
 
     Args:
         directory: the run directory; created if missing, other files in it stay.
-        run: description of the run; its command and code version are filled in.
+        run: description of the run; its command, code version and ranks are filled in.
         launch: the command to start, and how; a relative ``cwd`` is made absolute.
 
     Returns:
@@ -31,7 +31,8 @@ def prepare_run(
     """
     storage = LocalStorage(directory)
     launch = replace(launch, cwd=os.path.abspath(launch.cwd))
-    run = replace(run, command=list(launch.argv), code=code_version(launch.cwd))
+    code = code_version(launch.cwd)
+    run = replace(run, command=list(launch.argv), code=code, world_size=launch.ranks)
     try:
         write_record(storage, run, exclusive=True)
     except KeyTaken as error:

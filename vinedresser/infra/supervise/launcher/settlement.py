@@ -151,13 +151,16 @@ def _end_processes(path: Path, storage: Storage, run: RunRecord, grace: float | 
     """End the processes that were started for this very run, wherever its records come from."""
     belongs = started_for(path, run.id)
     supervision = _read(storage, SupervisorRecord)
-    trainer = ProcessIdentity(**supervision.trainer) if supervision else None
-    if trainer and is_alive(trainer) and trainer.pid in processes_with(belongs):
-        if grace is None:
-            launch = _read(storage, LaunchRecord)
-            grace = launch.grace if launch else 0.0
-        wait_for_end(trainer, grace)
-        kill_group(trainer)
+    recorded = [supervision.trainer, *supervision.peers] if supervision else []
+    own = {*processes_with(belongs)}
+    ranks = [one for one in (ProcessIdentity(**each) for each in recorded) if one.pid in own]
+    if grace is None:
+        launch = _read(storage, LaunchRecord)
+        grace = launch.grace if launch else 0.0
+    deadline = time.monotonic() + grace
+    for rank in filter(is_alive, ranks):
+        wait_for_end(rank, max(deadline - time.monotonic(), 0.0))
+        kill_group(rank)
     kill_with(belongs)
 
 

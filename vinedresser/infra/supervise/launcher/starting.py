@@ -68,7 +68,7 @@ def _spawn(ready: _Ready, channel: int | None = None) -> subprocess.Popen[bytes]
     """
     path, launch, lock, gpus, values = ready
     passed = (lock, values) if channel is None else (lock, values, channel)
-    own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
+    own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.own_gpus else {}
     with holding_foreign():
         return subprocess.Popen(
             # -P: a module beside the training script must not shadow the standard library's.
@@ -97,7 +97,7 @@ def supervise(directory: str | os.PathLike[str]) -> None:
     supervisor: subprocess.Popen[bytes] | None = None
     with channel() as (own, other):
         with _ready(directory) as ready, other:
-            if launch is not None and (launch.gpus or launch.forward):
+            if launch is not None and (launch.own_gpus or launch.forward):
                 supervisor = _spawn(ready, other.fileno())
             else:
                 _SERVER.fork(ready.path, ready.lock, ready.values, other.fileno())
@@ -197,9 +197,9 @@ def _make_ready(
             )
         check_command(launch.argv, launch.cwd, launch.environment)
         launch = replace(launch, environment=launch.environment | _tracking(storage, launch))
-        if not launch.gpus:
+        if not launch.own_gpus:
             return launch, NO_GPUS
-        return launch, lease(launch.gpus, lambda: storage.exists(StopRecord.KEY))
+        return launch, lease(launch.own_gpus, lambda: storage.exists(StopRecord.KEY))
     except LaunchError as error:
         write_first(storage, ExitRecord("crashed", str(error), time.time(), code=127))
         raise

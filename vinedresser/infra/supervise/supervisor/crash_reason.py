@@ -35,23 +35,28 @@ class CrashReason:
         # In the message of an error of Keras.
         self._in_message = False
 
-    def feed(self, lines: Iterable[str]) -> None:
-        """Process lines of the standard error, in order."""
+    def feed(self, lines: Iterable[str]) -> list[str]:
+        """Process lines of the standard error, in order; return those that belong to an error."""
+        told = []
         for line in lines:
             text = _PREFIX.sub("", line, count=1) if line.startswith("[") else line
             if not text or text.isspace():
                 continue
             self._last = text
+            if self._in_message or self._in_traceback:
+                told.append(text)
             if self._in_message:
                 self._look_inside(text)
             if text == _HEADER:
                 self._in_traceback = True
+                told.append(text)
             # Frames and their source are indented; the error is the first line that is not.
             elif (self._in_traceback and not text[0].isspace()) or _HEADLESS.match(text):
                 self._in_traceback = False
                 if not self._error or not _OF_LAUNCHERS.match(text):
                     self._error = text
                     self._in_message = _OF_KERAS.match(text) is not None
+        return told
 
     def _look_inside(self, line: str) -> None:
         """Replace the error by one in its message, or by the text in bold there."""
@@ -61,6 +66,11 @@ class CrashReason:
         elif bold is not None:
             self._error = f"{self._error.partition(':')[0]}: {bold[1]}"
         self._in_message = bold is None and line[0].isspace()
+
+    @property
+    def error(self) -> str:
+        """The line if it is from a traceback; else ""."""
+        return self._error
 
     @property
     def text(self) -> str:

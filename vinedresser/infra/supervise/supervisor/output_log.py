@@ -1,4 +1,4 @@
-"""log.txt: the trainer's output, line by line, bounded in size."""
+"""The output of the training in files, line by line, bounded in size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from vinedresser.objects.files import APPEND, open_file
+from vinedresser.objects.files import APPEND, make_folder, open_file
 
 __all__ = ["LineSplitter", "OutputLog"]
 
@@ -73,15 +73,21 @@ class OutputLog:
     Disk errors are reported, never raised: a full disk must not end a training.
 
     Args:
-        path: the file; appended to.
+        directory: the run directory.
+        key: the file in it; appended to.
         report: called once with one sentence if the file cannot be written.
         most: size in bytes beyond which lines are omitted.
     """
 
     def __init__(
-        self, path: Path, report: Callable[[str], None], *, most: int = _MOST_BYTES
+        self,
+        directory: Path,
+        key: str,
+        report: Callable[[str], None],
+        *,
+        most: int = _MOST_BYTES,
     ) -> None:
-        self._path = path
+        self._path = directory / key
         self._report = report
         self._most = most
         self._size = 0
@@ -91,7 +97,9 @@ class OutputLog:
         self._failed = False
         self._file: int | None = None
         try:
-            self._file = open_file(path.parent, path.name, APPEND)
+            if folder := key.rpartition("/")[0]:
+                make_folder(directory, folder)
+            self._file = open_file(directory, key, APPEND)
         except OSError as error:
             self._fail(error)
 

@@ -6,26 +6,21 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from vinedresser.errors import KeyTaken, LaunchError, NotARun, StoreError
 from vinedresser.infra.supervise.launch_values import read_memory_file
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
-from vinedresser.infra.supervise.supervisor.crash_reason import CrashReason
-from vinedresser.infra.supervise.supervisor.output_log import OutputLog
-from vinedresser.infra.supervise.supervisor.output_pump import OutputPump
+from vinedresser.infra.supervise.supervisor.job import Job
 from vinedresser.infra.supervise.supervisor.ownership import Ownership
 from vinedresser.infra.supervise.supervisor.prctl import become_subreaper
 from vinedresser.infra.supervise.supervisor.say import say
 from vinedresser.infra.supervise.supervisor.stop_requests import StopRequests
-from vinedresser.infra.supervise.supervisor.trainer import Trainer
 from vinedresser.infra.supervise.supervisor.verdict import never_started, not_startable, verdict
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
-    LOG_KEY,
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
     ExitRecord,
@@ -33,7 +28,7 @@ from vinedresser.store.records import (
     RunRecord,
     StopRecord,
     SupervisorRecord,
-    last_step,
+    heartbeats,
     read_record,
     started_for,
     write_record,
@@ -44,8 +39,11 @@ _TICK = 0.02
 _NEVER = float("inf")
 # Share of the grace period after which a trainer that should have got SIGTERM is sent it.
 _REMINDER = 0.75
-# Seconds to drain the pipes of killed processes: the data is there, but its receiver may be slow.
-_DRAIN = 1.0
+# Seconds that the peers of a failed rank have to fail, too, or to end, before they are asked to:
+# then their output says how they noticed, and what they had captured is stored.
+_NOTICE = 1.0
+# Seconds until they are killed; one that waits in a collective cannot answer.
+_PEER_GRACE = 3.0
 # Seconds to retry the exit record on a full disk before leaving it to `reconcile`.
 _EXIT_PATIENCE = 60.0
 
@@ -87,7 +85,8 @@ class Supervisor:
         self._signals = ArrivingSignals(channel, self._selector)
         self._requests = StopRequests(self._storage, ownership, self._signals, self._report)
         self._passed_on: StopRecord | None = None
-        # Of the monotonic clock: SIGKILL, and SIGTERM for a trainer that should have got it.
+        # Of the monotonic clock: SIGKILL, and SIGTERM for a trainer that should have got it, or
+        # for the peers of a failed rank.
         self._deadline = self._reminder = _NEVER
 
     def run(self) -> None:
@@ -101,27 +100,28 @@ class Supervisor:
 
     def _supervise(self) -> ExitRecord:
         become_subreaper()
-        belongs = started_for(self._directory, self._run_id)
-        launch = self._launch
         try:
-            trainer = Trainer(launch.argv, launch.cwd, self._environment(), belongs)
+            job = Job(
+                self._launch,
+                self._environment(),
+                self._directory,
+                self._selector,
+                report=self._report,
+                belongs=started_for(self._directory, self._run_id),
+            )
         except OSError as error:
             return not_startable(error)
-        self._record(trainer)
-        log = OutputLog(self._directory / LOG_KEY, self._report)
-        complaint = CrashReason()
-        pumps = self._connect(trainer, log, complaint)
-        self._await_end(trainer)
+        self._record(job)
+        self._await_end(job)
         ended = time.time()
-        trainer.kill_family()
-        self._drain(pumps)
-        log.close()
+        job.kill()
+        job.drain(self._turn)
+        job.close()
         return verdict(
-            trainer.exit_code(),
+            job,
             stop=self._passed_on,
-            complaint=complaint.text,
             signals=self._signals.names,
-            last_step=self._last_step(),
+            steps=self._steps(),
             ended=ended,
         )
 
@@ -136,64 +136,56 @@ class Supervisor:
             RUN_ID_VARIABLE: self._run_id,
         }
 
-    def _record(self, trainer: Trainer) -> None:
-        identities = asdict(this_process()), asdict(trainer.identity)
+    def _record(self, job: Job) -> None:
+        trainer, *peers = [asdict(rank.trainer.identity) for rank in job.ranks]
+        own = asdict(this_process())
         try:
-            write_record(self._storage, SupervisorRecord(*identities, started=time.time()))
+            write_record(self._storage, SupervisorRecord(own, trainer, time.time(), peers))
         except StoreError as error:
             self._report(str(error))
 
-    def _connect(
-        self, trainer: Trainer, log: OutputLog, complaint: CrashReason
-    ) -> tuple[OutputPump, OutputPump]:
-        """Register the trainer's output streams with the selector."""
-
-        def deliver_error(lines: list[str]) -> None:
-            log.write(lines)
-            complaint.feed(lines)
-
-        out, error = trainer.outputs
-        out_target, error_target = (1, 2) if self._launch.forward else (None, None)
-        return (
-            OutputPump(self._selector, out, out_target, log.write),
-            OutputPump(self._selector, error, error_target, deliver_error),
-        )
-
-    def _await_end(self, trainer: Trainer) -> None:
-        """Serve the trainer until it has ended, by itself or on request."""
-        running = True
-
-        def on_end() -> None:
-            nonlocal running
-            running = False
-            self._selector.unregister(trainer.ended)
-
-        self._selector.register(trainer.ended, selectors.EVENT_READ, on_end)
+    def _await_end(self, job: Job) -> None:
+        """Serve the ranks until all have ended, by themselves, on request or after a failure."""
         next_look = 0.0
-        while running:
+        while job.running:
             self._turn()
             now = time.monotonic()
-            if not running or now < next_look:
+            if not job.running or now < next_look:
                 continue
             next_look = now + _TICK
-            trainer.reap_orphans()
+            job.family.reap_orphans()
             for number in self._signals.take():
-                trainer.send(number)
-            if self._passed_on is None:
-                self._look_for_stop(trainer)
-            elif now >= self._deadline:
-                trainer.kill_family()
+                job.send(number)
+            if now >= self._deadline:
+                job.kill()
             elif now >= self._reminder:
-                trainer.send(signal.SIGTERM)
                 self._reminder = _NEVER
+                self._remind(job)
+            elif self._passed_on is None and job.failed:
+                self._expect_end_of_peers(now)
+            elif self._passed_on is None:
+                self._look_for_stop(job)
         if self._passed_on is None and self._signals.arrived_here(signal.SIGTERM):
             # The training got it, too, and has ended before it was passed on.
             self._passed_on = self._requests.look()
         if self._passed_on is not None:
-            self._await_family(trainer)
+            self._await_family(job)
 
-    def _look_for_stop(self, trainer: Trainer) -> None:
-        """Pass a request to stop on to the trainer, unless it has got the same signal."""
+    def _expect_end_of_peers(self, now: float) -> None:
+        """Give the peers of a rank that has failed time to notice by themselves."""
+        if self._deadline == _NEVER:
+            self._reminder = now + _NOTICE
+            self._deadline = self._reminder + min(self._launch.grace, _PEER_GRACE)
+
+    def _remind(self, job: Job) -> None:
+        """Ask the ranks to end that have not, after a stop or a failure."""
+        if self._passed_on is None:
+            job.end_peers()
+        else:
+            job.send(signal.SIGTERM)
+
+    def _look_for_stop(self, job: Job) -> None:
+        """Pass a request to stop on to the training, unless it has got the same signal."""
         stop = self._requests.look()
         if stop is None or self._signals.pending(signal.SIGTERM):
             return
@@ -201,14 +193,14 @@ class Supervisor:
         if self._signals.everywhere(signal.SIGTERM):
             # A second one would end the training before it has saved its checkpoint.
             self._reminder = now + _REMINDER * grace
-        elif not trainer.send(signal.SIGTERM):
+        elif not job.send(signal.SIGTERM):
             return
         self._passed_on, self._deadline = stop, now + grace
 
-    def _await_family(self, trainer: Trainer) -> None:
+    def _await_family(self, job: Job) -> None:
         """Give the processes that a stopped trainer left behind the rest of its grace period."""
-        trainer.ask_family()
-        while trainer.family() and time.monotonic() < self._deadline:
+        job.family.ask()
+        while job.family.members() and time.monotonic() < self._deadline:
             self._turn()
 
     def _turn(self) -> None:
@@ -216,21 +208,14 @@ class Supervisor:
         for key, _ in self._selector.select(_TICK):
             key.data()
 
-    def _drain(self, pumps: Sequence[OutputPump]) -> None:
-        """Read the rest of the pipes, which processes outside the family may hold open."""
-        for give_up in (OutputPump.forward_no_more, OutputPump.close):
-            deadline = time.monotonic() + _DRAIN
-            while not all(pump.closed for pump in pumps) and time.monotonic() < deadline:
-                self._turn()
-            for pump in pumps:
-                give_up(pump)
-
-    def _last_step(self) -> int | None:
+    def _steps(self) -> dict[int, int]:
+        """Return the last completed optimizer step of each rank that has one."""
         try:
-            return last_step(self._storage)
+            beats = heartbeats(self._storage)
         except StoreError as error:
             self._report(str(error))
-            return None
+            return {}
+        return {beat.rank: beat.last_step for beat in beats if beat.last_step >= 0}
 
     def _commit(self, record: ExitRecord) -> None:
         """Write the exit record; retry while the disk is full.

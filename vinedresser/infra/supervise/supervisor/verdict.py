@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from vinedresser.infra.supervise.supervisor.first_failure import is_victim
+from vinedresser.infra.supervise.supervisor.job import Job
+from vinedresser.infra.supervise.supervisor.rank import Rank
 from vinedresser.store.records import ExitCause, ExitRecord, StopRecord
 
 __all__ = ["never_started", "not_startable", "verdict"]
@@ -27,27 +30,28 @@ _FAULTS = frozenset(
 
 
 def verdict(
-    code: int,
+    job: Job,
     *,
     stop: StopRecord | None,
-    complaint: str,
     signals: Sequence[str],
-    last_step: int | None,
+    steps: Mapping[int, int],
     ended: float,
 ) -> ExitRecord:
     """Return the exit record of a training that ran.
 
     Args:
-        code: exit code, or the negative number of the signal that ended it. Codes above 128 mean
-            128 + signal, as shells and vinedresser's hook report it.
+        job: its ranks, all of which have ended.
         stop: the stop record that was passed on to the trainer, if any.
-        complaint: the last line of its traceback or of its standard error.
         signals: names of the other signals that it was sent, in order.
-        last_step: last completed optimizer step.
+        steps: last completed optimizer step of each rank that has one.
         ended: seconds since the epoch.
     """
+    rank = job.outcome()
+    # Above 128 it means 128 + signal, as shells and vinedresser's hook report it.
+    code = rank.code
     number = -code if code < 0 else max(code - 128, 0)
     name = _signal_name(number)
+    complaint = rank.complaint.text
     cause: ExitCause
     if stop is not None:
         cause, reason = "stopped", stop.reason
@@ -65,15 +69,30 @@ def verdict(
             reason = f"exit code {code} after {' and '.join(dict.fromkeys(signals))}"
         elif name:
             reason = f"ended by {name}" + (f"; last output: {complaint}" if complaint else "")
+    failed = None
+    if len(job.ranks) > 1 and cause in ("crashed", "killed"):
+        failed, reason = rank.number, _of_rank(rank, job, steps, reason)
     return ExitRecord(
         cause=cause,
         reason=reason,
         ended=ended,
         code=code if code >= 0 else None,
         signal=name,
-        last_step=last_step,
+        last_step=max(steps.values(), default=None),
         stop=stop,
+        rank=failed,
     )
+
+
+def _of_rank(rank: Rank, job: Job, steps: Mapping[int, int], reason: str) -> str:
+    """Return why a job of several ranks failed, with the rank and its step."""
+    step = steps.get(rank.number)
+    text = f"rank {rank.number}{'' if step is None else f' after step {step}'}: {reason}"
+    gone = [one.number for one in job.ranks if not one.code]
+    if gone and is_victim(rank):
+        ranks = f"rank {gone[0]}" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))}"
+        text += f" ({ranks} had ended with exit code 0)"
+    return text
 
 
 def never_started(stop: StopRecord) -> ExitRecord:
