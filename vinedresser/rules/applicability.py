@@ -7,7 +7,6 @@ from typing import NamedTuple
 __all__ = [
     "AFTER_THE_FIRST_STEP",
     "FRAMEWORKS",
-    "MADE_TO_FIT",
     "NETWORKS_ONLY",
     "NO_GRAPH",
     "NO_NETWORK",
@@ -22,7 +21,6 @@ __all__ = [
 FRAMEWORKS = ("torch", "Keras", "XGBoost", "scikit-learn")
 
 NO_NETWORK = "there are no layers, activations or gradients to look at"
-MADE_TO_FIT = "the library makes outputs that fit the loss, and refuses labels that do not"
 NO_TERMS = "the library's losses have a minimum"
 NO_GRAPH = "only the graph of PyTorch tells what is between two layers"
 NO_UPDATES = "how far a step moves the weights is not captured"

@@ -21,7 +21,8 @@ from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.data.corrupt_labels import CorruptLabels
 from vinedresser.rules.data.single_label import SingleLabel
 from vinedresser.rules.judge import judge
-from vinedresser.rules.losses.class_numbers import ClassNumbers, order_of_classes
+from vinedresser.rules.losses.class_numbers import order_of_classes
+from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
 from vinedresser.rules.registry import RULES
 from vinedresser.store.reading.reader import open_run
 
@@ -324,7 +325,7 @@ def test_balanced_classes_are_ignored(tmp_path: Path) -> None:
 def test_a_squared_error_of_class_numbers_is_found(tmp_path: Path) -> None:
     data = relabelled(lambda y: y[:, None].float())
     (finding,) = found_in(
-        tmp_path, [ClassNumbers()], data, network(out=1), loss=nn.MSELoss(), steps=100
+        tmp_path, [LossOutputMismatch()], data, network(out=1), loss=nn.MSELoss(), steps=100
     )
     assert (finding.fault, finding.severity) == ("loss_output_mismatch", "warning")
     assert "10 outputs" in finding.remedy
@@ -337,7 +338,8 @@ def test_binned_quantities_are_no_class_numbers(tmp_path: Path) -> None:
     limits = data.y.flatten().quantile(torch.linspace(0.1, 0.9, 9))
     steps = torch.bucketize(data.y, limits).float()
     made = replace(data, y=steps)
-    found = found_in(tmp_path, [ClassNumbers()], made, network(10, 1), loss=nn.MSELoss(), steps=100)
+    rules, model = [LossOutputMismatch()], network(10, 1)
+    found = found_in(tmp_path, rules, made, model, loss=nn.MSELoss(), steps=100)
     assert found == []
 
 
@@ -361,7 +363,7 @@ def test_order_of_classes_is_a_correlation_over_pairs() -> None:
         (lambda: ClassImbalance(imbalance=1.0), "imbalance = 1"),
         (lambda: ClassImbalance(misprediction=1.0), "misprediction = 1"),
         (lambda: ClassImbalance(samples=0), "samples = 0"),
-        (lambda: ClassNumbers(order=1.0), "order = 1"),
+        (lambda: LossOutputMismatch(order=1.0), "order = 1"),
     ],
 )
 def test_invalid_parameters_raise(make: type[Rule], message: str) -> None:

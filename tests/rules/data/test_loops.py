@@ -21,7 +21,7 @@ from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
 from vinedresser.rules.judge import judge
-from vinedresser.rules.losses.class_numbers import ClassNumbers
+from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
 from vinedresser.store.finding import Finding
 
 Array = NDArray[np.float64]
@@ -36,7 +36,7 @@ KINDS: tuple[type[Rule], ...] = (
     ClassImbalance,
     DataLeakage,
     TokenRatio,
-    ClassNumbers,
+    LossOutputMismatch,
 )
 
 

@@ -23,8 +23,7 @@ from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
 from vinedresser.rules.judge import judge
-from vinedresser.rules.losses.class_numbers import ClassNumbers
-from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
+from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
 from vinedresser.store.step_record import StepRecord
 from vinedresser.testing.runs import make_run, step_record
 
@@ -44,8 +43,7 @@ def rules() -> list[Rule]:
         ClassImbalance(samples=1),
         DataLeakage(),
         TokenRatio(),
-        PerfectAtOnce(),
-        ClassNumbers(),
+        LossOutputMismatch(patience=1),
     ]
 
 

@@ -259,7 +259,7 @@ FAULTY = {
     ),
     "labels among the inputs": Case(
         Fitting(data=told, rate=0.1, epochs=3),
-        rules("perfect_at_once", "target_leakage"),
+        rules("target_leakage"),
         "data_leakage",
     ),
     "an error with the wrong sign": Case(
@@ -274,7 +274,7 @@ FAULTY = {
         "class_imbalance",
     ),
     "numbers of classes": Case(
-        regression(numbers, epochs=5), rules("class_numbers"), "loss_output_mismatch"
+        regression(numbers, epochs=5), rules("loss_output_mismatch"), "loss_output_mismatch"
     ),
     "no softmax": Case(
         Fitting(last=dense(10, None)), rules("loss_output_mismatch"), "loss_output_mismatch"
@@ -351,7 +351,7 @@ SOUND = {
         Fitting(hidden=[*normed(0.9), dense(32, "tanh"), dense(32, "sigmoid")], evaluate=True),
         rules(
             *("stale_batch_norm", "corrupt_labels", "single_label", "data_leakage"),
-            *("perfect_at_once", "corrupt_inputs", "initial_loss", "loss_not_decreasing"),
+            *("corrupt_inputs", "initial_loss", "loss_not_decreasing"),
             *("underfitting", "overfitting", "overtraining", "nonfinite"),
             *("target_leakage", "unbounded_loss"),
         ),
@@ -381,7 +381,7 @@ SOUND = {
     ),
     "targets as they should be": Case(
         regression(diabetes, batch=16, epochs=12),
-        rules("unnormalised_targets", "class_numbers", "oscillating_loss"),
+        rules("unnormalised_targets", "loss_output_mismatch", "oscillating_loss"),
     ),
     "logits that are said to be some": Case(
         Fitting(

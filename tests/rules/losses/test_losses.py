@@ -25,7 +25,6 @@ from vinedresser.rules.losses.initial_loss import InitialLoss
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
 from vinedresser.rules.losses.overtraining import Overtraining
-from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
@@ -262,18 +261,6 @@ def test_noise_of_small_batches_is_ignored(tmp_path: Path) -> None:
     assert one(case, tmp_path, OscillatingLoss()) is None
 
 
-def test_a_label_among_the_inputs_is_a_hint(tmp_path: Path) -> None:
-    case = digits_case(nn.Linear(64, 10), lr=0.1, batch=64)
-    case.x = torch.cat([nn.functional.one_hot(case.y, 10) * 3.0, case.x[:, 10:] * 0.01], 1)
-    finding = one(case, tmp_path, PerfectAtOnce())
-    assert finding is not None
-    assert (finding.fault, finding.severity) == ("data_leakage", "info")
-
-
-def test_learned_predictions_are_not_perfect_at_once(tmp_path: Path) -> None:
-    assert one(digits_case(network()), tmp_path, PerfectAtOnce()) is None
-
-
 def test_confused_classes_are_reported(tmp_path: Path) -> None:
     case = digits_case(network(3), batch=64, steps=400)
     # Classes 1 and 2 cannot be separated; all three are equally frequent.
@@ -387,7 +374,6 @@ def test_a_loss_of_both_signs_has_no_level_at_its_start(tmp_path: Path) -> None:
         (lambda: ConstantPredictions(share=0.4), "share = 0.4"),
         (lambda: ConstantPredictions(spread=0), "spread = 0"),
         (lambda: OscillatingLoss(swing=0), "swing = 0"),
-        (lambda: PerfectAtOnce(steps=-1), "steps = -1"),
         (lambda: ClassifierConfusion(share=1), "share = 1"),
         (lambda: Overtraining(patience=1), "patience = 1"),
         (lambda: Overtraining(delta=1), "delta = 1"),

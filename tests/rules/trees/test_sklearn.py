@@ -162,7 +162,7 @@ FAULTY = {
     ),
     "labels among the inputs": Case(
         Learning(lambda: sgd(0.3), told, 40, evaluate=False),
-        rules("perfect_at_once", "target_leakage"),
+        rules("target_leakage"),
         "data_leakage",
     ),
     "inputs that are lost": Case(
@@ -183,7 +183,7 @@ FAULTY = {
             80,
             evaluate=False,
         ),
-        rules("class_numbers"),
+        rules("loss_output_mismatch"),
         "loss_output_mismatch",
     ),
     "inputs and targets as they were measured": Case(
@@ -254,7 +254,7 @@ SOUND = {
     "a linear model": Case(
         Learning(),
         rules(
-            *("corrupt_labels", "single_label", "perfect_at_once", "corrupt_inputs"),
+            *("corrupt_labels", "single_label", "corrupt_inputs"),
             *("data_leakage", "loss_not_decreasing", "unchanged_tensor", "identical_units"),
             *("class_imbalance", "learning_rate_too_high", "target_leakage"),
         ),
@@ -273,7 +273,7 @@ SOUND = {
     "values as they should be": Case(
         Learning(lambda: network(3e-3, MLPRegressor), patients, 60),
         rules(
-            *("unnormalised_inputs", "unnormalised_targets", "class_numbers"),
+            *("unnormalised_inputs", "unnormalised_targets", "loss_output_mismatch"),
             *("oscillating_loss", "overtraining"),
         ),
     ),

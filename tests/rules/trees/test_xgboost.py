@@ -149,7 +149,9 @@ FAULTY = {
         Boosting(copied, 40, dict(_CLASSES)), rules("data_leakage"), "data_leakage"
     ),
     "numbers of classes": Case(
-        Boosting(digits, 60, {"max_depth": 3}), rules("class_numbers"), "loss_output_mismatch"
+        Boosting(digits, 60, {"max_depth": 3}),
+        rules("loss_output_mismatch"),
+        "loss_output_mismatch",
     ),
     "a learning rate far too small": Case(
         Boosting(tumours, 220, binary(eta=1e-6)),
@@ -204,7 +206,8 @@ SOUND = {
         rules("data_leakage", "classifier_confusion", "overtraining"),
     ),
     "quantities in steps": Case(
-        Boosting(steps_of_a_quantity, 100, {"max_depth": 2, "eta": 0.1}), rules("class_numbers")
+        Boosting(steps_of_a_quantity, 100, {"max_depth": 2, "eta": 0.1}),
+        rules("loss_output_mismatch"),
     ),
     "a small learning rate": Case(
         Boosting(patients, 180, {"max_depth": 2, "eta": 0.02}),

@@ -1,4 +1,4 @@
-"""Rule: class numbers are trained as if they were quantities."""
+"""Class numbers that are trained as if they were quantities."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import OnceRule
-from vinedresser.rules.bounds import require_between
-from vinedresser.rules.losses.mismatch import REGRESSION
-from vinedresser.rules.signals.losses.compared import Batches
-from vinedresser.rules.signals.losses.loss_identity import LossIdentities
-from vinedresser.rules.signals.outcomes.baseline import Baseline, baseline_gain
-from vinedresser.store.finding import Finding
-from vinedresser.store.reading.step import Step
+from vinedresser.rules.losses.mismatch import REGRESSION, Mismatch
+from vinedresser.rules.signals.losses.loss_identity import LossIdentity
+from vinedresser.rules.signals.outcomes.baseline import baseline_gain
 
 __all__ = ["ClassNumbers", "order_of_classes"]
 
@@ -27,52 +22,47 @@ _ROWS_OF_CLASS = 8
 _LEAST_GAIN = 0.3
 
 
-class ClassNumbers(OnceRule):
+class ClassNumbers:
     """A squared or absolute error is used on class numbers: 3 is no closer to 4 than to 9.
 
     The targets of at least 256 training rows are integers from 0 or 1 without a gap, at least five
     of them, and baseline models separate them as classes (gain of 0.3). They are quantities if rows
-    with neighbouring numbers have similar inputs. The rule therefore correlates, over all pairs of
-    classes, the distance of their mean inputs (features of unit variance) with the difference of
-    their numbers (the statistic of Mantel, Cancer Research 27, 1967) and fires if the correlation
-    is below ``order``. Quantities binned into 4 to 10 steps have 0.88 and more, hours of the day
-    0.61, digits -0.24; random classes are below 0.43 (six classes) and 0.32 (eight classes) in 95
-    of 100 data sets.
+    with neighbouring numbers have similar inputs. The correlation over all pairs of classes of the
+    distance of their mean inputs (features of unit variance) with the difference of their numbers
+    (the statistic of Mantel, Cancer Research 27, 1967) tells. Quantities binned into 4 to 10 steps
+    have 0.88 and more, hours of the day 0.61, digits -0.24; random classes are below 0.43 (six
+    classes) and 0.32 (eight classes) in 95 of 100 data sets.
 
     Args:
         order: correlation below which the numbers are no quantities.
     """
 
-    severity = "warning"
-    fault = "loss_output_mismatch"
-    position = 140
-
-    def __init__(self, order: float = 0.4) -> None:
-        require_between(-1, 1, order=order)
+    def __init__(self, order: float) -> None:
         self.order = order
-        self.batches = Batches()
-        self.identities = LossIdentities()
-        self.baseline = Baseline()
         self._asked: dict[str, int] = {}
 
-    def watch(self, step: Step) -> Finding | None:
-        """See `OnceRule.watch`."""
-        for compared in self.batches.compared:
-            identity = self.identities.of(compared.loss)
-            rows = self.baseline.fitted_rows(compared.loss)
-            if identity is None or identity.loss not in REGRESSION or rows is None:
-                continue
-            count = len(rows[0])
-            if count < _ROWS or count == self._asked.get(compared.loss):
-                continue
-            self._asked[compared.loss] = count
-            if finding := self._of(step, compared.loss, *rows):
-                return finding
-        return None
+    def detect(
+        self,
+        loss: str,
+        identity: LossIdentity | None,
+        rows: tuple[NDArray[np.float64], NDArray[Any]] | None,
+    ) -> Mismatch | None:
+        """Return the mismatch of the targets of a loss, asked once for each number of rows.
 
-    def _of(
-        self, step: Step, loss: str, inputs: NDArray[np.float64], labels: NDArray[Any]
-    ) -> Finding | None:
+        Args:
+            loss: name of the loss.
+            identity: identity of the loss.
+            rows: input rows, float64 [rows, features], and their targets (`Baseline.fitted_rows`).
+        """
+        if identity is None or identity.loss not in REGRESSION or rows is None:
+            return None
+        count = len(rows[0])
+        if count < _ROWS or count == self._asked.get(loss):
+            return None
+        self._asked[loss] = count
+        return self._of(*rows)
+
+    def _of(self, inputs: NDArray[np.float64], labels: NDArray[Any]) -> Mismatch | None:
         numbers = _class_numbers(labels)
         if numbers is None:
             return None
@@ -81,20 +71,18 @@ class ClassNumbers(OnceRule):
         order = order_of_classes(inputs, numbers)
         if gain is None or gain < _LEAST_GAIN or not order < self.order:
             return None
-        return self.found(
-            step,
-            since=0,
-            tensor=self.batches.tensor("labels", loss),
+        return Mismatch(
+            "class_numbers",
+            sure=False,
             statistic="order",
             value=order,
             threshold=self.order,
-            confidence=0.85,
             seen=f"the targets of {len(numbers)} rows are {classes} integers, baseline models "
             f"separate {gain:.0%} of them as classes, and rows with neighbouring numbers are no "
             f"more similar than others (correlation {order:.2f})",
             cause="a loss for quantities receives class numbers, whose order is meaningless",
             remedy=f"use {classes} outputs and a categorical cross-entropy",
-            evidence={"classes": classes, "gain": gain, "order": order},
+            of="labels",
         )
 
 

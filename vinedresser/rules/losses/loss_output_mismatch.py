@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vinedresser.rules.applicability import MADE_TO_FIT, Reasons
 from vinedresser.rules.base import OnceRule
-from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.faults import UNSTEADY
+from vinedresser.rules.losses.class_numbers import ClassNumbers
 from vinedresser.rules.losses.label_values import LabelSigns
 from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
 from vinedresser.rules.losses.mismatches import CHECKS
@@ -17,6 +17,7 @@ from vinedresser.rules.losses.shares import divergence_of_shares, is_divergence
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity, agreeing
 from vinedresser.rules.signals.losses.loss_signs import LossSigns
+from vinedresser.rules.signals.outcomes.baseline import Baseline
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -56,7 +57,8 @@ class LossOutputMismatch(OnceRule):
     [N, 1] broadcast against [N]; an activation that keeps a tenth of the targets' variance out of
     reach; gradient ascent. Reported only if the outcome is poor (`Outcome`): what looks like a relu
     before a loss that takes logits, rows of probabilities that do not sum to one, a squared or
-    absolute error of a softmax.
+    absolute error of a softmax. A squared or absolute error of class numbers (`ClassNumbers`) is a
+    warning.
 
     With the default severity, the finding is "stop" if nothing can be learned or the outcome is
     poor, and "warning" otherwise: such networks learn, but less than they could.
@@ -66,6 +68,8 @@ class LossOutputMismatch(OnceRule):
 
     Args:
         patience: number of consecutive checks, at every fifth train step.
+        order: correlation of the distance of classes with the difference of their numbers, below
+            which the numbers are no quantities.
     """
 
     fault = "loss_output_mismatch"
@@ -83,20 +87,24 @@ class LossOutputMismatch(OnceRule):
         "unnormalised_targets",
     )
     position = 130
-    inapplicable = Reasons(xgboost=MADE_TO_FIT, sklearn=MADE_TO_FIT)
+    former_names = ("class_numbers",)
 
     @classmethod
     def can_explain(cls, cause: Finding, finding: Finding) -> bool:
         """See `Rule.can_explain`: without another fault, outputs do not fit from the first step."""
         return cause.since < max(_SEEN, finding.step + 1)
 
-    def __init__(self, patience: int = 3) -> None:
+    def __init__(self, patience: int = 3, order: float = 0.4) -> None:
         require_at_least(1, patience=patience)
+        require_between(-1, 1, order=order)
         self.patience = patience
+        self.order = order
         self.batches = Batches()
         self.identities = LossIdentities()
         self.signs = LossSigns()
         self.outcome = Outcome()
+        self.baseline = Baseline()
+        self._numbers = ClassNumbers(order)
         self._signs = LabelSigns()
         self._activation = ""
         # By loss: activation whose result it is given.
@@ -136,6 +144,8 @@ class LossOutputMismatch(OnceRule):
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
         for compared in self.batches.compared:
+            if finding := self._of_class_numbers(step, compared.loss):
+                return finding
             mismatch = self._look(step, compared)
             if mismatch is None:
                 mismatch = self._died(compared)
@@ -160,6 +170,11 @@ class LossOutputMismatch(OnceRule):
                 verdict = self.outcome.verdict()
                 return self._finding(sighting, verdict.reason if verdict.kind == "poor" else "")
         return None
+
+    def _of_class_numbers(self, step: Step, loss: str) -> Finding | None:
+        rows = self.baseline.fitted_rows(loss)
+        mismatch = self._numbers.detect(loss, self.identities.of(loss), rows)
+        return mismatch and self._finding(_Sighting(0, step, loss, mismatch, 1), "")
 
     def _look(self, step: Step, compared: Compared) -> Mismatch | None:
         """Return the mismatch in a batch, if any."""

@@ -92,6 +92,7 @@ class DataLeakage(OnceRule):
     stage = "data"
     consequences = ("outcome", "overfitting")
     position = 80
+    former_names = ("perfect_at_once",)
     left_out_of = ("adversarial",)
     modes = ("train", "eval")
 
