@@ -74,9 +74,8 @@ def _faults() -> str:
 
 
 def _predecessors() -> str:
-    rows = [(f"`{rule.predecessor}`", f"`{name}`") for name, rule in RULES.items()]
-    named = sorted(row for row in rows if row[0] != "``")
-    return _markdown(("smdebug", "vinedresser"), named)
+    rows = [(f"`{one}`", f"`{name}`") for name, rule in RULES.items() for one in rule.predecessors]
+    return _markdown(("smdebug", "vinedresser"), sorted(rows))
 
 
 def _listed(consequences: Sequence[str]) -> str:

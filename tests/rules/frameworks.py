@@ -43,10 +43,6 @@ class Case:
 
 # Rules that depend only on the times or statistics of steps in any framework, with their tests.
 ANYWHERE: dict[str, tuple[str, str]] = {
-    "similar_across_runs": (
-        "rules/tensors/test_tensors.py::test_a_repeated_run_is_distinguished_from_a_deviating_one",
-        "rules/tensors/test_tensors.py::test_runs_differ_by_more_than_the_tolerance",
-    ),
     "step_outlier": (
         "rules/system/test_system.py::test_periodic_slow_steps_are_found",
         "rules/system/test_system.py::test_noise_rare_outliers_and_pace_changes_are_ignored",

@@ -87,7 +87,10 @@ def test_rules_get_their_parameters_and_severity() -> None:
         {"every": 20},
         "stop",
     )
-    assert (overfitting.params, overfitting.severity) == ({"ratio": 1, "patience": 5}, "stop")
+    assert (overfitting.params, overfitting.severity) == (
+        {"ratio": 1, "patience": 5, "plateau": 10, "delta": 0.01},
+        "stop",
+    )
     assert RULES["overfitting"].severity == "warning"
 
 
@@ -124,7 +127,12 @@ def test_names_of_the_predecessor_set_the_rules_that_follow_it() -> None:
     assert rules["dying_relu"]["layer"] == 0.7
     assert [rules[name]["patience"] for name in rates] == [9, 9]
     for rule in RULES.values():
-        assert not rule.predecessor or rule in find_rules(rule.predecessor)
+        assert all(rule in find_rules(name) for name in rule.predecessors)
+
+
+def test_a_rule_that_is_a_command_now_is_named_in_the_message() -> None:
+    with pytest.raises(ConfigError, match=r"similar_across_runs.*vinedresser compare"):
+        rules_from_table({"similar_across_runs": {"other": "runs/a"}})
 
 
 @pytest.mark.parametrize("name", RULES)

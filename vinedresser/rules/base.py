@@ -37,7 +37,7 @@ class Rule(ABC):
             Of several rules that report one fault, the one that is named for it declares both.
         cause_unknown: the fault is an outcome that says nothing about its cause.
         former_names: names of rules that this one replaces, accepted in tables of rules.
-        predecessor: name of such a rule in `rule_configs` of smdebug, accepted there, too.
+        predecessors: names of such rules in `rule_configs` of smdebug, accepted there, too.
         position: place among the built-in rules. Of several that fire at one step, the first ends
             the run.
         inapplicable: by framework the reason why the rule has nothing to look at.
@@ -55,7 +55,7 @@ class Rule(ABC):
     consequences: ClassVar[tuple[Fault | Stage, ...]] = ()
     cause_unknown: ClassVar[bool] = False
     former_names: ClassVar[tuple[str, ...]] = ()
-    predecessor: ClassVar[str] = ""
+    predecessors: ClassVar[tuple[str, ...]] = ()
     position: ClassVar[int] = 0
     inapplicable: ClassVar[Reasons] = Reasons()
     left_out_of: ClassVar[tuple[str, ...]] = ()

@@ -19,7 +19,6 @@ Fault = Literal[
     "corrupt_inputs",
     "corrupt_labels",
     "data_leakage",
-    "drift",
     "single_label",
     "token_ratio",
     "unnormalised_inputs",
@@ -42,7 +41,6 @@ Fault = Literal[
     "wrong_mode",
     # Internals
     "all_zero",
-    "attention_collapse",
     "dying_relu",
     "exploding_gradient",
     "low_variance",
@@ -57,7 +55,6 @@ Fault = Literal[
     "constant_predictions",
     "not_learning",
     "overfitting",
-    "overtraining",
     "underfitting",
     # Trees
     "feature_dominance",

@@ -50,8 +50,14 @@ RULES: dict[str, type[Rule]] = _built_in()
 # The rules that have replaced others, by the names of those.
 _REPLACED: dict[str, list[type[Rule]]] = {}
 for _rule in RULES.values():
-    for _former in {*_rule.former_names, _rule.predecessor} - {"", _rule.name}:
+    for _former in {*_rule.former_names, *_rule.predecessors} - {_rule.name}:
         _REPLACED.setdefault(_former, []).append(_rule)
+
+# Commands that do what rules of smdebug did, by their names.
+_COMMANDS = {
+    "similar_across_runs": '"vinedresser compare RUN OTHER" names the first step at which two runs '
+    "differ"
+}
 
 # Keys of each rule's table that are not parameters.
 RESERVED = ("severity", "group", "actions")
@@ -126,6 +132,8 @@ def find_rules(name: str, *, where: str = "rules", base: Path | None = None) -> 
         return [known[name]]
     if name in _REPLACED:
         return _REPLACED[name]
+    if name in _COMMANDS:
+        raise ConfigError(f"{where}.{name}: no such rule; {_COMMANDS[name]}")
     near = did_you_mean(name, known)
     raise ConfigError(
         f'{where}.{name}: no such rule{near} ("vinedresser rules list" shows all; a custom rule '

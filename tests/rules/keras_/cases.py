@@ -310,7 +310,7 @@ FAULTY = {
     ),
     "epochs that add nothing": Case(
         regression(diabetes, hidden=[], rate=3e-2, batch=64, epochs=40, evaluate=True),
-        rules("overtraining"),
+        rules("overfitting"),
     ),
     "one unit": Case(Fitting(hidden=[dense(1)], rate=1e-3), rules("underfitting"), "underfitting"),
     "batches that are too small": Case(
@@ -352,7 +352,7 @@ SOUND = {
         rules(
             *("stale_batch_norm", "corrupt_labels", "single_label", "data_leakage"),
             *("corrupt_inputs", "initial_loss", "loss_not_decreasing"),
-            *("underfitting", "overfitting", "overtraining", "nonfinite"),
+            *("underfitting", "overfitting", "nonfinite"),
             *("target_leakage", "unbounded_loss"),
         ),
     ),

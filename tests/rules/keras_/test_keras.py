@@ -27,14 +27,6 @@ ELSEWHERE = {
         "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
         "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
     ),
-    "attention_collapse": (
-        "rules/activations/test_attention_collapse_keras.py::test_scores_that_are_too_large",
-        "rules/activations/test_attention_collapse_keras.py::test_attention_that_learns",
-    ),
-    "drift": (
-        "rules/data/test_drift_keras.py::test_images_that_are_inverted",
-        "rules/data/test_drift_keras.py::test_images_that_are_the_same",
-    ),
     "slow_input": (
         "rules/keras_/test_keras.py::test_a_loop_that_waits_for_its_rows",
         "rules/keras_/test_keras.py::test_a_loop_that_waits_for_its_rows",

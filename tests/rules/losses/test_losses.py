@@ -24,7 +24,7 @@ from vinedresser.rules.losses.constant_predictions import ConstantPredictions
 from vinedresser.rules.losses.initial_loss import InitialLoss
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
-from vinedresser.rules.losses.overtraining import Overtraining
+from vinedresser.rules.losses.overfitting import Overfitting
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
@@ -297,18 +297,18 @@ def test_separated_classes_are_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_no_improvement_is_overtraining(tmp_path: Path) -> None:
+def test_no_improvement_is_a_hint(tmp_path: Path) -> None:
     # The noise floor is reached soon.
     case = regression_case(nn.Linear(10, 1), lr=0.05, steps=800, batch=350, evaluate=20)
-    finding = one(case, tmp_path, Overtraining())
+    finding = one(case, tmp_path, Overfitting())
     assert finding is not None
-    assert finding.severity == "info"
+    assert (finding.severity, finding.fault) == ("info", "")
     assert finding.step - finding.since == 10 * 20
 
 
-def test_improvement_is_no_overtraining(tmp_path: Path) -> None:
+def test_improvement_is_no_overfitting(tmp_path: Path) -> None:
     case = digits_case(network(), lr=0.05, sgd=True, steps=400, evaluate=20)
-    assert one(case, tmp_path, Overtraining()) is None
+    assert one(case, tmp_path, Overfitting()) is None
 
 
 @pytest.mark.thorough
@@ -375,8 +375,8 @@ def test_a_loss_of_both_signs_has_no_level_at_its_start(tmp_path: Path) -> None:
         (lambda: ConstantPredictions(spread=0), "spread = 0"),
         (lambda: OscillatingLoss(swing=0), "swing = 0"),
         (lambda: ClassifierConfusion(share=1), "share = 1"),
-        (lambda: Overtraining(patience=1), "patience = 1"),
-        (lambda: Overtraining(delta=1), "delta = 1"),
+        (lambda: Overfitting(plateau=1), "plateau = 1"),
+        (lambda: Overfitting(delta=1), "delta = 1"),
     ],
 )
 def test_invalid_parameters_raise(make: Callable[[], Rule], message: str) -> None:

@@ -1,9 +1,8 @@
-"""Zero, nearly constant or unchanged tensors, and deviating runs."""
+"""Zero, nearly constant or unchanged tensors."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +17,8 @@ from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.tensors.all_zero import AllZero
 from vinedresser.rules.tensors.low_variance import LowVariance
-from vinedresser.rules.tensors.similar_across_runs import SimilarAcrossRuns
 from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
 from vinedresser.store.reading.reader import open_run
-from vinedresser.testing.runs import make_run, step_record
 
 WIDTHS = (64, 32, 32, 10)
 
@@ -185,38 +182,3 @@ def test_updates_below_the_precision_are_found(tmp_path: Path) -> None:
     model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
     (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-14)), rule)
     assert finding.tensor == "weights/0.weight"
-
-
-@pytest.mark.thorough
-def test_a_repeated_run_is_distinguished_from_a_deviating_one(tmp_path: Path) -> None:
-    rule = SimilarAcrossRuns(other="nowhere")
-    model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
-    runs = [
-        captured(tmp_path / name, [rule], model, adam(1e-3), steps=60, seed=seed)
-        for name, seed in (("a", 0), ("b", 0), ("c", 1))
-    ]
-    other = SimilarAcrossRuns(other=str(tmp_path / "a"), tolerance=0.0)
-    assert found(runs[1], other) == []
-    (finding,) = found(runs[2], other)
-    assert (finding.step, finding.severity) == (0, "warning")
-    assert "seed" in finding.cause
-    # By default there is no other run and no need.
-    assert SimilarAcrossRuns().all_needs == ()
-    assert found(runs[2], SimilarAcrossRuns()) == []
-
-
-@pytest.mark.parametrize(
-    ("value", "fires"), [(1.0, False), (1.00009, False), (1.00011, True), (math.nan, True)]
-)
-def test_runs_differ_by_more_than_the_tolerance(
-    tmp_path: Path, value: float, *, fires: bool
-) -> None:
-    losses = ([1.0, 1.0, math.nan], [1.0, value, math.nan])
-    one, two = (
-        make_run(
-            tmp_path / name, [step_record(n, scalars={"losses/a": x}) for n, x in enumerate(each)]
-        )
-        for name, each in zip("ab", losses, strict=True)
-    )
-    findings = found(two, SimilarAcrossRuns(other=str(one.path)))
-    assert [finding.step for finding in findings] == ([1] if fires else [])

@@ -182,7 +182,7 @@ FAULTY = {
         Boosting(patients, 60, {"eta": 30.0}), rules("nonfinite"), "learning_rate_too_high"
     ),
     "rounds that add nothing": Case(
-        Boosting(patients, 130, {"max_depth": 1, "reg_lambda": 1000.0}), rules("overtraining")
+        Boosting(patients, 130, {"max_depth": 1, "reg_lambda": 1000.0}), rules("overfitting")
     ),
     "classes that look alike": Case(
         Boosting(twins, 40, {**_CLASSES, "num_class": 2, "max_depth": 1, "eta": 0.1}),
@@ -203,7 +203,7 @@ SOUND = {
     ),
     "rows that were split": Case(
         Boosting(digits, 40, dict(_CLASSES)),
-        rules("data_leakage", "classifier_confusion", "overtraining"),
+        rules("data_leakage", "classifier_confusion", "overfitting"),
     ),
     "quantities in steps": Case(
         Boosting(steps_of_a_quantity, 100, {"max_depth": 2, "eta": 0.1}),

@@ -54,7 +54,7 @@ class DyingRelu(SymptomRule):
     stage = "inside"
     consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
     position = 320
-    predecessor = "dead_relu"
+    predecessors = ("dead_relu",)
     inapplicable = NETWORKS_ONLY
 
     def __init__(

@@ -51,7 +51,7 @@ class SaturatedActivation(SymptomRule):
     stage = "inside"
     consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
     position = 330
-    predecessor = "saturated_activation"
+    predecessors = ("saturated_activation",)
     inapplicable = NETWORKS_ONLY
 
     def __init__(self, slope: float = 0.1, every: int = 20, patience: int = 3) -> None:

@@ -82,7 +82,7 @@ class ClassImbalance(OnceRule):
         "underfitting",
     )
     position = 70
-    predecessor = "class_imbalance"
+    predecessors = ("class_imbalance",)
     left_out_of = ("regression", "autoencoder", "language_model", "adversarial")
     modes = ("train", "eval")
 

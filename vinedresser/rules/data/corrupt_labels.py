@@ -141,7 +141,6 @@ class CorruptLabels(OnceRule):
         "outcome",
         *NO_SIGNAL,
         *UNSTEADY,
-        "attention_collapse",
         "dying_relu",
         "over_regularisation",
         "overfitting",

@@ -39,7 +39,7 @@ class TokenRatio(OnceRule):
     fault = "token_ratio"
     stage = "data"
     position = 100
-    predecessor = "nlp_sequence_ratio"
+    predecessors = ("nlp_sequence_ratio",)
     inapplicable = Reasons(
         xgboost="a matrix holds features, not tokens",
         sklearn="estimators take features, not tokens",

@@ -87,7 +87,7 @@ class UnnormalisedInputs(ScaleRule):
     stage = "data"
     consequences = ("outcome", "inside", *UNSTEADY, "loss_scale")
     position = 20
-    predecessor = "check_input_images"
+    predecessors = ("check_input_images",)
     inapplicable = Reasons(xgboost="trees split between values of any scale")
     left_out_of = ("language_model",)
 

@@ -59,7 +59,7 @@ class VanishingGradient(SymptomRule):
     # Without a gradient, weight decay pulls the weights to zero.
     consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "over_regularisation")
     position = 310
-    predecessor = "vanishing_gradient"
+    predecessors = ("vanishing_gradient",)
     inapplicable = NETWORKS_ONLY
 
     def __init__(self, ratio: float = 1e-4, every: int = 20, patience: int = 8) -> None:

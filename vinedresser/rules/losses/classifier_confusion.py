@@ -70,7 +70,7 @@ class ClassifierConfusion(OnceRule):
     fault = "classifier_confusion"
     stage = "outcome"
     position = 440
-    predecessor = "confusion"
+    predecessors = ("confusion",)
     left_out_of = ("regression", "autoencoder", "language_model")
     modes = ("train", "eval")
     silent_after_stop = True

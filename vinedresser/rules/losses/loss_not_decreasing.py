@@ -57,7 +57,7 @@ class LossNotDecreasing(OnceRule):
     stage = "outcome"
     cause_unknown = True
     position = 400
-    predecessor = "loss_not_decreasing"
+    predecessors = ("loss_not_decreasing",)
 
     def __init__(self, patience: int = 200, drop: float = 0.1, rise: float = 1.0) -> None:
         require_at_least(20, patience=patience)

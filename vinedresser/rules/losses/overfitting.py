@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
+from statistics import NormalDist, fmean
+from typing import NamedTuple
 
 from vinedresser.rules.base import OnceRule
-from vinedresser.rules.bounds import require_above, require_at_least
+from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import finite_scalars
 from vinedresser.rules.signals.outcomes.evaluation_series import (
@@ -17,6 +18,26 @@ from vinedresser.rules.signals.outcomes.evaluation_series import (
 from vinedresser.rules.signals.outcomes.metric_scale import direction
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+
+# Share by which the training loss must have fallen from the mean of its first steps, a single one
+# of which may have a difficult batch, for the hint that nothing improves any more.
+_LEARNED = 0.1
+_FIRST = 10
+_NO_BETTER = 0.7
+
+
+class _Best(NamedTuple):
+    """Lowest of some losses, its step, and the number of evaluations since then."""
+
+    loss: float
+    step: int
+    since: int = 0
+
+    def then(self, loss: float, step: int, delta: float) -> _Best:
+        """Return the best after one more loss, which must be lower by a share of it."""
+        if loss < self.loss - delta * abs(self.loss):
+            return _Best(loss, step)
+        return self._replace(since=self.since + 1)
 
 
 class Overfitting(OnceRule):
@@ -33,24 +54,34 @@ class Overfitting(OnceRule):
     than twice the first training loss: then the training has an easier task (a curriculum). It is
     a warning by default: the best evaluation is behind, but going on may be intended.
 
+    A hint, "info", tells where neither loss improves any more: for ``plateau`` evaluations, neither
+    the evaluation loss nor the mean training loss between evaluations was lower than its best by
+    more than ``delta``, in a training that has learned.
+
     Args:
         ratio: rise of the evaluation loss at which the rule fires, as a share of its minimum.
         patience: number of evaluations.
+        plateau: number of evaluations without an improvement, after which there is a hint.
+        delta: share of the best loss by which a loss must be lower to be an improvement.
     """
 
     severity = "warning"
     fault = "overfitting"
     stage = "generalisation"
-    consequences = ("overtraining",)
     position = 420
-    predecessor = "overfit"
+    predecessors = ("overfit", "overtraining")
     modes = ("train", "eval")
 
-    def __init__(self, ratio: float = 0.1, patience: int = 5) -> None:
+    def __init__(
+        self, ratio: float = 0.1, patience: int = 5, plateau: int = 10, delta: float = 0.01
+    ) -> None:
         require_above(0, ratio=ratio)
-        require_at_least(2, patience=patience)
+        require_at_least(2, patience=patience, plateau=plateau)
+        require_between(0, 1, delta=delta)
         self.ratio = ratio
         self.patience = patience
+        self.plateau = plateau
+        self.delta = delta
         self.needs = (
             Need("losses", modes=("train",)),
             Need("losses", modes=("eval",)),
@@ -58,8 +89,12 @@ class Overfitting(OnceRule):
         )
         # Sum and count of the training losses since the last evaluation.
         self._train: dict[str, tuple[float, int]] = {}
-        self._start: dict[str, float] = {}
+        # First training losses.
+        self._first: dict[str, list[float]] = {}
         self._series: dict[str, EvaluationSeries] = {}
+        # By mode and name of the loss; that of the training is the mean between evaluations.
+        self._best: dict[tuple[str, str], _Best] = {}
+        self._hinted = False
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -68,19 +103,29 @@ class Overfitting(OnceRule):
             for name, value in losses.items():
                 total, count = self._train.get(name, (0.0, 0))
                 self._train[name] = (total + value, count + 1)
-                self._start.setdefault(name, value)
+                first = self._first.setdefault(name, [])
+                if len(first) < _FIRST:
+                    first.append(value)
             return None
+        for name in self._train:
+            self._note(("train", name), self._mean(name), step.step)
         metrics = finite_scalars(step.scalars_of("metrics"))
         for name, value in losses.items():
             series = self._series.setdefault(name, EvaluationSeries(name))
             series.add(Evaluation(step.step, value, self._mean(self._paired(name)), metrics))
+            self._note(("eval", name), value, step.step)
         self._train = dict.fromkeys(self._train, (0.0, 0))
         for name in losses:
-            start = self._start.get(self._paired(name), math.nan)
+            start = self._first.get(self._paired(name), [math.nan])[0]
             parting = self._series[name].parting(self.ratio, self.patience, start)
             if parting:
                 return self._finding(step, name, parting)
-        return None
+        return self._hint(step) if losses and not self._hinted and self._stands() else None
+
+    def _once(self, finding: Finding | None) -> Finding | None:
+        # The hint does not keep the rule from finding that the evaluations become worse.
+        self._done |= finding is not None and finding.fault == self.fault
+        return finding
 
     def _paired(self, name: str) -> str:
         """Return the training loss that matches an evaluation loss: by name, or the only one."""
@@ -90,6 +135,45 @@ class Overfitting(OnceRule):
         """Return the mean of a training loss since the last evaluation; NaN if there is none."""
         total, count = self._train.get(name, (0.0, 0))
         return total / count if count else math.nan
+
+    def _note(self, loss: tuple[str, str], value: float, step: int) -> None:
+        if not math.isnan(value):
+            best = self._best.get(loss)
+            self._best[loss] = best.then(value, step, self.delta) if best else _Best(value, step)
+
+    def _stands(self) -> bool:
+        """Return whether no loss improves any more, and some training loss has fallen."""
+        learned = [
+            self._best["train", name].loss < start - _LEARNED * abs(start)
+            for name, start in ((name, fmean(values)) for name, values in self._first.items())
+            if ("train", name) in self._best
+        ]
+        return any(learned) and all(best.since >= self.plateau for best in self._best.values())
+
+    def _hint(self, step: Step) -> Finding:
+        """Return the hint that neither loss improves any more."""
+        self._hinted = True
+        name, best = next(
+            (name, best) for (mode, name), best in self._best.items() if mode == "eval"
+        )
+        last = max(one.step for one in self._best.values())
+        return self.found(
+            step,
+            since=last,
+            tensor=name,
+            statistic="loss",
+            value=best.loss,
+            threshold=best.loss * (1 - self.delta),
+            confidence=_NO_BETTER,
+            seen=f"{name} on evaluation data was best at step {best.step} with {best.loss:.4g}; "
+            f"for {self.plateau} evaluations neither it nor the training loss improved by "
+            f"{self.delta:.0%}",
+            cause="the model has learned all it can with this learning rate",
+            remedy=f"stop at step {last}, or lower the learning rate there",
+            severity="info",
+            fault="",
+            evidence={"best_step": best.step, "best_loss": best.loss},
+        )
 
     def _finding(self, step: Step, name: str, parting: Parting) -> Finding:
         best, now = parting.best, parting.recent[-1]

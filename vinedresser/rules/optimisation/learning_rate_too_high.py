@@ -57,7 +57,7 @@ class LearningRateTooHigh(SymptomRule):
     fault = "learning_rate_too_high"
     consequences = ("outcome", "inside", "oscillating_loss")
     position = 260
-    predecessor = "weight_update_ratio"
+    predecessors = ("weight_update_ratio",)
     former_names = ("update_ratio",)
     awaits_plateau = True
     early_patience = 3

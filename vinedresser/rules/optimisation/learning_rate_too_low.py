@@ -57,9 +57,9 @@ class LearningRateTooLow(SymptomRule):
     """
 
     fault = "learning_rate_too_low"
-    consequences = ("outcome", "attention_collapse", "unchanged_tensor")
+    consequences = ("outcome", "unchanged_tensor")
     position = 270
-    predecessor = "weight_update_ratio"
+    predecessors = ("weight_update_ratio",)
     former_names = ("update_ratio",)
     inapplicable = Reasons(
         xgboost=f"{NO_UPDATES}; loss_not_decreasing and underfitting say so",

@@ -68,7 +68,7 @@ class OverRegularisation(SymptomRule):
     """
 
     fault = "over_regularisation"
-    consequences = ("outcome", *NO_SIGNAL, "attention_collapse", "dying_relu", "vanishing_gradient")
+    consequences = ("outcome", *NO_SIGNAL, "dying_relu", "vanishing_gradient")
     position = 230
     inapplicable = Reasons(
         xgboost="what regularises too much leaves trees empty: empty_trees says so"

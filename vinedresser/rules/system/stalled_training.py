@@ -30,7 +30,7 @@ class StalledTraining(Rule):
     severity = "warning"
     fault = "stalled"
     position = 490
-    predecessor = "stalled_training_rule"
+    predecessors = ("stalled_training_rule",)
 
     def __init__(self, seconds: float = 1800.0, times: float = 3.0) -> None:
         require_above(0, seconds=seconds)

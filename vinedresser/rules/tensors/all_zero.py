@@ -72,7 +72,7 @@ class AllZero(SymptomRule):
     stage = "inside"
     consequences = ("outcome",)
     position = 350
-    predecessor = "all_zero"
+    predecessors = ("all_zero",)
     inapplicable = NETWORKS_ONLY
     early_patience = 2
 

@@ -31,7 +31,7 @@ class LowVariance(SymptomRule):
     stage = "inside"
     consequences = ("outcome",)
     position = 360
-    predecessor = "tensor_variance"
+    predecessors = ("tensor_variance",)
     inapplicable = NETWORKS_ONLY
 
     def __init__(

@@ -44,7 +44,7 @@ class Nonfinite(Rule):
     stage = "inside"
     consequences = ("outcome", "dying_relu", "exploding_gradient")
     position = 10
-    predecessor = "exploding_tensor"
+    predecessors = ("exploding_tensor",)
     inapplicable = Reasons(sklearn="scikit-learn raises an error when a number is not finite")
 
     def __init__(self, every: int = 20) -> None:

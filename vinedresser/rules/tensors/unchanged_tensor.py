@@ -33,7 +33,7 @@ class UnchangedTensor(SymptomRule):
     stage = "inside"
     consequences = ("outcome",)
     position = 370
-    predecessor = "unchanged_tensor"
+    predecessors = ("unchanged_tensor",)
     inapplicable = Reasons(xgboost=NO_NETWORK)
 
     def __init__(

@@ -38,7 +38,7 @@ class FeatureDominance(OnceRule):
     severity = "info"
     fault = "feature_dominance"
     position = 550
-    predecessor = "feature_importance_overweight"
+    predecessors = ("feature_importance_overweight",)
     inapplicable = TREES_ONLY
     former_names = ("unused_features",)
 

@@ -48,7 +48,7 @@ class TreeDepth(OnceRule):
     severity = "warning"
     fault = "tree_depth"
     position = 500
-    predecessor = "tree_depth"
+    predecessors = ("tree_depth",)
     inapplicable = TREES_ONLY
     modes = ("train", "eval")
 

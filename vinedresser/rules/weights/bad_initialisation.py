@@ -59,7 +59,7 @@ class BadInitialisation(SymptomRule):
     stage = "model"
     consequences = ("outcome", "inside", *UNSTEADY, "identical_units", "loss_scale")
     position = 180
-    predecessor = "poor_weight_initialization"
+    predecessors = ("poor_weight_initialization",)
     inapplicable = Reasons(xgboost=NO_NETWORK, sklearn=AFTER_THE_FIRST_STEP)
 
     def __init__(self, small: float = 0.2, large: float = 3.3, every: int = 20) -> None:
