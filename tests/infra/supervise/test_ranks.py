@@ -211,7 +211,7 @@ def test_a_log_is_followed_to_the_end_of_the_run(launched: Launched, tmp_path: P
         print("done", rank)
     """
     directory, _ = launched(code(program), ranks=2)
-    command = [sys.executable, "-m", "vinedresser", "logs", directory, "--rank=1", "--follow"]
+    command = [sys.executable, "-m", "vinedresser", "logs", str(directory), "--rank=1", "--follow"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "begun 1\n"

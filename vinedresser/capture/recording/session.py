@@ -10,6 +10,7 @@ from typing import TypeVar
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.budget import CaptureBudget
 from vinedresser.capture.recording.data_report import DataReport
+from vinedresser.capture.recording.joint_stop import JointStop
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
@@ -48,6 +49,7 @@ class Session:
         recorder: the current train step or evaluation.
         budget: keeps to that share.
         signal: whether the training was asked to stop.
+        joint_stop: the step after which all ranks stop; None: this process stops by itself.
         newly_set_up: the training's setup is not yet complete in the run's record; it is written
             before the next train step is delivered.
         losses_reported: whether the script passes losses to the hook.
@@ -98,6 +100,8 @@ class Session:
             self.budget,
         )
         self.signal = StopSignal()
+        self.joint_stop: JointStop | None = None
+        self._agrees = guard("agreeing on the last step", self._stops_with_others)
         self._stop = stop
         self._unmatched = Unmatched(names)
         self._unmatched.expect(config.collections.values())
@@ -165,16 +169,23 @@ class Session:
         if self.between_steps is not None:
             wanted, self.between_steps = self.between_steps, None
             wanted()
-        self.stop_if_asked()
+        self._stop_if_asked(ended=True)
 
     def stop_if_asked(self) -> None:
-        """End the training if it was asked to stop; called between steps or batches.
+        """End the training if it was asked to stop; called between batches.
 
         Raises:
             TrainingStopped: the training was asked to stop.
         """
-        if self.signal.due:
+        self._stop_if_asked(ended=False)
+
+    def _stop_if_asked(self, *, ended: bool) -> None:
+        if self.signal.due if self.joint_stop is None else self._agrees(ended):
             self._stop()
+
+    def _stops_with_others(self, ended: bool) -> bool:
+        assert self.joint_stop is not None, "called for several ranks only"
+        return self.joint_stop.due(self.recorder.steps, ended=ended)
 
     def note_stop(self) -> None:
         """Note that the training ends because it was asked to stop."""

@@ -25,7 +25,7 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
     names is stored under each. Entries of the state dictionary that are not tensors are omitted and
     listed in the file's metadata under "left_out".
 
-    Ranks do not wait for each other, since others may not be stopping. Ranks other than 0 save
+    Ranks do not wait for each other, since others may not train. Ranks other than 0 save
     ``step-<step>.rank-<rank>.safetensors``, except identical replicas of data parallelism. Of a
     sharded model, every rank saves its shards this way; the metadata under "sharded" has, for each
     name, the full ``shape``, the ``placements`` on the ``mesh`` (its shape), and this rank's

@@ -15,6 +15,7 @@ __all__ = [
     "CaptureRequest",
     "ClaimRecord",
     "ControlRecord",
+    "StopStepRecord",
     "TagsRecord",
     "TrainerAnswer",
     "TrainerRequest",
@@ -34,6 +35,15 @@ class WaitingRecord(Record):
     KEY: ClassVar[str] = "waiting.json"
 
     until: float
+
+
+@dataclass(frozen=True)
+class StopStepRecord(Record):
+    """The number of finished train steps after which all ranks stop; rank 0 decides it."""
+
+    KEY: ClassVar[str] = "stop_step.json"
+
+    steps: int
 
 
 @dataclass(frozen=True)
