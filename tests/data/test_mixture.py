@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -17,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data import written
-from tests.data.test_kill import killed_until_done
 from tests.property_tests import examples
 from vinedresser.data import Batch, Mixture, TorchLoader
 from vinedresser.data.blend import Blend
@@ -252,9 +253,24 @@ if __name__ == "__main__":
 """
 
 
+def killed_until_done(folder: Path, log: Path, workers: list[int], seed: int) -> None:
+    """Run the trainer with numbers of workers in turn and kill each; then run it to its end."""
+    chance = random.Random(seed)
+    script = log.with_suffix(".py")
+    script.write_text(TRAINER, encoding="utf-8")
+    for number in workers:
+        command = [sys.executable, str(script), str(folder), str(log), str(number)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as training:
+            assert training.stdout is not None
+            for _ in range(1 + chance.randrange(9)):
+                training.stdout.readline()
+            training.send_signal(signal.SIGKILL)
+    subprocess.run([*command[:-1], "0"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+
+
 def check_kills(folder: Path, tmp_path: Path, workers: list[int], seed: int) -> None:
     log, undisturbed = tmp_path / "log", tmp_path / "undisturbed"
-    killed_until_done(folder, log, workers, seed, TRAINER)
+    killed_until_done(folder, log, workers, seed)
     script = [sys.executable, str(log.with_suffix(".py")), str(folder), str(undisturbed), "0"]
     subprocess.run(script, check=True, stdout=subprocess.DEVNULL, timeout=120)
     found, expected = (path.read_text(encoding="utf-8") for path in (log, undisturbed))

@@ -10,6 +10,7 @@ import io
 import json
 import math
 import struct
+import tokenize
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -162,15 +163,23 @@ def _check(arrays: list[_Array], size: int) -> None:
     for array in arrays:
         if not array.shape:
             raise ValueError(f"array {array.name!r} is a scalar, and has no rows")
-        if min(array.shape) < 0:
+        if min(array.shape) < 0 or any(type(one) is not int for one in array.shape):
             raise ValueError(f"array {array.name!r} has the shape {array.shape}")
         if array.shape[0] != arrays[0].shape[0]:
             raise ValueError(
                 f"array {array.name!r} has {array.shape[0]} rows, and {arrays[0].name!r} has "
                 f"{arrays[0].shape[0]}"
             )
-        if array.start + array.shape[0] * array.row_bytes > size:
-            raise ValueError(f"it is cut off: array {array.name!r} does not fit into {size} bytes")
+    if not any(array.row_bytes for array in arrays):
+        raise ValueError("its rows are empty")
+    end = arrays[0].start
+    for array in arrays:
+        if array.start != end:
+            raise ValueError(f"array {array.name!r} begins at byte {array.start}, not {end}")
+        end += array.shape[0] * array.row_bytes
+    if end != size:
+        wrong = "it is cut off" if end > size else "there is more behind its arrays"
+        raise ValueError(f"{wrong}: they end at byte {end}, and it has {size}")
 
 
 def _npy_arrays(found: DataObject) -> list[_Array]:
@@ -180,7 +189,10 @@ def _npy_arrays(found: DataObject) -> list[_Array]:
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"its version {version} is not supported")
-    shape, fortran, kind = readers[version](file)
+    try:
+        shape, fortran, kind = readers[version](file)
+    except (SyntaxError, tokenize.TokenError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(f"its header is damaged: {error}") from error
     if kind.hasobject:
         raise ValueError("it has Python objects, which only pickle could read")
     if fortran and len(shape) > 1:
@@ -194,13 +206,20 @@ def _safetensors_arrays(found: DataObject) -> list[_Array]:
     (length,) = struct.unpack("<Q", found.read(0, 8))
     if length > min(found.size - 8, _MOST_HEADER):
         raise ValueError("its header does not fit into it")
-    match json.loads(found.read(8, 8 + length)):
+    match _parsed(found.read(8, 8 + length)):
         case dict() as header:
             header.pop("__metadata__", None)
         case _:
             raise ValueError("its header is not a JSON object")
     arrays = [_safetensors_array(name, entry, 8 + length) for name, entry in header.items()]
     return sorted(arrays, key=lambda one: one.start)
+
+
+def _parsed(header: bytes) -> Any:
+    try:
+        return json.loads(header.decode())
+    except RecursionError as error:
+        raise ValueError("its header is nested too deeply") from error
 
 
 def _safetensors_array(name: str, entry: Any, base: int) -> _Array:

@@ -21,17 +21,21 @@ def is_compressed(head: bytes) -> bool:
     return head.startswith((_GZIP, *_ZLIB))
 
 
-def decompressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def decompressed(blocks: Iterable[bytes], *, verified: bool) -> Iterator[bytes]:
     """Yield the decompressed content, in parts of at most 4 MiB.
 
     Args:
         blocks: one or several gzip or zlib streams, one behind the other.
+        verified: hold the content of a stream until its checksum, at its end, was verified: before
+            it, damaged data is decompressed to other data. What was held of a stream that is cut
+            off is yielded, too.
 
     Raises:
         ValueError: they are damaged or cut off; raised after everything before the damage.
     """
     stream = zlib.decompressobj(_EITHER)
     complete = True
+    held: list[bytes] = []
     for block in blocks:
         rest = block
         full = False
@@ -42,12 +46,16 @@ def decompressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
             except zlib.error as error:
                 raise ValueError(f"the compressed data is damaged: {error}") from error
             if part:
-                yield part
+                held.append(part)
             complete, full = stream.eof, len(part) == _STEP and not stream.eof
             rest = stream.unconsumed_tail
+            if complete or not verified:
+                yield from held
+                held.clear()
             if complete:
                 # Archives on tapes are padded with zeros.
                 rest = stream.unused_data.lstrip(b"\0")
                 stream = zlib.decompressobj(_EITHER)
     if not complete:
+        yield from held
         raise ValueError("the compressed data is cut off")

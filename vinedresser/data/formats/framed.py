@@ -17,6 +17,8 @@ __all__ = ["BETWEEN_MARKS", "Defect", "Framed", "Framing"]
 
 # Bytes between two marks: enough that an index is small, and few enough for small chunks.
 BETWEEN_MARKS = 256 << 10
+# Bytes that are held of a record: one without an end must not fill the memory.
+_LONGEST = 1 << 30
 
 
 class Defect(NamedTuple):
@@ -36,6 +38,8 @@ class Framing(Protocol):
 
     # With its article, for messages.
     name: str
+    # Damage of any record is noticed by itself.
+    has_checksums: bool
 
     def is_compressed(self, head: bytes) -> bool:
         """Return whether an object is compressed as a whole, by its first 512 bytes."""
@@ -80,7 +84,8 @@ class Framed:
         offsets, numbers = [0], [0]
         end = count = 0
         wrong = ""
-        for _, boundaries, reason in self._divided(_blocks(found, packed, max_concurrent=4)):
+        blocks = self._blocks(found, packed, max_concurrent=4)
+        for _, boundaries, reason in self._divided(blocks):
             for boundary in boundaries[1:]:
                 count += 1
                 if end + boundary - offsets[-1] >= BETWEEN_MARKS:
@@ -108,7 +113,14 @@ class Framed:
             ValueError: the compressed data is damaged.
         """
         packed = self._framing.is_compressed(found.read(0, min(found.size, 512)))
-        return _blocks(found, packed, max_concurrent=max_concurrent)
+        return self._blocks(found, packed, max_concurrent=max_concurrent)
+
+    def _blocks(self, found: DataObject, packed: bool, *, max_concurrent: int) -> Iterator[bytes]:
+        blocks = blocks_of(found, max_concurrent=max_concurrent)
+        return self._decompressed(blocks) if packed else blocks
+
+    def _decompressed(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        return decompressed(blocks, verified=not self._framing.has_checksums)
 
     def stream(self, blocks: Iterable[bytes]) -> Iterator[Records]:
         """Yield the records of a stream, as far as they are complete.
@@ -143,12 +155,15 @@ class Framed:
             for block in blocks:
                 parts.append(block)
                 held += len(block)
-                if held < wanted:
+                if held < min(wanted, _LONGEST):
                     continue
                 content = b"".join(parts)
                 boundaries, reason = self._framing.boundaries(content, final=False)
                 yield content, boundaries, reason
                 if reason:
+                    return
+                if len(content) - boundaries[-1] >= _LONGEST:
+                    yield b"", [0], "a record of more than 1 GiB"
                     return
                 parts = [content[boundaries[-1] :]]
                 held = len(parts[0])
@@ -169,10 +184,14 @@ class Framed:
     def records(self, loaded: bytes, chunk: Chunk) -> Records:
         """See `Format.records`."""
         if not chunk.start and self._framing.is_compressed(loaded):
-            content, reason = _unpacked(loaded)
+            content, reason = self._unpacked(loaded)
         else:
             content, reason = loaded, ""
         boundaries, wrong = self._framing.boundaries(content, final=True)
+        if len(boundaries) > chunk.records + 1 and not reason:
+            wrong = "the object has more records than before"
+            del boundaries[chunk.records :]
+        # Of a stream that is cut off, what is behind the last whole record is no record.
         del boundaries[chunk.records + 1 :]
         values, defects = self._framing.values(content, boundaries)
         offsets = np.full(chunk.records, chunk.start + boundaries[-1], np.int64)
@@ -185,18 +204,12 @@ class Framed:
         ]
         return Records(values, offsets, flaws)
 
-
-def _blocks(found: DataObject, packed: bool, *, max_concurrent: int) -> Iterator[bytes]:
-    blocks = blocks_of(found, max_concurrent=max_concurrent)
-    return decompressed(blocks) if packed else blocks
-
-
-def _unpacked(content: bytes) -> tuple[bytes, str]:
-    """Return decompressed content, and what is wrong behind it, "" if nothing is."""
-    parts = []
-    try:
-        for part in decompressed([content]):
-            parts.append(part)  # noqa: PERF402 (those before an error are kept)
-    except ValueError as error:
-        return b"".join(parts), str(error)
-    return b"".join(parts), ""
+    def _unpacked(self, content: bytes) -> tuple[bytes, str]:
+        """Return decompressed content, and what is wrong behind it, "" if nothing is."""
+        parts = []
+        try:
+            for part in self._decompressed([content]):
+                parts.append(part)  # noqa: PERF402 (those before an error are kept)
+        except ValueError as error:
+            return b"".join(parts), str(error)
+        return b"".join(parts), ""

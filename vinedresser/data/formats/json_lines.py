@@ -13,15 +13,16 @@ from vinedresser.data.formats.framed import Defect
 
 __all__ = ["JsonLinesFraming"]
 
-_LINES = re.compile(rb"\S[^\n]*\n\s*")
-# What is behind the last line feed, too.
-_LAST_LINES = re.compile(rb"\S[^\n]*(?:\n\s*|\Z)")
+# The whitespace of JSON.
+_END = re.compile(rb"\n[ \t\r\n]*")
+_CONTENT = re.compile(rb"[^ \t\r\n]")
 
 
 class JsonLinesFraming:
     """See `Framing`; the values are parsed. The last line need not end in a line feed."""
 
     name = "JSON lines"
+    has_checksums = False
 
     def is_compressed(self, head: bytes) -> bool:
         """See `Framing.is_compressed`; no JSON value begins like compressed data."""
@@ -29,8 +30,13 @@ class JsonLinesFraming:
 
     def boundaries(self, content: bytes, *, final: bool) -> tuple[list[int], str]:
         """See `Framing.boundaries`; empty lines belong to the record before them."""
-        pattern = _LAST_LINES if final else _LINES
-        return [0, *(found.end() for found in pattern.finditer(content))], ""
+        begin = _CONTENT.search(content)
+        if begin is None:
+            return [0], ""
+        found = [0, *(end.end() for end in _END.finditer(content, begin.start()))]
+        if final and found[-1] < len(content):
+            found.append(len(content))
+        return found, ""
 
     def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
         """See `Framing.values`."""
@@ -39,7 +45,8 @@ class JsonLinesFraming:
         for index, (start, end) in enumerate(pairwise(boundaries)):
             value = None
             try:
-                value = json.loads(content[start:end])
+                # Of bytes, json would guess the encoding: two of them may be one digit in UTF-16.
+                value = json.loads(content[start:end].decode("utf-8-sig"))
             except (ValueError, RecursionError) as error:
                 defects.append(Defect(index, f"not valid JSON: {error}"))
             values.append(value)

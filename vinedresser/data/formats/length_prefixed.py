@@ -18,6 +18,7 @@ class LengthPrefixedFraming:
     """See `Framing`; the values are the contents, `bytes`. There are no checksums to verify."""
 
     name = "a file of length-prefixed records"
+    has_checksums = False
 
     def is_compressed(self, head: bytes) -> bool:  # noqa: ARG002 (any bytes may be a length)
         """See `Framing.is_compressed`; such objects are never compressed."""

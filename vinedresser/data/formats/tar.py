@@ -21,7 +21,16 @@ __all__ = ["TarFraming"]
 _BLOCK = tarfile.BLOCKSIZE
 _NOTHING = bytes(_BLOCK)
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_NO_FILE = "an extended header is without its file"
 _ABOUT_THE_NEXT = (*_PAX, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_WITHOUT_CONTENT = (
+    tarfile.LNKTYPE,
+    tarfile.SYMTYPE,
+    tarfile.CHRTYPE,
+    tarfile.BLKTYPE,
+    tarfile.DIRTYPE,
+    tarfile.FIFOTYPE,
+)
 _PAX_FIELD = re.compile(rb"(\d+) ([^=]+)=")
 # Files without a dot, or whose name begins with one, belong to no record.
 _NAME = re.compile(r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL)
@@ -42,6 +51,7 @@ class TarFraming:
     """See `Framing`; the values are mappings of fields to `bytes`, and ``__key__`` to the key."""
 
     name = "a tar archive"
+    has_checksums = False
 
     def is_compressed(self, head: bytes) -> bool:
         """See `Framing.is_compressed`; a name may begin like compressed data."""
@@ -94,14 +104,20 @@ def _members(content: bytes, *, final: bool) -> Iterator[_Member]:
     while position + _BLOCK <= len(content):
         block = content[position : position + _BLOCK]
         if block == _NOTHING:
+            _check_end(content[position:] if final else block, complete=start == position)
             return
         info = _header(block)
         begin = position + _BLOCK
-        position = begin + (info.size + _BLOCK - 1) // _BLOCK * _BLOCK
+        # Links, folders and devices have no content, whatever their size says.
+        size = 0 if info.type in _WITHOUT_CONTENT else info.size
+        position = begin + (size + _BLOCK - 1) // _BLOCK * _BLOCK
         if position > len(content):
             break
+        named = _name_in(content[begin : begin + info.size], info.type)
+        if name and (named or info.type == tarfile.XGLTYPE):
+            raise ValueError(_NO_FILE)
         if info.type in _ABOUT_THE_NEXT:
-            name = _name_in(content[begin : begin + info.size], info.type) or name
+            name = named or name
             continue
         if split := info.isreg() and _NAME.fullmatch(name or info.name):
             yield _Member(split[1], split[2].lower(), start, begin, info.size, position)
@@ -110,11 +126,25 @@ def _members(content: bytes, *, final: bool) -> Iterator[_Member]:
         raise ValueError("it is cut off")
 
 
+def _check_end(rest: bytes, *, complete: bool) -> None:
+    """Check what is behind the last file of an archive, from the first empty block on.
+
+    Raises:
+        ValueError: there is more than zeros, or the last file is not complete.
+    """
+    if not complete:
+        raise ValueError(_NO_FILE)
+    if rest.count(0) < len(rest):
+        raise ValueError("there is more behind its end")
+
+
 def _header(block: bytes) -> tarfile.TarInfo:
     try:
         info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except tarfile.HeaderError as error:
         raise ValueError(f"the header of a file is damaged: {error}") from error
+    if info.size < 0:
+        raise ValueError(f"the header of {info.name} has the size {info.size}")
     if info.type == tarfile.GNUTYPE_SPARSE:
         raise ValueError(f"{info.name} is a sparse file, which is not supported")
     return info
@@ -123,7 +153,12 @@ def _header(block: bytes) -> tarfile.TarInfo:
 def _name_in(header: bytes, kind: bytes) -> str:
     """Return the name of the next file that a header before it has, "" if it has none."""
     if kind == tarfile.GNUTYPE_LONGNAME:
-        return header.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        name = header.rstrip(b"\0")
+        if not name or 0 in name:
+            raise ValueError("an extended header is damaged")
+        return name.decode("utf-8", "surrogateescape")
+    if kind == tarfile.XGLTYPE and _pax_path(header):
+        raise ValueError("a header that names all files, which is not supported")
     return _pax_path(header) if kind in _PAX else ""
 
 
@@ -145,4 +180,6 @@ def _pax_path(header: bytes) -> str:
         elif field[2] == b"size":
             raise ValueError("a file of more than 8 GiB, which is not supported")
         position = end
+    if header[position:].strip(b"\0"):
+        raise ValueError("an extended header is damaged")
     return path

@@ -37,6 +37,7 @@ class TFRecordFraming:
     """See `Framing`; the values are the contents, `bytes`."""
 
     name = "a TFRecord file"
+    has_checksums = True
 
     def is_compressed(self, head: bytes) -> bool:
         """See `Framing.is_compressed`; a length may look like compressed data."""

@@ -48,6 +48,9 @@ def blocks_of(found: DataObject, *, max_concurrent: int) -> Iterator[bytes]:
     Raises:
         StoreError: see `DataObject.read`.
     """
+    if found.size <= _BLOCK:
+        # No thread for each of many small objects.
+        return iter([found.read(0, found.size)] if found.size else [])
     spans = [(start, min(start + _BLOCK, found.size)) for start in range(0, found.size, _BLOCK)]
     return read_ahead(
         spans,
