@@ -299,7 +299,7 @@ COMMANDS: dict[Callable[[Traced], None], str] = {
 }
 GROUPS = {"data": {"bench", "convert", "feed", "show"}, "rules": {"list", "describe", "test"}}
 GROUPED = {f"{group} {one}" for group, names in GROUPS.items() for one in names}
-LONG = (of_runs, of_prunings, of_monitors, of_the_library)
+LONG = (of_runs, of_sweeps, of_prunings, of_monitors, of_servers, of_the_library)
 
 
 def test_every_command_is_run() -> None:

@@ -158,7 +158,10 @@ def _monitor(draw: Any, random: np.random.Generator, rows: int) -> DriftMonitor:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("draw", [_normal, _count, _category])
-@pytest.mark.parametrize(("baseline", "rows", "windows"), [(1000, 200, 5), (200, 100, 8)])
+@pytest.mark.parametrize(
+    ("baseline", "rows", "windows"),
+    [pytest.param(1000, 200, 5, marks=pytest.mark.slow), (200, 100, 8)],
+)
 def test_the_change_that_would_have_been_seen_is_seen(
     draw: Any, baseline: int, rows: int, windows: int
 ) -> None:

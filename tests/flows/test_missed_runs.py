@@ -148,7 +148,7 @@ def between(first: datetime, last: datetime) -> str:
     return f"from {first:%Y-%m-%d %H:%M %Z} to {last:%Y-%m-%d %H:%M %Z}"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_missed_runs_are_made_up_for_as_their_deployment_says(
     missing: Missing, tmp_path: Path
 ) -> None:

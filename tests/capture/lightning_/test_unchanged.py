@@ -107,7 +107,7 @@ def trained(directory: Path, *arguments: str) -> tuple[Both, list[list[float]]]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("accumulated", [1, 2])
+@pytest.mark.parametrize("accumulated", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_an_accuracy_of_another_forward_hides_no_loss(tmp_path: Path, accumulated: int) -> None:
     done, steps = trained(tmp_path, "classifier", str(accumulated))
 

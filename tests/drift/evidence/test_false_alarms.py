@@ -55,7 +55,12 @@ def test_the_count_would_show_a_broken_budget() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "noise",
-    [independent(), autoregressive(0.5), autoregressive(0.9), sessions(10, 0.5)],
+    [
+        independent(),
+        pytest.param(autoregressive(0.5), marks=pytest.mark.slow),
+        pytest.param(autoregressive(0.9), marks=pytest.mark.slow),
+        sessions(10, 0.5),
+    ],
     ids=["independent", "autocorrelated 0.5", "autocorrelated 0.9", "sessions"],
 )
 def test_a_long_life_holds_the_budget(noise: Noise) -> None:

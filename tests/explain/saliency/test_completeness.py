@@ -167,7 +167,7 @@ def test_random_networks(seed: int) -> None:
     check(random_model(seed), 3, 3, 6, 6)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_many_random_networks() -> None:
     for seed in range(8, 200):
         check(random_model(seed), 3, 3, 6, 6)
