@@ -197,7 +197,7 @@ def test_needs_become_the_capture_configuration() -> None:
 def test_needs_of_several_rules_are_united() -> None:
     config = capture_for(kind() for kind in RULES.values())
     asked = config.asks("gradients/a", 0, "train")
-    assert asked.reductions == {"l2", "abs_mean", "nonfinite", "zero_share"}
+    assert asked.reductions == {"l2", "abs_mean", "nonfinite", "zero_share", "fingerprint"}
     assert not asked.tensor
 
 

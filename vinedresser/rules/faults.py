@@ -60,8 +60,11 @@ Fault = Literal[
     "feature_dominance",
     "tree_depth",
     # System
+    "gradient_reduction",
+    "rank_data",
     "replica_divergence",
     "slow_input",
+    "slow_rank",
     "stalled",
 ]
 

@@ -38,8 +38,9 @@ class Need:
         modes: any of "train", "eval" and "predict".
         tensor: capture the full tensors, too.
         rows: maximum rows of a full tensor (`SaveConfig.rows`); None: all.
-        rarer_from: step at which the interval becomes five times as long; None: as above.
+        rarer_from: step at which the interval becomes five times as long; None: as above; 0: never.
         regex: pattern that `re.search` finds in the full names of the tensors.
+        types: class names of modules whose tensors these are, of a collection without a regex.
         required: report a finding if the data are missing; False: the rule works without them.
         stop: first train step without captures; None: never stop. Captures of other modes stop
             after the same number of train steps.
@@ -56,6 +57,7 @@ class Need:
     rows: int | None = None
     rarer_from: int | None = None
     regex: str | None = None
+    types: tuple[str, ...] = ()
     required: bool = True
     stop: int | None = None
 
@@ -91,7 +93,7 @@ class Need:
     def _early(self) -> int | None:
         """The step at which the interval becomes longer; None: never."""
         if self.rarer_from is not None:
-            return self.rarer_from
+            return self.rarer_from or None
         if not (self.reductions or self.tensor):
             return None
         return _EARLY_TENSORS if self.tensor else _EARLY
@@ -103,7 +105,7 @@ class Need:
         Raises:
             ConfigError: the regex is invalid.
         """
-        return Collection(self.collection, self.regex, self.saves)
+        return Collection(self.collection, self.regex, self.saves, types=self.types)
 
     def due(self, step: Step) -> bool:
         """Return whether this step should contain such data."""
@@ -111,7 +113,7 @@ class Need:
 
     def met(self, step: Step) -> bool:
         """Return whether this step contains such data."""
-        if self.reductions and self.regex is None:
+        if self.reductions and self.regex is None and not self.types:
             # The members of some collections depend on the modules, which the step knows.
             return all(
                 step.reduction_of(self.collection, word) or step.vectors_of(self.collection, word)

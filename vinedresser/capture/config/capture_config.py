@@ -19,7 +19,7 @@ from vinedresser.store.collections.schedule import Predicate, SaveConfig
 __all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "STAGES", "TIMES", "Ask", "CaptureConfig", "Due"]
 
 # Durations that a hook can measure, in seconds.
-TIMES = ("timing/step", "timing/wait", "timing/evaluation")
+TIMES = ("timing/step", "timing/wait", "timing/evaluation", "timing/forward")
 # What data sets of `vinedresser.data` cost in a step, by the stages of `Statistics.stages`.
 STAGES = tuple(f"timing/data_{stage}" for stage in ("waiting", "parsing", "decoding", "queued"))
 
@@ -234,6 +234,15 @@ class CaptureConfig:
                 for name, one in self.collections.items()
             }
         )
+
+    def of_one_process(self) -> CaptureConfig:
+        """Return this config without what only serves to compare ranks: fingerprints, `ranks`."""
+        found: dict[str, Collection] = {}
+        for name, one in self.collections.items():
+            saves = tuple(filter(None, map(SaveConfig.without_fingerprint, one.saves)))
+            if saves and name != "ranks":
+                found[name] = replace(one, save=saves)
+        return CaptureConfig(found)
 
     def resolved(
         self, modules: Mapping[str, ModuleInfo], path_of: Callable[[Any], str | None]

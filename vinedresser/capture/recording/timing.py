@@ -22,8 +22,10 @@ class StepTiming:
         self._step_since: float | None = None
         self._waits_since: float | None = None
         self._evaluates_since: float | None = None
+        self._forwards_since: float | None = None
         self._waited: float | None = None
         self._evaluated: float | None = None
+        self._forwarded: float | None = None
         # Seconds of each stage of data sets before the training, its step, and an evaluation.
         self._stages_before = stage_seconds()
         self._stages_since = self._stages_evaluating = self._stages_before
@@ -31,12 +33,23 @@ class StepTiming:
     def forget(self) -> None:
         """Leave the current step unmeasured."""
         self._step_since = self._waits_since = self._waited = self._evaluated = None
+        self._forwards_since = self._forwarded = None
 
     def forward_begins(self) -> None:
         """Note the start of a training forward."""
         if self._waits_since is not None:
             self._waited = (self._waited or 0.0) + perf_counter() - self._waits_since
             self._waits_since = None
+
+    def model_begins(self) -> None:
+        """Note the start of a training forward of the model inside its wrappers, if these wait."""
+        self._forwards_since = perf_counter()
+
+    def model_ended(self) -> None:
+        """Note its end."""
+        if self._forwards_since is not None:
+            self._forwarded = (self._forwarded or 0.0) + perf_counter() - self._forwards_since
+            self._forwards_since = None
 
     def update_begins(self) -> None:
         """Note the start of an update: the time until the next forward is more than waiting."""
@@ -78,12 +91,14 @@ class StepTiming:
         """
         if self._step_since is None:
             return {}
-        step, wait, evaluation = TIMES
+        step, wait, evaluation, forward = TIMES
         times = {step: perf_counter() - self._step_since}
         if self._waited is not None:
             times[wait] = self._waited
         if self._evaluated is not None:
             times[evaluation] = self._evaluated
+        if self._forwarded is not None:
+            times[forward] = self._forwarded
         if total := stage_seconds():
             spent = _difference(total, self._stages_since)
             ever = _difference(total, self._stages_before)
@@ -94,7 +109,7 @@ class StepTiming:
     def step_ended(self) -> None:
         """Note the end of a step."""
         self._step_since = self._waits_since = perf_counter()
-        self._waited = self._evaluated = None
+        self._waited = self._evaluated = self._forwarded = None
         self._stages_since = stage_seconds()
 
 

@@ -232,7 +232,8 @@ class CaptureControl:
 
     def _in_force(self, own: CaptureConfig) -> CaptureConfig:
         """Return the complete config for the user's collections."""
-        config = own.merged(self._needs).with_defaults()
+        needs = self._needs if self.world_size > 1 else self._needs.of_one_process()
+        config = own.merged(needs).with_defaults()
         return config.resolved(self._found(), self._path_of)
 
     def _found(self) -> dict[str, ModuleInfo]:

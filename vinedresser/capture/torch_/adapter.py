@@ -35,6 +35,7 @@ from vinedresser.capture.torch_.optimizers.closures import first_evaluation
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, share
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
+from vinedresser.capture.torch_.rank_state import RankState
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
@@ -100,6 +101,7 @@ class TorchAdapter(Adapter):
         weak = weakref.proxy(self)
         optimized = lambda: weak._optimizers.parameters()  # noqa: E731, PLW0108 (set below)
         self._running = TrainingState(model, self._names, self._copier, session, optimized)
+        self._ranks = RankState(model, self._names, self._copier, keep, session)
         self._plain = PlainSteps(
             self._model,
             self._recorder,
@@ -145,7 +147,8 @@ class TorchAdapter(Adapter):
     def names(self) -> list[str]:
         """See `Adapter.names`."""
         known = self._optimizers.known()
-        return [*self._state.names(known), *self._running.names(), self._dropout.name]
+        running = [*self._running.names(), *self._ranks.names()]
+        return [*self._state.names(known), *running, self._dropout.name]
 
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
@@ -185,6 +188,7 @@ class TorchAdapter(Adapter):
         if not self._recorder.steps:
             self._overdue.report(self._session.shield)
         self._hooks.clear()
+        self._ranks.detach()
         self._optimizers.remove()
         self._running.detach(stepped=self._unseen.any_seen or bool(self._overdue.others))
         if self._complete in self._recorder.completing:
@@ -275,6 +279,8 @@ class TorchAdapter(Adapter):
         if self._hooks.there:
             self._hooks.clear()
         self._recorder.batch.forward_begins()
+        if self._model.training and torch.is_grad_enabled():
+            self._ranks.called(args, kwargs)
         if self._plain.forward_begins():
             return
         if self._recorder.quiet and self._model.training:
@@ -309,6 +315,8 @@ class TorchAdapter(Adapter):
             self._state.take_buffers(recording)
             if recording.mode != "train":
                 self._state.take_weights(recording)
+            else:
+                self._ranks.begin(recording)
             self._hooks.install(recording, args, kwargs)
         if recording.mode == "eval":
             self._dropout.called(recording, args, kwargs)
@@ -341,6 +349,7 @@ class TorchAdapter(Adapter):
         closure = has_closure(args, kwargs)
         groups = functools.partial(self._optimizers.groups_before, optimizer)
         self._state.take_update(recording, optimizer, groups, gradients=not closure)
+        self._ranks.take_consumed(optimizer)
         if not closure:
             return None
         recording.closure = True
@@ -382,6 +391,7 @@ class TorchAdapter(Adapter):
         self._state.take_rest(recording, progress.stepped, known)
         stepped = self._session.leader is None or self._optimizers.last in progress.stepped
         self._running.end(recording, progress.forwards, stepped=stepped)
+        self._ranks.end(recording)
         self._hooks.finish(recording)
 
     def _other_stepped(self, optimizer: Optimizer, adapter: TorchAdapter) -> None:

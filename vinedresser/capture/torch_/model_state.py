@@ -170,8 +170,9 @@ class ModelState:
     def _take_weights(self, recording: Recording, parameters: list[NamedParameter]) -> None:
         due = recording.due
         if due.reaches("weights") or due.reaches("biases"):
-            named = ((one.weight, one.value, due.ask(one.weight)) for one in parameters)
-            self._take_all(recording, [one for one in named if one[2] and not is_lazy(one[1])])
+            asked = ((one, _asked(one, due.ask(one.weight))) for one in parameters)
+            named = [(one.weight, one.value, ask) for one, ask in asked if ask]
+            self._take_all(recording, [one for one in named if not is_lazy(one[1])])
 
     def _take_consumed(
         self, recording: Recording, optimizer: Optimizer, owned: list[NamedParameter]
@@ -192,7 +193,7 @@ class ModelState:
         named: list[tuple[str, Tensor, Ask]] = []
         for one in parameters:
             gradient = self._passed.get(id(one.value), one.value.grad)
-            ask = due.ask(one.gradient) if gradients else NOTHING
+            ask = _asked(one, due.ask(one.gradient)) if gradients else NOTHING
             taylor = due.ask(one.taylor) if terms else NOTHING
             if (ask or taylor) and gradient is not None:
                 true = gradient if scale is None else gradient / scale.to(gradient.device)
@@ -249,6 +250,17 @@ class ModelState:
             self._copier.keep_scalar(recording, name, number, 1.0)
         else:
             recording.add_scalar(name, number)
+
+
+def _asked(parameter: NamedParameter, ask: Ask) -> Ask:
+    """Return what to keep, without the fingerprint of a shard: those of ranks always differ."""
+    if "fingerprint" not in ask.reductions:
+        return ask
+    places = getattr(parameter.value, "placements", ())
+    if all(one.is_replicate() for one in places):
+        return ask
+    rest = ask.reductions - {"fingerprint"}
+    return ask._replace(reductions=rest) if rest or ask.tensor or ask.live else NOTHING
 
 
 def _reaches(recording: Recording, kinds: Iterable[str]) -> bool:

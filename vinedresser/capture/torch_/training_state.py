@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import Recording
@@ -20,6 +18,7 @@ from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
 from vinedresser.capture.torch_.optimizers.unapplied_gradients import UnappliedGradients
+from vinedresser.capture.torch_.rank_state import reduces, several_ranks
 from vinedresser.frameworks.torch_.names import Names
 
 
@@ -103,7 +102,7 @@ class TrainingState:
         if mode in ("train", None):
             self._acting.called(args, kwargs)
         if mode == "train":
-            self._reduces = _reduces(self._root)
+            self._reduces = reduces(self._root)
 
     def begin(self, recording: Recording, *, stepped: bool = False) -> None:
         """Capture the modules' modes at the start of a recording's first forward.
@@ -171,7 +170,7 @@ class TrainingState:
         self._unapplied.forget()
         if self._acted and recording.due.reaches("state") and recording.due.ask(self._acts):
             recording.add_scalar(self._acts, 1.0)
-        if recording.due.reaches("state") and recording.due.ask(self._reduced) and _several_ranks():
+        if recording.due.reaches("state") and recording.due.ask(self._reduced) and several_ranks():
             recording.add_scalar(self._reduced, float(self._reduces))
         uncleared = self._clearing.end()
         if uncleared is not None and stepped:
@@ -222,22 +221,3 @@ class TrainingState:
     def _ended(self) -> None:
         if self._recorder.timing is not None:
             self._recorder.timing.resumes()
-
-
-def _several_ranks() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-def _reduces(root: nn.Module) -> bool:
-    """Return whether a backward pass now reduces the gradients of a model over all ranks.
-
-    Not within ``no_sync``, with a hook in place of the reduction, over a part of the ranks, or if
-    the wrapper leaves parameters out.
-    """
-    return (
-        isinstance(root, DistributedDataParallel)
-        and root.require_backward_grad_sync
-        and not root._comm_hooks
-        and not root.parameters_to_ignore
-        and root.process_group.size() == dist.get_world_size()
-    )

@@ -39,6 +39,7 @@ KINDS = (
     "saved",
     "timing",
     "state",
+    "ranks",
 )
 # Collections of tensors with other prefixes: the outputs of activation functions, and the inputs
 # and outputs of a model as a whole.

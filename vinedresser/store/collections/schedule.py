@@ -115,6 +115,14 @@ class SaveConfig:
             return True
         return not isinstance(self.when, str) and bool(self.when(step, mode))
 
+    def without_fingerprint(self) -> SaveConfig | None:
+        """Return the config without the reduction ``fingerprint``; None if nothing is left."""
+        if "fingerprint" not in self.reductions:
+            return self
+        rest = tuple(word for word in self.reductions if word != "fingerprint")
+        keeps = rest or self.wants_tensor
+        return replace(self, reductions=rest, tensor=self.wants_tensor) if keeps else None
+
     def guarded(self, guard: Callable[[str, Predicate], Predicate]) -> SaveConfig:
         """Return the config with a guarded predicate, which saves nothing on errors.
 

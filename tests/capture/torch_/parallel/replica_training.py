@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.capture.torch_.parallel.ranks import join
 from vinedresser.capture import Hook
 from vinedresser.rules.base import capture_for
-from vinedresser.rules.system.replica_divergence import ReplicaDivergence
+from vinedresser.rules.ranks.replica_divergence import ReplicaDivergence
 
 __all__ = ["ALTERED_AT", "EVERY", "TRAININGS"]
 

@@ -13,11 +13,11 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LearningRate", "LearningRateSignal"]
+__all__ = ["LEARNING_RATE", "LearningRate", "LearningRateSignal"]
 
 _NAMES = re.compile(r"(?:(?:base|init|initial|max|peak)_?)?(?:lr0?|learning_?rate|eta0?)")
 # By parameter group, such as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
-_CAPTURED = r"^optimizer_state/(?:\w+\.)?lr(?:\[\d+\])?$"
+LEARNING_RATE = r"^optimizer_state/(?:\w+\.)?lr(?:\[\d+\])?$"
 # Like the statistics of `Need`.
 _FIRST, _FIRST_STOP, _EVERY, _EARLY, _LATER = 5, 11, 20, 400, 100
 _KEPT = 512
@@ -96,9 +96,9 @@ class LearningRateSignal(Signal):
     """
 
     needs = (
-        Need("learning_rate", every=_FIRST, regex=_CAPTURED, stop=_FIRST_STOP, required=False),
-        Need("learning_rate", every=_EVERY, regex=_CAPTURED, stop=_EARLY, required=False),
-        Need("learning_rate", every=_LATER, regex=_CAPTURED, required=False),
+        Need("learning_rate", every=_FIRST, regex=LEARNING_RATE, stop=_FIRST_STOP, required=False),
+        Need("learning_rate", every=_EVERY, regex=LEARNING_RATE, stop=_EARLY, required=False),
+        Need("learning_rate", every=_LATER, regex=LEARNING_RATE, required=False),
     )
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class LearningRateSignal(Signal):
         found = {
             name: value
             for name, value in step.scalars.items()
-            if re.match(_CAPTURED, name) and math.isfinite(value)
+            if re.match(LEARNING_RATE, name) and math.isfinite(value)
         }
         if not found:
             return

@@ -11,7 +11,7 @@ from tests.capture.torch_.parallel.replica_training import ALTERED_AT, EVERY
 from vinedresser.capture import open_run
 from vinedresser.errors import ConfigError
 from vinedresser.rules.judge import judge
-from vinedresser.rules.system.replica_divergence import ReplicaDivergence
+from vinedresser.rules.ranks.replica_divergence import ReplicaDivergence
 from vinedresser.store.finding import Finding
 from vinedresser.testing.runs import make_run, step_record
 
@@ -48,7 +48,7 @@ def test_unreduced_gradients_are_distinguished(trained: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "since", "cause"),
-    [("lost_hooks", EVERY, "hooks were lost"), ("set_apart", 0, "changed on one rank only")],
+    [("lost_hooks", EVERY, "hooks were lost"), ("set_apart", 0, "start with different weights")],
 )
 def test_replicas_that_the_wrapper_should_keep_equal(
     name: str, since: int, cause: str, trained: Path

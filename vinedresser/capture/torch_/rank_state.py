@@ -1,0 +1,270 @@
+"""What tells the ranks of a distributed torch training apart: the collection ``ranks``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from fastcrc import crc32
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
+from vinedresser.capture.torch_.losses.losses import batch_size
+from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable
+from vinedresser.frameworks.torch_.names import Names
+from vinedresser.frameworks.torch_.optimizers import updated
+from vinedresser.frameworks.torch_.views import host_view, plain_tensor
+
+__all__ = ["RankState", "reduces", "several_ranks"]
+
+# Maximum numbers of parameters whose gradients are sampled, and of elements of each.
+_PARAMETERS, _ELEMENTS = 16, 64
+
+
+class RankState(LoopListener):
+    """Captures the collection ``ranks``, without any communication between the ranks.
+
+    Args:
+        root: the model as it is called.
+        names: names of the user's model inside it.
+        copier: copies single numbers.
+        keep: shielded `TorchCopier.keep`.
+        session: session of the hook.
+    """
+
+    def __init__(
+        self, root: nn.Module, names: Names, copier: TorchCopier, keep: Keep, session: Session
+    ) -> None:
+        self._root = root
+        self._session = session
+        self._names = names
+        self._copier = copier
+        self._keep = keep
+        # Rows of all training forwards so far.
+        self._rows = 0
+        self._took = session.shield.guard("the gradient of a rank", self._take_local)
+        # The hooks that time forwards; None: there has been none with several ranks.
+        self._timing: list[Removable] | None = None
+        self._handles: list[Any] = []
+        # Of the sampled parameters of the current step, in model order.
+        self._sampled: list[nn.Parameter] = []
+        # By id of the parameter: its gradient at the latest backward pass of this rank, and as the
+        # optimizer consumes it.
+        self._local: dict[int, Tensor] = {}
+        self._consumed: dict[int, Tensor] = {}
+        # Backward passes in the step, and those of them that reduce.
+        self._passes = self._reducing = 0
+        # What the latest backward pass began with, and the function that ends listening to it.
+        self._objective: Tensor | None = None
+        self._end: Callable[[], None] | None = None
+
+    def names(self) -> list[str]:
+        """Return the full names of what may be captured."""
+        words = (
+            *("collectives", "data_parallel", "gradients", "local_gradients"),
+            *("objective", "passes", "random", "reducing_passes", "rows"),
+        )
+        return [*map(self._name, words)]
+
+    def called(self, args: Any, kwargs: Any) -> None:
+        """Count the rows of a training forward that begins."""
+        if several_ranks():
+            self._rows += batch_size((args, kwargs)) or 0
+            if self._timing is None:
+                self._timing = []
+                self._time_forwards()
+
+    def begin(self, recording: Recording) -> None:
+        """Capture random states and watch the gradients, at the first forward of a train step."""
+        self.forget()
+        if not self._due(recording):
+            return
+        if recording.due.ask(self._name("random")):
+            recording.add_scalar(self._name("random"), _random_state())
+        if recording.due.ask(self._name("data_parallel")):
+            parameters = [one.value for one in self._names.parameters()]
+            parallel = _data_parallel(self._root, parameters)
+            recording.add_scalar(self._name("data_parallel"), float(parallel))
+        compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
+        if recording.closure or compiled:
+            return
+        usable = [one.value for one in self._names.parameters() if _can_be_sampled(one.value)]
+        self._sampled = usable[:: max(1, -(-len(usable) // _PARAMETERS))]
+        self._handles = [
+            one.register_post_accumulate_grad_hook(self._took) for one in self._sampled
+        ]
+        events = (LoopListener.backward_begins,)
+        self._end = listen_to_loop(self, self._session.shield.guard, only=events)
+
+    def backward_begins(self, losses: Sequence[Any]) -> None:
+        """See `LoopListener.backward_begins`."""
+        only = losses[0] if len(losses) == 1 else None
+        if isinstance(only, Tensor) and only.numel() == 1 and not only.is_complex():
+            self._objective = only.detach()
+
+    def take_consumed(self, optimizer: Optimizer) -> None:
+        """Sample the gradients that an optimizer is about to consume."""
+        # A scaler has left the gradients of such an optimizer scaled.
+        if self._sampled and getattr(optimizer, "grad_scale", None) is None:
+            ids = updated([optimizer])
+            for one in self._sampled:
+                if id(one) in ids and one.grad is not None:
+                    self._consumed.setdefault(id(one), _sample(one.grad))
+
+    def end(self, recording: Recording) -> None:
+        """Capture what is known at the end of a train step."""
+        if not self._due(recording):
+            return
+        numbers = {
+            "collectives": _collectives(),
+            "rows": self._rows,
+            "passes": self._passes or None,
+            "reducing_passes": self._reducing if self._passes else None,
+        }
+        for word, number in numbers.items():
+            if number is not None and recording.due.ask(self._name(word)):
+                recording.add_scalar(self._name(word), float(number))
+        if self._objective is not None and recording.due.ask(self._name("objective")):
+            self._copier.keep_scalar(recording, self._name("objective"), self._objective, 1.0)
+        known = self._local.keys() & self._consumed.keys()
+        both = [id(one) for one in self._sampled if id(one) in known]
+        for word, found in (("local_gradients", self._local), ("gradients", self._consumed)):
+            ask = recording.due.ask(self._name(word))
+            if both and ask:
+                whole = torch.cat([found[one] for one in both])
+                self._keep(recording, self._name(word), whole, ask)
+        self.forget()
+
+    def detach(self) -> None:
+        """Remove all hooks."""
+        self.forget()
+        while self._timing:
+            self._timing.pop().remove()
+
+    def forget(self) -> None:
+        """Remove the hooks of a step, and forget it."""
+        while self._handles:
+            self._handles.pop().remove()
+        if self._end is not None:
+            self._end()
+            self._end = self._objective = None
+        self._sampled = []
+        self._local, self._consumed = {}, {}
+        self._passes = self._reducing = 0
+
+    def _name(self, word: str) -> str:
+        return f"ranks/{self._names.prefix}{word}"
+
+    def _due(self, recording: Recording) -> bool:
+        return recording.mode == "train" and recording.due.reaches("ranks") and several_ranks()
+
+    def _time_forwards(self) -> None:
+        """Time the forwards of the model inside `DistributedDataParallel`.
+
+        The wrapper itself waits for other ranks when it sends buffers.
+        """
+        model = self._root.module if isinstance(self._root, DistributedDataParallel) else None
+        # A hook would be compiled with the model, or prevent torch's fast path in evaluations.
+        if (
+            model is None
+            or model._compiled_call_impl is not None
+            or hasattr(model, "_orig_mod")
+            or isinstance(model, nn.TransformerEncoderLayer)
+        ):
+            return
+        guard, skip = self._session.shield.guard, torch.compiler.is_compiling
+        begins = guard("the start of a forward", self._forward_begins, skip=skip)
+        ended = guard("the end of a forward", self._forward_ended, skip=skip)
+        self._timing = [
+            model.register_forward_pre_hook(ModuleHook(begins, model)),
+            model.register_forward_hook(ModuleHook(ended, model)),
+        ]
+
+    def _forward_begins(self, model: nn.Module, *_: Any) -> None:
+        timing = self._session.recorder.timing
+        if timing is not None and model.training:
+            timing.model_begins()
+
+    def _forward_ended(self, *_: Any) -> None:
+        timing = self._session.recorder.timing
+        if timing is not None:
+            timing.model_ended()
+
+    def _take_local(self, parameter: nn.Parameter) -> None:
+        # Called before `DistributedDataParallel` reduces the gradient.
+        if parameter is self._sampled[-1]:
+            self._passes += 1
+            self._reducing += reduces(self._root)
+        if parameter.grad is not None:
+            self._local[id(parameter)] = _sample(parameter.grad)
+
+
+def several_ranks() -> bool:
+    """Return whether this process is one of several ranks of torch's process group."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def reduces(root: nn.Module) -> bool:
+    """Return whether a backward pass now reduces the gradients of a model over all ranks.
+
+    Not within ``no_sync``, with a hook in place of the reduction, over a part of the ranks, or if
+    the wrapper leaves parameters out.
+    """
+    return (
+        isinstance(root, DistributedDataParallel)
+        and root.require_backward_grad_sync
+        and not root._comm_hooks
+        and not root.parameters_to_ignore
+        and root.process_group.size() == dist.get_world_size()
+    )
+
+
+def _data_parallel(root: nn.Module, parameters: Iterable[Tensor]) -> bool:
+    """Return whether each rank trains the same model with its own part of the data."""
+    if isinstance(root, DistributedDataParallel):
+        return bool(root.process_group.size() == dist.get_world_size())
+    # Loaded if the model is an instance.
+    module = sys.modules.get("torch.distributed.fsdp")
+    if module is None or not isinstance(root, module.FSDPModule):
+        return False
+    meshes: set[Any] = {getattr(one, "device_mesh", None) for one in parameters} - {None}
+    return len(meshes) == 1 and all(
+        mesh.ndim == 1 and mesh.size() == dist.get_world_size() for mesh in meshes
+    )
+
+
+def _can_be_sampled(parameter: Tensor) -> bool:
+    whole = not (is_lazy(parameter) or hasattr(parameter, "to_local"))
+    return whole and parameter.requires_grad and parameter.is_leaf and parameter.numel() > 0
+
+
+def _sample(gradient: Tensor) -> Tensor:
+    """Return evenly strided elements of a gradient, float64 [k <= 64]."""
+    flat = plain_tensor(gradient).reshape(-1)
+    return flat[:: max(1, -(-len(flat) // _ELEMENTS))].to(torch.float64, copy=True)
+
+
+def _collectives() -> int | None:
+    """Return the number of collectives that this process has begun; None if it is not known."""
+    groups: Iterable[Any] = dist.distributed_c10d._world.pg_map
+    try:
+        return sum(int(one._get_sequence_number_for_group()) for one in groups)
+    except RuntimeError:
+        # Not every backend counts them.
+        return None
+
+
+def _random_state() -> float:
+    """Return the CRC-32C of the states of torch's default generators."""
+    devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+    states = [one.get_state() for one in (torch.default_generator, *devices)]
+    return float(crc32.iscsi(b"".join(host_view(one).tobytes() for one in states)))

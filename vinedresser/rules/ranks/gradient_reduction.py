@@ -1,0 +1,265 @@
+"""Rule: gradients are reduced over the ranks in a wrong or wasteful way."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.base import OnceRule
+from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.need import Need
+from vinedresser.rules.ranks.aligned import Aligned, told
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
+
+_NAME = re.compile(r"^ranks/((?:.*\.)?)local_gradients$")
+# Largest residual of a gradient that is a sum of the ranks' gradients, in units of its norm, and
+# the largest difference between equal factors; float32 sums are exact to about 1e-6.
+_EXACT = 1e-3
+# Fewer sampled elements per rank say little.
+_FEWEST = 8
+_Vector = NDArray[np.float64]
+
+
+class _Sample(NamedTuple):
+    """The gradient of a model on one rank, at the sampled elements; float64 [n] each.
+
+    Attributes:
+        local: of this rank's own rows.
+        consumed: as the optimizer consumes it.
+        passes: number of backward passes in the step.
+        reducing: number of those that reduced the gradients of all parameters over all ranks.
+        mean: whether the backward pass began with a loss that is a mean over the rank's own rows.
+    """
+
+    local: _Vector
+    consumed: _Vector
+    passes: float
+    reducing: float
+    mean: bool
+
+
+@dataclass(frozen=True)
+class _Fault:
+    kind: str
+    seen: str
+    cause: str
+    remedy: str
+    value: float
+    threshold: float
+    confidence: float
+    ranks: tuple[int, ...] = ()
+    cost: bool = False
+
+
+class GradientReduction(OnceRule):
+    """The optimizer's gradient is not the mean of the ranks' gradients, or is reduced too often.
+
+    Let g_r be the gradient of rank r before any reduction, and G that which the optimizer consumes,
+    both at up to 1,024 elements. The rule solves G = sum_r a_r g_r for the factors a_r by least
+    squares. With W ranks, they are all 1 / W for a mean, and equal, but smaller, if G was clipped
+    or unscaled afterwards. Fires when the same holds at ``patience`` checks in a row:
+
+    - All a_r are 1, and each rank's backward pass begins with a loss that is the mean of its own
+      rows: the gradients are summed, so the learning rate is W times as high. The sum is right for
+      losses that are divided by the rows of all ranks.
+    - The a_r differ and none is above 1 / W: each rank clips or scales its gradient before the
+      reduction, so the ranks do not count alike.
+    - All backward passes of a step with several of them reduce gradients: all but the last could
+      be within ``no_sync()``. This costs time only (info).
+
+    Silent if the residual is above 1e-3 of G: noise, compression, or another reduction.
+
+    Args:
+        every: train steps between checks.
+        patience: number of consecutive checks.
+    """
+
+    severity = "warning"
+    fault = "gradient_reduction"
+    position = 462
+    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    left_out_of = ("boosted_trees",)
+
+    def __init__(self, every: int = 25, patience: int = 2) -> None:
+        require_at_least(1, patience=patience)
+        self.every = every
+        self.patience = patience
+        self.needs = (Need("ranks", every, rarer_from=0, required=False),)
+        self._samples: dict[str, Aligned[_Sample]] = {}
+        self._info: RunRecord | None = None
+        self._losses: dict[str, dict[str, Any]] = {}
+        # The kinds of faults at the latest checks of each model, with the step of the first.
+        self._seen: dict[str, tuple[str, int, int]] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the number of ranks."""
+        self._info = info
+        self._losses = info.losses
+
+    def on_record(self, info: RunRecord) -> None:
+        """Read which losses are means."""
+        self._losses = info.losses
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._done or step.mode != "train" or step.step % self.every:
+            return None
+        return self._once(self.watch(step))
+
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`: here, of all ranks."""
+        for name in step.tensor_names:
+            found = _NAME.match(name)
+            if found and self._info is not None and self._info.world_size > 1:
+                finding = self._look(step, found[1])
+                if finding is not None:
+                    return finding
+        return None
+
+    def _look(self, step: Step, prefix: str) -> Finding | None:
+        samples = self._samples.get(prefix)
+        if samples is None:
+            assert self._info is not None, "set before the first step"
+            samples = self._samples[prefix] = Aligned()
+            samples.begin(self._info)
+        ranks = samples.add(step.step, step.rank, self._sample(step, prefix))
+        if ranks is None:
+            return None
+        fault = _fault_of(ranks)
+        kind = "" if fault is None else fault.kind
+        before, since, count = self._seen.get(prefix, ("", 0, 0))
+        if kind != before:
+            since, count = step.step, 0
+        self._seen[prefix] = kind, since, count + 1
+        if fault is None or count + 1 < self.patience:
+            return None
+        finding = self.found(
+            step,
+            since=since,
+            tensor=f"ranks/{prefix}gradients",
+            statistic=fault.kind,
+            value=fault.value,
+            threshold=fault.threshold,
+            confidence=fault.confidence,
+            seen=fault.seen,
+            cause=fault.cause,
+            remedy=fault.remedy,
+            severity="info" if fault.cost else None,
+            evidence={"kind": fault.kind, "checks": count + 1, **_evidence(ranks)},
+        )
+        return replace(finding, rank=fault.ranks[0] if fault.ranks else 0)
+
+    def _is_mean(self, loss: str) -> bool:
+        known = self._losses.get(loss, {})
+        return not known.get("custom") and known.get("settings", {}).get("reduction") == "mean"
+
+    def _sample(self, step: Step, prefix: str) -> _Sample:
+        local, consumed = (
+            np.asarray(step.tensor(f"ranks/{prefix}{word}"), np.float64)
+            for word in ("local_gradients", "gradients")
+        )
+        passes, reducing, objective = (
+            step.scalars.get(f"ranks/{prefix}{word}", math.nan)
+            for word in ("passes", "reducing_passes", "objective")
+        )
+        mean = passes == 1 and any(
+            math.isclose(value, objective, rel_tol=1e-6)
+            for name, value in step.scalars_of("losses").items()
+            if self._is_mean(name.partition("/")[2])
+        )
+        return _Sample(local, consumed, passes, reducing, mean)
+
+
+@np.errstate(all="ignore")
+def _factors(ranks: list[_Sample]) -> _Vector | None:
+    """Return the factors of the ranks in the gradient, [W]; None if it is no such sum."""
+    whole = ranks[0].consumed
+    if len({one.local.shape for one in ranks}) > 1 or whole.shape != ranks[0].local.shape:
+        return None
+    if any(not np.array_equal(one.consumed, whole) for one in ranks):
+        # Not reduced: see `ReplicaDivergence`.
+        return None
+    own = np.stack([one.local for one in ranks], axis=1)
+    size = float(np.linalg.norm(whole))
+    if len(whole) < _FEWEST * len(ranks) or not (np.isfinite(own).all() and 0 < size < np.inf):
+        return None
+    factors, _, order, _ = np.linalg.lstsq(own, whole, rcond=_EXACT)
+    if order < len(ranks) or np.linalg.norm(own @ factors - whole) > _EXACT * size:
+        return None
+    return np.asarray(factors, np.float64)
+
+
+def _fault_of(ranks: list[_Sample]) -> _Fault | None:
+    """Return what is wrong with the reduction at one step, or None."""
+    world = len(ranks)
+    factors = _factors(ranks)
+    if factors is not None:
+        low, high = float(factors.min()), float(factors.max())
+        summed = abs(low - 1) < _EXACT and abs(high - 1) < _EXACT
+        if summed and all(one.mean for one in ranks):
+            return _summed(world)
+        if high - low > 10 * _EXACT * high and low > 0 and high < (1 + _EXACT) / world:
+            return _scaled_apart(factors, world)
+    passes = ranks[0].passes
+    if passes > 1 and all(one.passes == passes == one.reducing for one in ranks):
+        return _Fault(
+            "reduced_too_often",
+            f"a step has {passes:.0f} backward passes, and each reduces the gradients over the "
+            "ranks",
+            "gradients are accumulated without no_sync()",
+            "run all backward passes of a step but the last, with their forwards, within `with "
+            f"model.no_sync():`; this saves {passes - 1:.0f} of {passes:.0f} reductions",
+            passes,
+            1.0,
+            0.9,
+            cost=True,
+        )
+    return None
+
+
+def _summed(world: int) -> _Fault:
+    return _Fault(
+        "summed",
+        f"the gradient is the sum of those of {world} ranks, not their mean",
+        f"the gradients are not divided by the number of ranks: the learning rate is {world} times "
+        "as high",
+        "divide the gradients by the number of ranks after reducing them (ReduceOp.AVG, or "
+        "gradient.div_(world_size)), or the loss by the rows of all ranks",
+        1.0,
+        1 / world,
+        0.9,
+    )
+
+
+def _scaled_apart(factors: _Vector, world: int) -> _Fault:
+    shares = {rank: f"{one:.3g}" for rank, one in enumerate(factors)}
+    least = int(factors.argmin())
+    return _Fault(
+        "scaled_before_reduction",
+        f"the ranks have different factors in the mean of their gradients: {told(shares)}, instead "
+        f"of {1 / world:.3g} each",
+        "each rank clips or scales its own gradient before the reduction, so rows count less on a "
+        "rank with large gradients",
+        "clip after the reduction: clip_grad_norm_ between the last all_reduce and the step",
+        float(factors[least]),
+        1 / world,
+        0.8,
+        (least,),
+    )
+
+
+def _evidence(ranks: list[_Sample]) -> dict[str, Any]:
+    factors = _factors(ranks)
+    return {
+        "factors": None if factors is None else factors.tolist(),
+        "passes": ranks[0].passes,
+        "reducing_passes": ranks[0].reducing,
+    }

@@ -1,0 +1,252 @@
+"""Rule: ranks are fed the same data, or unequal amounts of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.base import OnceRule
+from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.need import Need
+from vinedresser.rules.ranks.aligned import Aligned, told
+from vinedresser.store.finding import Finding, Severity
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
+
+_FACT = re.compile(r"^ranks/(?:.*\.)?(data_parallel|random|rows)$")
+# Checks with equal rows before an unequal batch is an exception, not the rule.
+_USUAL = 2
+
+
+class _Fed(NamedTuple):
+    """What a rank was fed up to a step.
+
+    Attributes:
+        inputs: fingerprints of the model's inputs, by name.
+        random: CRC of the states of torch's generators before the step; None: not known.
+        rows: rows of all training forwards so far; None: not known.
+        parallel: whether each rank trains the same model with its own part of the data.
+        step: the step.
+    """
+
+    inputs: tuple[tuple[str, float], ...]
+    random: float | None
+    rows: float | None
+    parallel: bool
+    step: int
+
+
+class _Fault(NamedTuple):
+    kind: str
+    since: int
+    ranks: tuple[int, ...]
+    seen: str
+    cause: str
+    remedy: str
+    severity: Severity | None = None
+
+
+class RankData(OnceRule):
+    """Data-parallel ranks are fed the same data, or unequal amounts of it.
+
+    Compares fingerprints of the model's inputs, the states of torch's random generators and the
+    numbers of rows of all ranks, in trainings with `DistributedDataParallel` or `fully_shard` over
+    all ranks. Fires when, at ``patience`` consecutive checks, between which the inputs change,
+
+    - ranks have the same inputs: they compute the same gradient, and the rows of the other ranks
+      are missed (a warning). If their random states are the same, too, the cause is a seed, or a
+      checkpoint whose random state all ranks have loaded; otherwise a sampler without the rank;
+    - ranks have the same random state, after these differed: the state of one rank was loaded by
+      all (info; inputs and dropout masks may repeat).
+
+    Also fires if ranks had equally many rows at each of the first checks, but one of them missed
+    some later, as at the end of an epoch: the mean over ranks then weights its rows more (info).
+
+    Silent about the first two if the script draws the same numbers on all ranks by intention, as
+    with one seed for all ranks and a `DistributedSampler`: inputs differ then.
+
+    Args:
+        every: train steps between checks.
+        patience: number of consecutive checks.
+    """
+
+    severity = "warning"
+    fault = "rank_data"
+    stage = "data"
+    position = 463
+    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    left_out_of = ("boosted_trees",)
+
+    def __init__(self, every: int = 25, patience: int = 2) -> None:
+        require_at_least(1, patience=patience)
+        self.every = every
+        self.patience = patience
+        self.needs = (
+            Need("model_inputs", every, ("fingerprint",), rarer_from=0, required=False),
+            Need("ranks", every, rarer_from=0, required=False),
+        )
+        self._fed = Aligned[_Fed]()
+        self._before: list[_Fed] = []
+        self._loaded = False
+        # Consecutive checks with the same inputs, and random states, and the first of them.
+        self._same, self._same_since = 0, 0
+        self._drawn, self._drawn_since = 0, 0
+        # Random states have differed.
+        self._differed = False
+        self._even = 0
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the number of ranks."""
+        self._fed.begin(info)
+        self._loaded = info.loaded
+
+    def on_record(self, info: RunRecord) -> None:
+        """Read whether a state was loaded."""
+        self._loaded = info.loaded
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        due = self._fed.world > 1 and step.mode == "train" and not step.step % self.every
+        return self._once(self.watch(step)) if due and not self._done else None
+
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`: here, of all ranks."""
+        now = self._fed.add(step.step, step.rank, _fed(step))
+        if now is None or not all(one.parallel for one in now):
+            return None
+        fault = self._same_inputs(now) or self._same_random(now) or self._unequal_rows(now)
+        self._before = now
+        if fault is None:
+            return None
+        found = self.found(
+            step,
+            since=fault.since,
+            tensor="ranks/rows"
+            if fault.kind == "unequal_rows"
+            else "ranks/random"
+            if fault.kind == "random_state_shared"
+            else "model inputs",
+            statistic=fault.kind,
+            value=float(len(fault.ranks)),
+            threshold=1.0,
+            confidence=0.9,
+            seen=fault.seen,
+            cause=fault.cause,
+            remedy=fault.remedy,
+            severity=fault.severity,
+            evidence={"kind": fault.kind, "ranks": list(fault.ranks)},
+        )
+        return replace(found, rank=fault.ranks[0])
+
+    def _same_inputs(self, now: Sequence[_Fed]) -> _Fault | None:
+        same = _equal([one.inputs or None for one in now])
+        moves = not self._before or self._before[0].inputs != now[0].inputs
+        if not (same and moves):
+            self._same = 0
+            return None
+        self._same += 1
+        self._same_since = now[0].step if self._same == 1 else self._same_since
+        if self._same < self.patience:
+            return None
+        seen = f"{told(same)} are fed the same inputs since step {self._same_since}"
+        if not set(same) <= set(_equal([one.random for one in now])):
+            return _Fault(
+                "same_inputs",
+                self._same_since,
+                same,
+                f"{seen}, with different random states",
+                "the sampler does not know the rank, or all ranks read the same files",
+                "give each rank its own rows: DataLoader(sampler=DistributedSampler(dataset)), or "
+                "an IterableDataset every world_size-th sample, beginning with its rank",
+            )
+        return _Fault(
+            "same_inputs_and_random_state",
+            self._same_since,
+            same,
+            f"{seen}, and have the same random state",
+            "a checkpoint of one rank was loaded by all, with its random state"
+            if self._loaded
+            else "the ranks have the same seed and draw their data or its order from it, or all "
+            "have loaded the random state of one",
+            "save and load the random state of each rank, or seed with seed + rank; for workers, "
+            "DataLoader(generator=…) with such a seed; rows that are drawn without random numbers "
+            "need a DistributedSampler",
+        )
+
+    def _same_random(self, now: Sequence[_Fed]) -> _Fault | None:
+        same = _equal([one.random for one in now])
+        if len(same) < len(now):
+            self._differed |= all(one.random is not None for one in now)
+            self._drawn = 0
+            return None
+        self._drawn += self._differed
+        self._drawn_since = now[0].step if self._drawn == 1 else self._drawn_since
+        if self._drawn < self.patience:
+            return None
+        return _Fault(
+            "random_state_shared",
+            self._drawn_since,
+            same,
+            f"{told(same)} have the same random state since step {self._drawn_since}, and did not "
+            "before",
+            "all ranks have loaded the random state of one, as from a checkpoint, or were seeded "
+            "alike: dropout masks, noise and the order of data repeat on all ranks",
+            "save and load the random state of each rank, or seed again with seed + rank",
+            "info",
+        )
+
+    def _unequal_rows(self, now: Sequence[_Fed]) -> _Fault | None:
+        rows = [one.rows for one in now]
+        before = [one.rows for one in self._before]
+        counts = [one for one in (*rows, *before) if one is not None]
+        if len(counts) < 2 * len(now):
+            return None
+        new = [a - b for a, b in zip(counts[: len(now)], counts[len(now) :], strict=True)]
+        if len(set(new)) == 1:
+            self._even += 1
+            return None
+        usual, self._even = self._even >= _USUAL, -(10**9)
+        if not usual:
+            # Batches of varying size on all ranks, as of a fixed number of tokens.
+            return None
+        least = tuple(rank for rank, one in enumerate(new) if one == min(new))
+        missing = max(new) - min(new)
+        return _Fault(
+            "unequal_rows",
+            self._before[0].step + 1,
+            least,
+            f"{told(least)} had {missing:.0f} rows less than others between the steps "
+            f"{self._before[0].step} and {now[0].step}, and as many before",
+            "a batch of that rank is smaller, as the last one of an epoch: the mean over the ranks "
+            "weights its rows more",
+            "DataLoader(drop_last=True), or DistributedSampler(drop_last=True)",
+            "info",
+        )
+
+
+def _fed(step: Step) -> _Fed:
+    prints = step.reduction_of("model_inputs", "fingerprint")
+    facts: dict[str, float] = {}
+    for name, value in step.scalars.items():
+        found = _FACT.match(name)
+        if found:
+            facts[found[1]] = min(value, facts.get(found[1], value))
+    return _Fed(
+        tuple(sorted(prints.items())),
+        facts.get("random"),
+        facts.get("rows"),
+        bool(facts.get("data_parallel")),
+        step.step,
+    )
+
+
+def _equal(values: Sequence[object]) -> tuple[int, ...]:
+    """Return the ranks of the first value, other than None, that several ranks have."""
+    for value in values:
+        ranks = tuple(rank for rank, one in enumerate(values) if one == value)
+        if value is not None and len(ranks) > 1:
+            return ranks
+    return ()

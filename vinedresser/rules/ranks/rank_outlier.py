@@ -1,0 +1,164 @@
+"""Rule: the loss of one rank leaves that of the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.base import OnceRule
+from vinedresser.rules.bounds import require_above, require_at_least
+from vinedresser.rules.need import Need
+from vinedresser.rules.ranks.aligned import Aligned
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
+
+_BLOCK = 50
+# Difference of two means in units of its standard error; healthy blocks stay below 4.
+_FAR = 6.0
+# Blocks in which the ranks agree within this ratio before one can leave.
+_AGREED, _AGREES = 2, 1.25
+
+
+@dataclass
+class _Block:
+    """The losses of one rank in a block of steps."""
+
+    values: list[float]
+
+    @property
+    @np.errstate(all="ignore")
+    def mean(self) -> float:
+        """Their mean."""
+        return float(np.mean(self.values))
+
+    @property
+    @np.errstate(all="ignore")
+    def error(self) -> float:
+        """The variance of their mean."""
+        return float(np.var(self.values)) / len(self.values)
+
+
+class RankOutlier(OnceRule):
+    """The loss of one rank leaves that of the others, which it resembled before.
+
+    All data-parallel ranks have the same weights, so their losses differ by their rows only.
+    Compares the means of the losses of all ranks in blocks of 50 steps. Fires when the ranks agreed
+    in two blocks, and in ``patience`` consecutive ones the mean of a rank is ``ratio`` times that
+    of the others' median (or the inverse), by more than six standard errors. Of two ranks, the one
+    that moved away from where both were is named. Losses that are not positive are ignored.
+
+    Silent about ranks whose losses differ from the start: their data may.
+
+    Args:
+        ratio: minimum ratio of the losses.
+        patience: number of consecutive blocks.
+    """
+
+    severity = "warning"
+    fault = "rank_data"
+    stage = "data"
+    position = 464
+    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    left_out_of = ("boosted_trees", "adversarial")
+    needs = (Need("losses", required=False),)
+
+    def __init__(self, ratio: float = 1.5, patience: int = 2) -> None:
+        require_above(1, ratio=ratio)
+        require_at_least(1, patience=patience)
+        self.ratio = ratio
+        self.patience = patience
+        self._blocks: dict[str, Aligned[_Block]] = {}
+        self._open: dict[tuple[str, int], _Block] = {}
+        self._info: RunRecord | None = None
+        # By loss: number of blocks in which all ranks agreed, and the mean in the latest of them.
+        self._agreed: dict[str, tuple[int, float]] = {}
+        # By loss: the rank that has left, the first step, and the number of blocks.
+        self._left: dict[str, tuple[int, int, int]] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the number of ranks."""
+        self._info = info
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        several = self._info is not None and self._info.world_size > 1
+        return None if self._done or not several else self._once(self.watch(step))
+
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`: here, of all ranks."""
+        if step.mode != "train":
+            return None
+        for name, value in step.scalars_of("losses").items():
+            block = self._open.setdefault((name, step.rank), _Block([]))
+            block.values.append(value)
+        if step.step % _BLOCK != _BLOCK - 1:
+            return None
+        for name in [name for name, rank in self._open if rank == step.rank]:
+            block = self._open.pop((name, step.rank))
+            if name not in self._blocks:
+                assert self._info is not None, "set before the first step"
+                self._blocks[name] = Aligned()
+                self._blocks[name].begin(self._info)
+            ranks = self._blocks[name].add(step.step, step.rank, block)
+            finding = None if ranks is None else self._look(step, name, ranks)
+            if finding is not None:
+                return finding
+        return None
+
+    def _look(self, step: Step, name: str, ranks: Sequence[_Block]) -> Finding | None:
+        means = [one.mean for one in ranks]
+        if not all(math.isfinite(one) and one > 0 for one in means):
+            return None
+        count, usual = self._agreed.get(name, (0, 0.0))
+        if max(means) <= _AGREES * min(means):
+            self._agreed[name] = count + 1, float(np.median(means))
+            self._left.pop(name, None)
+            return None
+        # The block in which they part holds steps before that, too.
+        known, since, blocks = self._left.get(name, (-1, step.step - _BLOCK + 1, 0))
+        rank = _farthest(means, usual) if count >= _AGREED else -1
+        far = rank >= 0 and self._is_far(rank, ranks)
+        blocks = blocks + 1 if far and rank == known else int(far)
+        self._left[name] = rank, since, blocks
+        if blocks < self.patience:
+            return None
+        return self._finding(step, name, rank, means, since)
+
+    def _is_far(self, rank: int, ranks: Sequence[_Block]) -> bool:
+        one, others = ranks[rank], [*ranks[:rank], *ranks[rank + 1 :]]
+        middle = sorted(others, key=lambda other: other.mean)[len(others) // 2]
+        error = math.sqrt(one.error + middle.error)
+        apart = max(one.mean, middle.mean) > self.ratio * min(one.mean, middle.mean)
+        return apart and abs(one.mean - middle.mean) > _FAR * error
+
+    def _finding(
+        self, step: Step, name: str, rank: int, means: Sequence[float], since: int
+    ) -> Finding:
+        rest = float(np.median([one for place, one in enumerate(means) if place != rank]))
+        found = self.found(
+            step,
+            since=since,
+            tensor=name,
+            statistic="ratio to the other ranks",
+            value=means[rank] / rest,
+            threshold=self.ratio,
+            confidence=0.7,
+            seen=f"{name} of rank {rank} is {means[rank]:.3g}, that of the others {rest:.3g}, "
+            f"since step {since}; before, they agreed",
+            cause="the rows of this rank differ from those of the others (damaged, shifted, "
+            "labelled otherwise or not shuffled), or its machine computes wrongly",
+            remedy=f"look at the inputs and labels of rank {rank} from step {since} on; if they "
+            "are like those of the others, run the rank on another machine",
+            evidence={"means": list(means)},
+        )
+        return replace(found, rank=rank)
+
+
+def _farthest(means: Sequence[float], usual: float) -> int:
+    """Return the rank whose mean is farthest from where all ranks were, by its ratio."""
+    return max(range(len(means)), key=lambda rank: abs(math.log(means[rank] / usual)))

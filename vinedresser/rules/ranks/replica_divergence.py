@@ -1,0 +1,207 @@
+"""Rule: data-parallel replicas no longer have the same weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.need import Need
+from vinedresser.rules.ranks.aligned import Aligned, deviating, told
+from vinedresser.rules.ranks.divergence import Replica, divergence_of, unlike
+from vinedresser.rules.signals.parameters.learning_rate import LEARNING_RATE
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
+
+# Factor of the patience if all parameters differ: weights may be averaged now and then.
+_LONGER = 3
+_REDUCED = re.compile(r"^state/(?:.*\.)?reduced$")
+_COLLECTIVES = re.compile(r"^ranks/(?:.*\.)?collectives$")
+# Steps between two captures of the optimizer's settings, which others capture more often.
+_SETTINGS = 100
+
+
+class ReplicaDivergence(Rule):
+    """A weight or bias differs between ranks.
+
+    The rule compares CRC-32C fingerprints of the parameters of all ranks at the same step. All
+    ranks add the same reduced gradient to the same weights, so not a single bit may differ. Fires
+    when a parameter that was equal on all ranks differs at ``patience`` consecutive checks, by
+    default within 50 steps. If all parameters and their gradients differ, and the ranks communicate
+    nevertheless, weights may be averaged now and then: it waits three times as long.
+
+    The finding says what set the replicas apart (`kind` in its evidence): fingerprints of the
+    gradients tell whether these were reduced, and those of the weights which rank updates them.
+
+    A parameter that differs at the first check is treated as a shard, and a model with shards is
+    not compared, unless all ranks have the same gradients: then replicas start apart. A parameter
+    that becomes equal again belongs to a training that averages its weights now and then; it is not
+    compared from then on. Disable the rule for such a training if averages and checks fall on
+    different steps. Shards of distributed tensors (`fully_shard`, tensor parallel) have no
+    fingerprints; the other parameters of such a model are compared.
+
+    Neither happens if `DistributedDataParallel` reduces the gradients of all models over all ranks
+    (``state/reduced``, PyTorch): ``patience`` checks are enough then, and parameters may not differ
+    at the first check either.
+
+    Args:
+        every: train steps between checks.
+        patience: number of consecutive checks.
+    """
+
+    fault = "replica_divergence"
+    position = 460
+    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    left_out_of = ("boosted_trees",)
+
+    def __init__(self, every: int = 25, patience: int = 2) -> None:
+        require_at_least(1, patience=patience)
+        self.every = every
+        self.patience = patience
+        self.needs = (
+            *(
+                Need(name, every, ("fingerprint",), rarer_from=0, required=False)
+                for name in ("weights", "biases", "gradients")
+            ),
+            *(Need(name, every, rarer_from=0, required=False) for name in ("state", "ranks")),
+            Need("learning_rate", _SETTINGS, regex=LEARNING_RATE, required=False),
+        )
+        self._replicas = Aligned[Replica]()
+        self._settings = Aligned[dict[str, float]]()
+        # Of all ranks at the latest step at which they are known.
+        self._set: list[dict[str, float]] = []
+        self._before: list[Replica] = []
+        self._known: set[str] = set()
+        # Steps at which a parameter differed.
+        self._differ: dict[str, list[int]] = {}
+        self._off = False
+        # Some parameters differed at the first check, and their gradients did not.
+        self._apart = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Read the number of ranks."""
+        self._replicas.begin(info)
+        self._settings.begin(info)
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._off or self._replicas.world < 2 or step.mode != "train":
+            return None
+        given = step.scalars_of("learning_rate")
+        if given:
+            self._set = self._settings.add(step.step, step.rank, given) or self._set
+        if step.step % self.every:
+            return None
+        weights = {
+            **step.reduction_of("weights", "fingerprint"),
+            **step.reduction_of("biases", "fingerprint"),
+        }
+        if not weights:
+            return None
+        now = self._replicas.add(step.step, step.rank, _replica(step, weights))
+        if now is None:
+            return None
+        finding = self._compare(step, now)
+        self._before = now
+        return finding
+
+    def _compare(self, step: Step, now: Sequence[Replica]) -> Finding | None:
+        reduced = all(one.reduced for one in now)
+        common = set.intersection(*(set(one.weights) for one in now))
+        names = [name for name in now[0].weights if name in common]
+        different = [name for name in names if unlike(name, now)]
+        fresh = [name for name in different if name not in self._known]
+        again = any(name in self._differ for name in names if name not in different)
+        if (fresh or self._apart) and not reduced:
+            self._apart = _same_gradients(different, now, self._before)
+            self._off = not self._apart
+        if again and not reduced:
+            self._off = True
+        if self._off:
+            return None
+        self._known.update(names)
+        for name in different:
+            self._differ.setdefault(name, []).append(step.step)
+        whole = len(different) == len(names)
+        averaged = whole and not reduced and not self._apart and self._may_average(different, now)
+        needed = self.patience * (_LONGER if averaged else 1)
+        # In model order.
+        sure = [name for name in different if len(self._differ[name]) >= needed]
+        if not sure:
+            return None
+        self._off = True
+        return self._finding(step, sure, now, whole=len(sure) == len(names))
+
+    def _may_average(self, names: Sequence[str], now: Sequence[Replica]) -> bool:
+        """Return whether weights that differ may become equal again."""
+        if now[0].gradients and not any(unlike(name, now, gradient=True) for name in names):
+            return False
+        if len(self._before) != len(now):
+            return True
+        counts = [(a.collectives, b.collectives) for a, b in zip(now, self._before, strict=True)]
+        return any(new is None or new != old for new, old in counts)
+
+    def _finding(
+        self, step: Step, names: list[str], now: Sequence[Replica], *, whole: bool
+    ) -> Finding:
+        since = min(self._differ[name][0] for name in names)
+        name = next(one for one in names if self._differ[one][0] == since)
+        found = divergence_of(
+            names, now, self._before, since=since, whole=whole, settings=self._set
+        )
+        prints = [int(one.weights[name]) for one in now]
+        odd = list(found.ranks) or deviating(prints)
+        who = f"{told(odd)} differs" if odd else "the ranks differ"
+        since_when = f"step {since} (equal at step {since - self.every})" if since else "the start"
+        more = f", and {len(names) - 1} other tensors too" if len(names) > 1 else ""
+        finding = self.found(
+            step,
+            since=since,
+            tensor=name,
+            statistic="fingerprint",
+            value=float(len(names)),
+            threshold=0.0,
+            confidence=0.95,
+            seen=f"{name}: {who} since {since_when}{more}; {len(now[0].weights)} tensors compared",
+            cause=found.cause,
+            remedy=found.remedy,
+            evidence={
+                "kind": found.kind,
+                "ranks": odd,
+                "fingerprints": {str(rank): value for rank, value in enumerate(prints)},
+                "tensors": names[:50],
+            },
+        )
+        return replace(finding, rank=odd[0] if odd else 0)
+
+
+def _replica(step: Step, weights: dict[str, float]) -> Replica:
+    reduced = [value for name, value in step.scalars.items() if _REDUCED.match(name)]
+    counts = [value for name, value in step.scalars.items() if _COLLECTIVES.match(name)]
+    gradients = step.reduction_of("gradients", "fingerprint")
+    return Replica(
+        weights,
+        {name.partition("/")[2]: value for name, value in gradients.items()},
+        bool(reduced) and all(reduced),
+        max(counts, default=None),
+    )
+
+
+def _same_gradients(
+    names: Sequence[str], now: Sequence[Replica], before: Sequence[Replica]
+) -> bool:
+    """Return whether weights that differ have the same gradients on all ranks.
+
+    Those of shards differ, unless they are zero at all steps.
+    """
+    paths = [name.partition("/")[2] for name in names]
+    if not all(path in one.gradients for path in paths for one in now):
+        return False
+    moves = not before or any(
+        now[0].gradients[path] != before[0].gradients.get(path) for path in paths
+    )
+    return moves and not any(unlike(name, now, gradient=True) for name in names)
