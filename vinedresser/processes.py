@@ -25,6 +25,7 @@ __all__ = [
     "descendants",
     "identify",
     "is_alive",
+    "is_suspended",
     "kill_group",
     "kill_marked",
     "kill_with",
@@ -86,6 +87,12 @@ def identify(pid: int) -> ProcessIdentity | None:
     if fields is None:
         return None
     return ProcessIdentity(pid, int(fields[_STARTED]), boot_id(), _host())
+
+
+def is_suspended(pid: int) -> bool:
+    """Return whether a process is stopped by a signal such as SIGSTOP, or by a debugger."""
+    fields = _stat(pid)
+    return fields is not None and fields[_STATE] in ("T", "t")
 
 
 def this_process() -> ProcessIdentity:

@@ -20,6 +20,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.causes.root_cause import cause_of
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.newcomers import Newcomers
+from vinedresser.rules.standing import STALLED, explain_stall
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import Findings
@@ -93,6 +94,10 @@ def judge(
 
     def take(new: list[Finding]) -> None:
         nonlocal asked
+        new = [
+            explain_stall(one, run.storage, live=live) if one.fault == STALLED else one
+            for one in new
+        ]
         findings.extend(new)
         if on_finding:
             for finding in new:

@@ -46,6 +46,7 @@ from vinedresser.store.records.environment import (
     REPLAY_VARIABLE,
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
+    STACKS_VARIABLE,
     environment_without_run,
     started_for,
 )
@@ -117,6 +118,7 @@ from vinedresser.store.records.run_record import (
     describe_changes,
     new_run,
 )
+from vinedresser.store.records.stacks import StacksRecord, StacksRequest
 
 __all__ = [
     "ATTACH_VARIABLE",
@@ -130,6 +132,7 @@ __all__ = [
     "REPLAY_VARIABLE",
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
+    "STACKS_VARIABLE",
     "ActionRecord",
     "CaptureChange",
     "CaptureRequest",
@@ -149,6 +152,8 @@ __all__ = [
     "RunRecord",
     "STREAM",
     "StopBy",
+    "StacksRecord",
+    "StacksRequest",
     "StopRecord",
     "StopStepRecord",
     "SupervisorRecord",

@@ -18,6 +18,7 @@ __all__ = [
     "REPLAY_VARIABLE",
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
+    "STACKS_VARIABLE",
     "environment_without_run",
     "started_for",
 ]
@@ -29,6 +30,9 @@ RUN_ID_VARIABLE = "VINEDRESSER_RUN_ID"
 RANK_VARIABLE = "VINEDRESSER_RANK"
 # Set to capture a script that creates no hook: a directory with libraries of the launcher.
 ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
+# Set for a trainer: the process id of its supervisor, and the descriptor to which it writes on
+# request where it stands.
+STACKS_VARIABLE = "VINEDRESSER_STACKS"
 # Set for helper processes of a flow: the flow's id. Supervisors and trainers do not have it.
 FLOW_VARIABLE = "VINEDRESSER_FLOW"
 # Set for the script of a pre-flight check: its settings as JSON.
@@ -44,7 +48,7 @@ MLFLOW_VARIABLE = "VINEDRESSER_MLFLOW"
 _VARIABLES = frozenset(
     (
         *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE),
-        *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE),
+        *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE, STACKS_VARIABLE),
         *(REPLAY_VARIABLE, REPLAY_KERAS_VARIABLE, MLFLOW_VARIABLE),
     )
 )

@@ -136,6 +136,22 @@ def _import_from(directory: str, name: str) -> None:
         sys.path.remove(directory)
 
 
+def _tell_stacks() -> None:
+    """Let the supervisor ask where this process stands, if it has started it."""
+    supervisor, _, descriptor = os.environ.get("VINEDRESSER_STACKS", "").partition(":")
+    if supervisor != str(os.getppid()):
+        return
+    # Built in, as all that this module imports.
+    import _signal
+    import faulthandler
+
+    try:
+        faulthandler.register(_signal.SIGURG, int(descriptor), all_threads=True)
+    except (OSError, ValueError, RuntimeError):
+        # Without the descriptor, the supervisor does not ask.
+        return
+
+
 def _chain() -> None:
     """Run the sitecustomize that this one hides, or fail as if there was none."""
     sys.path[:] = [entry for entry in sys.path if entry != _HERE]
@@ -152,4 +168,5 @@ if __name__ == "sitecustomize":
     _asked = any(os.environ.get(name) for name in ("VINEDRESSER_RUN", *_OTHERS))
     if _asked and os.environ.get("VINEDRESSER_ATTACH"):
         sys.meta_path.insert(0, _Imports())  # type: ignore[arg-type]
+        _tell_stacks()
     _chain()

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from vinedresser.infra.supervise.supervisor.family import Family
 from vinedresser.infra.supervise.supervisor.first_failure import first_failure
@@ -28,6 +29,8 @@ __all__ = ["Job"]
 _NEVER = float("inf")
 # Seconds to drain the pipes of killed processes: the data is there, but its receiver may be slow.
 _DRAIN = 1.0
+# Seconds in which a rank says where it stands, unless it is stopped by a signal.
+_ANSWER = 1.0
 
 
 class Job:
@@ -131,6 +134,25 @@ class Job:
         failed = [rank for rank in self.ranks if rank.failed]
         alone = [rank for rank in failed if rank.failed_at <= self._ended_peers]
         return first_failure(alone or failed) if failed else self.ranks[0]
+
+    def stacks(self, turn: Callable[[], None]) -> list[dict[str, Any]]:
+        """Ask each rank where it stands; see `StacksRecord.ranks`.
+
+        Args:
+            turn: see `drain`.
+        """
+        asked = [rank for rank in self.ranks if rank.trainer.ask_stack()]
+        deadline = time.monotonic() + _ANSWER
+        before: list[Any] = []
+        # Twice the same: it is written piece by piece.
+        while (found := [rank.trainer.stack() for rank in asked]) != before or not all(found):
+            if time.monotonic() > deadline:
+                break
+            before = found
+            turn()
+        return [
+            {"state": rank.trainer.state, "frames": rank.trainer.stack()} for rank in self.ranks
+        ]
 
     def drain(self, turn: Callable[[], None]) -> None:
         """Read the rest of the pipes, which processes outside the family may hold open.

@@ -26,6 +26,8 @@ from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
     RunRecord,
+    StacksRecord,
+    StacksRequest,
     StopRecord,
     SupervisorRecord,
     heartbeats,
@@ -85,6 +87,7 @@ class Supervisor:
         self._signals = ArrivingSignals(channel, self._selector)
         self._requests = StopRequests(self._storage, ownership, self._signals, self._report)
         self._passed_on: StopRecord | None = None
+        self._stacks_told = False
         # Of the monotonic clock: SIGKILL, and SIGTERM for a trainer that should have got it, or
         # for the peers of a failed rank.
         self._deadline = self._reminder = _NEVER
@@ -165,6 +168,7 @@ class Supervisor:
                 self._expect_end_of_peers(now)
             elif self._passed_on is None:
                 self._look_for_stop(job)
+                self._look_for_stacks(job)
         if self._passed_on is None and self._signals.arrived_here(signal.SIGTERM):
             # The training got it, too, and has ended before it was passed on.
             self._passed_on = self._requests.look()
@@ -196,6 +200,17 @@ class Supervisor:
         elif not job.send(signal.SIGTERM):
             return
         self._passed_on, self._deadline = stop, now + grace
+
+    def _look_for_stacks(self, job: Job) -> None:
+        """Record where the ranks stand, once, if a judge asks because no step ends."""
+        if self._stacks_told or not self._storage.exists(StacksRequest.KEY):
+            return
+        self._stacks_told = True
+        found = StacksRecord(time.time(), job.stacks(self._turn))
+        try:
+            write_record(self._storage, found)
+        except StoreError as error:
+            self._report(str(error))
 
     def _await_family(self, job: Job) -> None:
         """Give the processes that a stopped trainer left behind the rest of its grace period."""

@@ -6,10 +6,18 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Any
 
 from vinedresser.infra.supervise.supervisor.prctl import end_with_parent
-from vinedresser.processes import Environment, ProcessIdentity, boot_id, identify
+from vinedresser.infra.supervise.supervisor.stacks import STACKS_SIGNAL, StackFile, frames_of
+from vinedresser.processes import (
+    Environment,
+    ProcessIdentity,
+    boot_id,
+    identify,
+    is_suspended,
+)
+from vinedresser.store.records import STACKS_VARIABLE
 
 
 class Trainer:
@@ -33,17 +41,19 @@ class Trainer:
 
     def __init__(self, argv: Sequence[str], cwd: str, environment: Environment) -> None:
         supervisor = os.getpid()
+        self._stacks = StackFile()
+        inherited = self._stacks.descriptor
         readers, writers = zip(os.pipe(), os.pipe(), strict=True)
         try:
             self._process = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env=environment,
+                env={**environment, STACKS_VARIABLE: f"{supervisor}:{inherited}"},
                 stdout=writers[0],
                 stderr=writers[1],
                 # The trainer holds the reading ends, too: if the supervisor dies, printing must
                 # not fail before the last checkpoint is written.
-                pass_fds=readers,
+                pass_fds=(*readers, inherited),
                 start_new_session=True,
                 # Safe: the supervisor has one thread.
                 preexec_fn=lambda: end_with_parent(supervisor, signal.SIGTERM),  # noqa: PLW1509
@@ -68,6 +78,22 @@ class Trainer:
     def running(self) -> bool:
         """Whether it has not ended yet."""
         return self._process.poll() is None
+
+    @property
+    def state(self) -> str:
+        """Its state: "running", "stopped" by a signal, or "ended"."""
+        if not self.running:
+            return "ended"
+        return "stopped" if is_suspended(self._process.pid) else "running"
+
+    def ask_stack(self) -> bool:
+        """Ask where it stands; return whether it may answer (`stack`)."""
+        self._stacks.clear()
+        return self._stacks.inherited_by(self._process.pid) and self.send(STACKS_SIGNAL)
+
+    def stack(self) -> list[list[Any]]:
+        """Return the frames of its main thread, once it has answered; see `frames_of`."""
+        return frames_of(self._stacks.read())
 
     def send(self, number: int) -> bool:
         """Send a signal to the trainer alone; return whether it was still running.
