@@ -20,7 +20,7 @@ _LOW: frozenset[Fault] = frozenset({"learning_rate_too_low"})
 # For the training, a row with the inputs of another has the wrong label.
 _CORRUPT: frozenset[Fault] = frozenset({"corrupt_inputs", "corrupt_labels"})
 # In the studies, "exploding" is a gradient that grows until a value is not finite.
-_EXPLODING: frozenset[Fault] = frozenset({"exploding_gradient", "nonfinite"})
+_EXPLODING: frozenset[Fault] = frozenset({"nonfinite"})
 # According to AUTOTRAINER, a lower learning rate cures oscillation.
 _OSCILLATING: frozenset[Fault] = frozenset({"oscillating_loss", "learning_rate_too_high"})
 _UNTRAINED: frozenset[Fault] = frozenset({"untrained_parameters"})
@@ -239,7 +239,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "stale_average": _NONE,
     "stale_buffer": _NONE,
     "temperature": _MISMATCH,
-    "collapse": frozenset({"constant_predictions"}),
+    "collapse": _NONE,
 }
 
 

@@ -14,10 +14,7 @@ SHOWN = '("vinedresser rules list" shows all; a custom rule is path/to/file.py:N
 TABLES: list[tuple[dict[str, Any], str]] = [
     (
         {"vanishing_gradent": {}},
-        (
-            "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient, "
-            f"exploding_gradient? {SHOWN}"
-        ),
+        (f"rules.vanishing_gradent: no such rule; did you mean vanishing_gradient? {SHOWN}"),
     ),
     (
         {"xyz": {}},

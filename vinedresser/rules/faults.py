@@ -42,7 +42,6 @@ Fault = Literal[
     # Internals
     "all_zero",
     "dying_relu",
-    "exploding_gradient",
     "low_variance",
     "mixed_precision",
     "nonfinite",
@@ -52,7 +51,6 @@ Fault = Literal[
     "vanishing_gradient",
     # Outcome
     "classifier_confusion",
-    "constant_predictions",
     "not_learning",
     "overfitting",
     "underfitting",

@@ -53,7 +53,7 @@ def test_labels_are_the_cause_of_what_stops_a_run_though_only_a_warning() -> Non
         finding("dying_relu", 40),
         finding("learning_rate_too_high", 20),
         finding("not_learning", 226),
-        finding("constant_predictions", 240),
+        finding("underfitting", 240),
         finding("corrupt_labels", 220, "warning"),
     ]
     for order in itertools.permutations(found):
@@ -119,7 +119,7 @@ def test_one_report_changes_each_thing_once() -> None:
     found = [
         finding("data_leakage", remedy="split before"),
         finding("wrong_mode", remedy="call model.train(); lr 0.1 instead of 1"),
-        finding("exploding_gradient", remedy="divide the learning rate by 10"),
+        finding("nonfinite", remedy="divide the learning rate by 10"),
         finding("tree_depth", remedy="use a depth of 6"),
     ]
     roots = root_causes(found)
@@ -128,7 +128,7 @@ def test_one_report_changes_each_thing_once() -> None:
         "data_leakage": "split before",
         "tree_depth": "use a depth of 6",
         "wrong_mode": "call model.train(); lr 0.1 instead of 1",
-        "exploding_gradient": "follow the advice of wrong_mode first, then train again",
+        "nonfinite": "follow the advice of wrong_mode first, then train again",
     }
 
 

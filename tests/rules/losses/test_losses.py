@@ -20,14 +20,13 @@ from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.classifier_confusion import ClassifierConfusion
-from vinedresser.rules.losses.constant_predictions import ConstantPredictions
 from vinedresser.rules.losses.initial_loss import InitialLoss
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
 from vinedresser.rules.losses.overfitting import Overfitting
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.store.finding import Finding
-from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.reader import open_run
 from vinedresser.testing.runs import make_run, step_record
 
 
@@ -185,68 +184,6 @@ def test_a_margin_raises_the_first_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["classes", "values"])
-def test_constant_predictions(kind: str, tmp_path: Path) -> None:
-    # Its units are dead, so no input passes.
-    model = network(10) if kind == "classes" else network(1, 10)
-    case = digits_case(model, steps=400) if kind == "classes" else regression_case(model)
-    case.steps = 400
-    case.model = nn.Sequential(nn.Threshold(1e9, 0.0), model)
-    finding = one(case, tmp_path, ConstantPredictions())
-    assert finding is not None
-    assert finding.fault == "constant_predictions"
-
-
-def of_one_class(path: Path, *, total: int | None, until: int = 400) -> Run:
-    """Make a run of 400 steps whose predictions become of one class at step 200.
-
-    Its loss is of unknown formula, and falls a little. No inputs were captured.
-
-    Args:
-        path: directory of the run.
-        total: its length, if it is known.
-        until: step from which the predictions are right.
-    """
-    generator = np.random.default_rng(0)
-    records = []
-    for step in range(400):
-        labels = generator.integers(0, 4, 32)
-        predicted = np.full(32, 3) if 200 <= step < until else generator.integers(0, 4, 32)
-        predicted = labels if step >= until else predicted
-        tensors = {"labels/mine": labels, "predictions/mine": np.eye(4)[predicted]}
-        scalars = {"losses/mine": 4.0 - step / 400}
-        shown = tensors if step % 5 == 0 else {}
-        records.append(step_record(step, scalars=scalars, tensors=shown))
-    return make_run(path, records, total_steps=total)
-
-
-@pytest.mark.parametrize(("total", "step"), [(400, 355), (None, 395)])
-def test_lasting_predictions_of_one_class_are_a_warning_if_the_outcome_is_open(
-    total: int | None, step: int, tmp_path: Path
-) -> None:
-    (finding,) = judge(of_one_class(tmp_path / "run", total=total), [ConstantPredictions()])
-    assert (finding.fault, finding.severity) == ("constant_predictions", "warning")
-    # The first of the eight checks that are looked at together was at step 200.
-    assert (finding.step, finding.since) == (step, 235)
-    assert "100% of 256 rows are predicted as class 3" in finding.seen
-
-
-@pytest.mark.parametrize("total", [2000, None])
-def test_predictions_of_one_class_that_end_are_ignored(total: int | None, tmp_path: Path) -> None:
-    run = of_one_class(tmp_path / "run", total=total, until=320)
-    assert judge(run, [ConstantPredictions()]) == []
-
-
-@pytest.mark.thorough
-def test_varying_predictions_are_ignored(tmp_path: Path) -> None:
-    assert one(digits_case(network()), tmp_path / "digits", ConstantPredictions()) is None
-    # A rare class that is never predicted at first: the majority is learned first.
-    case = digits_case(network(1), nn.BCEWithLogitsLoss())
-    case.y = (case.y == 0).float()[:, None]
-    assert one(case, tmp_path / "rare", ConstantPredictions()) is None
-
-
-@pytest.mark.thorough
 def test_an_oscillating_loss(tmp_path: Path) -> None:
     case = digits_case(network(), lr=0.4, sgd=True, batch=1, steps=1500)
     finding = one(case, tmp_path, OscillatingLoss())
@@ -371,8 +308,6 @@ def test_a_loss_of_both_signs_has_no_level_at_its_start(tmp_path: Path) -> None:
         (lambda: Underfitting(patience=0), "patience = 0"),
         (lambda: InitialLoss(factor=1), "factor = 1"),
         (lambda: InitialLoss(excess=0), "excess = 0"),
-        (lambda: ConstantPredictions(share=0.4), "share = 0.4"),
-        (lambda: ConstantPredictions(spread=0), "spread = 0"),
         (lambda: OscillatingLoss(swing=0), "swing = 0"),
         (lambda: ClassifierConfusion(share=1), "share = 1"),
         (lambda: Overfitting(plateau=1), "plateau = 1"),

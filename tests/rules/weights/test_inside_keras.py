@@ -15,7 +15,6 @@ from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule, capture_for
-from vinedresser.rules.gradients.exploding_gradient import ExplodingGradient
 from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
 from vinedresser.rules.tensors.all_zero import AllZero
 from vinedresser.rules.tensors.low_variance import LowVariance
@@ -31,7 +30,6 @@ KINDS: tuple[type[Rule], ...] = (
     BadInitialisation,
     IdenticalUnits,
     StaleBatchNorm,
-    ExplodingGradient,
     VanishingGradient,
     DyingRelu,
     SaturatedActivation,

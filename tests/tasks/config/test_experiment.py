@@ -175,10 +175,7 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
         (GOOD + "[capture]\nbudget = 2\n", "capture.budget = 2: must be above 0 and at most 1"),
         (
             GOOD.replace("rules.vanishing_gradient", "rules.vanishing_gradent"),
-            (
-                "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient, "
-                "exploding_gradient?"
-            ),
+            "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient?",
         ),
         (GOOD.replace('severity = "warning"', "rato = 1.0"), "did you mean ratio?"),
         (GOOD.replace('severity = "warning"', "severity = 'stopp'"), "stopp"),

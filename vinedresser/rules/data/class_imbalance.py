@@ -75,7 +75,6 @@ class ClassImbalance(OnceRule):
     # Classes that the training hardly has are missed in evaluations, as if labels were wrong there.
     consequences = (
         "classifier_confusion",
-        "constant_predictions",
         "corrupt_labels",
         "not_learning",
         "overfitting",

@@ -111,6 +111,7 @@ class Underfitting(OnceRule):
     stage = "outcome"
     consequences = ("not_learning",)
     cause_unknown = True
+    former_names = ("constant_predictions",)
     position = 410
     silent_after_stop = True
 

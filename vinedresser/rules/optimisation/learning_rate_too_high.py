@@ -58,7 +58,7 @@ class LearningRateTooHigh(SymptomRule):
     consequences = ("outcome", "inside", "oscillating_loss")
     position = 260
     predecessors = ("weight_update_ratio",)
-    former_names = ("update_ratio",)
+    former_names = ("exploding_gradient", "update_ratio")
     awaits_plateau = True
     early_patience = 3
 

@@ -92,7 +92,6 @@ class UntrainedParameters(Rule):
     consequences = (
         "outcome",
         *NO_SIGNAL,
-        "exploding_gradient",
         "gradients_not_cleared",
         "learning_rate_too_low",
     )

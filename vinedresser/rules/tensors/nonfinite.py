@@ -42,7 +42,7 @@ class Nonfinite(Rule):
 
     fault = "nonfinite"
     stage = "inside"
-    consequences = ("outcome", "dying_relu", "exploding_gradient")
+    consequences = ("outcome", "dying_relu")
     position = 10
     predecessors = ("exploding_tensor",)
     inapplicable = Reasons(sklearn="scikit-learn raises an error when a number is not finite")
