@@ -258,7 +258,7 @@ SOUND = {
     "a network": Case(
         Learning(lambda: network(1e-2)),
         rules(
-            *("over_regularisation", "underfitting", "overfitting"),
+            *("over_regularisation", "underfitting"),
         ),
     ),
     "values as they should be": Case(
