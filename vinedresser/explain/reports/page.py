@@ -26,6 +26,7 @@ from vinedresser.explain.reports.evidence import (
 )
 from vinedresser.explain.reports.last_batches import LastBatches, last_batches
 from vinedresser.explain.reports.overview import Overview, overview
+from vinedresser.explain.reports.rank_output import RankOutput, rank_outputs
 from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections
 from vinedresser.explain.reports.snapshots import ShownSnapshot, shown_snapshots
 from vinedresser.explain.reports.timeline import timeline
@@ -58,6 +59,7 @@ class Page:
         timeline: chart of the findings and changes by hand over the steps; "" if there are none.
         findings_note: note if there are no findings or some are left out.
         preflight: result of the checks that preceded the training; None if there were none.
+        outputs: last output of the ranks if one of several failed.
         snapshots: the snapshots, and what replays of them found.
         losses: charts of the losses.
         metrics: charts of all other scalars.
@@ -77,6 +79,7 @@ class Page:
     timeline: Svg
     findings_note: str
     preflight: PreflightRecord | None
+    outputs: Sequence[RankOutput]
     snapshots: Sequence[ShownSnapshot]
     losses: Section
     metrics: Section
@@ -114,6 +117,7 @@ def build_page(run: Run) -> Page:
         timeline=timeline(cards, controls, extent, WIDE.width) if cards or controls else Svg(),
         findings_note=findings_note,
         preflight=checked,
+        outputs=rank_outputs(run.storage, faults),
         snapshots=shown_snapshots(run, faults),
         losses=sections.loss_section(head, markers, extent),
         metrics=sections.metric_section(markers, extent),

@@ -1,0 +1,54 @@
+"""A script as users write it: data-parallel, without a hook, with one of several faults at rank 1.
+
+python launched_training.py FAULT STEPS
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+AT = 12
+
+
+def load_batch(rank: int, step: int) -> torch.Tensor:
+    if rank == 1 and step == AT:
+        if fault == "exits":
+            sys.exit(42)
+        if fault == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "raises":
+            raise ValueError("no such label")
+        if fault == "hangs":
+            time.sleep(600)
+        if fault == "is elsewhere":
+            dist.barrier()
+    return torch.randn(16, 8, generator=torch.Generator().manual_seed(10 * step + rank))
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    model = nn.parallel.DistributedDataParallel(network)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(int(sys.argv[2])):
+        batch = load_batch(rank, step)
+        labels = (batch.sum(1) > 0).long()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(batch), labels).backward()
+        optimizer.step()
+    sys.stdout.write(f"trained {rank}\n")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    fault = sys.argv[1]
+    main()
