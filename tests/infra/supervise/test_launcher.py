@@ -140,7 +140,9 @@ def test_the_trainer_knows_its_run_and_not_the_flow(
     environment, cwd = json.loads((tmp_path / "seen").read_text())
     run = read_record(LocalStorage(directory), RunRecord)
     assert run is not None
-    assert {name: text for name, text in environment.items() if "VINEDRESSER" in name} == {
+    own = {name: text for name, text in environment.items() if "VINEDRESSER" in name}
+    assert own.pop("VINEDRESSER_STACKS").partition(":")[0] == str(supervisor.pid)
+    assert own == {
         "VINEDRESSER_RUN": str(directory),
         "VINEDRESSER_RUN_ID": run.id,
     }
