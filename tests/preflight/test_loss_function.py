@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the usual name)
 
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 from vinedresser.preflight.loss_function import function_of
 from vinedresser.rules.signals.outcomes.guessing import loss_of_constants
 

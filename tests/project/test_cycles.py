@@ -1,4 +1,4 @@
-"""No module imports itself by way of others, not even for types or inside a function."""
+"""Which imports are not allowed: circles, and framework folders of other features."""
 
 from __future__ import annotations
 
@@ -35,3 +35,17 @@ def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+@pytest.mark.thorough
+def test_no_feature_imports_the_framework_folders_of_another() -> None:
+    """What several features need of a framework is in `vinedresser.frameworks`."""
+    known = modules("vinedresser")
+    found = [
+        (name, imported)
+        for name, module in known.items()
+        for imported in imported_modules(module, known)
+        if imported.split(".")[1:2] not in (name.split(".")[1:2], ["frameworks"])
+        and {"keras_", "lightning_", "sklearn_", "torch_", "xgboost_"} & {*imported.split(".")[2:]}
+    ]
+    assert found == []

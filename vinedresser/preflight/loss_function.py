@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.loss_graphs import loss_inputs
+from vinedresser.frameworks.torch_.losses.loss_graphs import loss_inputs
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentity, identified

@@ -20,9 +20,9 @@ from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.attach.tracebacks import PlainTracebacks
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.frameworks.torch_.codec import digest
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.frameworks.torch_.optimizers import has_closure

@@ -12,10 +12,10 @@ from torch import nn
 
 from tests.pruning.keras_.pruning_of import redraw
 from tests.pruning.keras_.zoo import keras
+from vinedresser.frameworks.keras_.double_precision import double_precision
 from vinedresser.pruning import PruningError, prune
 from vinedresser.pruning.keras_ import KerasPrunable
 from vinedresser.pruning.keras_.backend import KerasBackend
-from vinedresser.pruning.keras_.double_precision import double_precision
 from vinedresser.pruning.keras_.graph import values_of
 
 layers, ops = keras.layers, keras.ops

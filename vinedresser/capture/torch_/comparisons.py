@@ -11,9 +11,9 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.forward.sequence import ForwardSequence
 from vinedresser.capture.torch_.losses.losses import Losses, comparison_due, labels_pairs
 from vinedresser.capture.torch_.losses.several_forwards import call_of_several
-from vinedresser.capture.torch_.output_activations import activation_of
 from vinedresser.capture.torch_.plain_steps import ProgressOf, compares_numbers
 from vinedresser.capture.torch_.setup import SetupNotes
+from vinedresser.frameworks.torch_.losses.output_activations import activation_of
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
 

@@ -8,7 +8,19 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Call", "tensors_in"]
+__all__ = ["ATTENTION", "Call", "tensors_in"]
+
+# Operators of fused attention.
+ATTENTION = frozenset(
+    f"_scaled_dot_product_{kind}"
+    for kind in (
+        "flash_attention_for_cpu",
+        "flash_attention",
+        "efficient_attention",
+        "cudnn_attention",
+        "fused_attention_overrideable",
+    )
+)
 
 
 class _Argument(NamedTuple):

@@ -12,10 +12,10 @@ from keras import tree
 from numpy.typing import NDArray
 
 from vinedresser.errors import PruningError
+from vinedresser.frameworks.keras_.double_precision import double_precision
 from vinedresser.frameworks.keras_.names import Names
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_.checks import checked_inputs, checked_model
-from vinedresser.pruning.keras_.double_precision import double_precision
 from vinedresser.pruning.keras_.graph import functional_of, graph_of, values_of
 from vinedresser.pruning.keras_.grouping import group_channels
 from vinedresser.pruning.keras_.masking import masked_weights, run_masked

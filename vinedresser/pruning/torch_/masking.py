@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from vinedresser.frameworks.torch_.call import Call
+from vinedresser.frameworks.torch_.call import ATTENTION, Call
 from vinedresser.pruning.group import Indices
 from vinedresser.pruning.torch_.context import Context
-from vinedresser.pruning.torch_.rules.table import ATTENTION
 
 __all__ = ["Masking"]
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from vinedresser import Hook, open_run
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.several_forwards import inputs_of_several
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.reader import Run
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.module_calls import NextOutput, can_be_hooked
 from vinedresser.frameworks.torch_.nesting import leaves

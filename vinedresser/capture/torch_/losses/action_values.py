@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.picked_losses import picked_columns
+from vinedresser.frameworks.torch_.losses.picked_losses import picked_columns
 
 __all__ = ["compares_actions"]
 

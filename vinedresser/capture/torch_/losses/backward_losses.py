@@ -16,13 +16,13 @@ from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.losses.action_values import compares_actions
 from vinedresser.capture.torch_.losses.compared_losses import multiples
 from vinedresser.capture.torch_.losses.evaluated_losses import Evaluated, EvaluatedLosses
-from vinedresser.capture.torch_.losses.loss_graphs import loss_inputs
 from vinedresser.capture.torch_.losses.losses import is_loss
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
 from vinedresser.capture.torch_.losses.policy_gradients import PolicyGradients
 from vinedresser.capture.torch_.losses.several_forwards import Paired, inputs_of_several
 from vinedresser.capture.torch_.optimizers.closures import observed
 from vinedresser.capture.torch_.plain_steps import compares_numbers, sequence_length
+from vinedresser.frameworks.torch_.losses.loss_graphs import loss_inputs
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.module_calls import NextOutput, Removable
 from vinedresser.frameworks.torch_.names import MethodAsForward

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = [
     "NLL",

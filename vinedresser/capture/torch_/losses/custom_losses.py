@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from vinedresser.capture.torch_.losses.loss_graphs import loss_inputs
 from vinedresser.capture.torch_.losses.losses import is_loss
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
+from vinedresser.frameworks.torch_.losses.loss_graphs import loss_inputs
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = ["PolicyGradients"]
 

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.loss_graphs import (
+from vinedresser.frameworks.loss_functions import measures_errors
+from vinedresser.frameworks.torch_.losses.loss_graphs import (
     Comparison,
     LossInputs,
     comparisons,
     have_other_labels,
 )
-from vinedresser.capture.torch_.losses.loss_paths import SHAPES
-from vinedresser.capture.torch_.losses.model_outputs import forwards_of, marked_output
-from vinedresser.frameworks.loss_functions import measures_errors
+from vinedresser.frameworks.torch_.losses.loss_paths import SHAPES
+from vinedresser.frameworks.torch_.losses.model_outputs import forwards_of, marked_output
 
 __all__ = ["Paired", "call_of_several", "inputs_of_several"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from vinedresser.capture.torch_.losses.losses import is_loss
-from vinedresser.capture.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = ["ModelGraph", "has_redundant_weights", "model_graph"]
 

@@ -19,7 +19,7 @@ from vinedresser.explain.saliency.keras_.terms import Term, term
 from vinedresser.explain.saliency.options import Method, Postprocess
 from vinedresser.explain.saliency.result import TOLERANCES, BiasTerm, Saliency
 from vinedresser.explain.saliency.targets import Targets, checked_targets
-from vinedresser.pruning.keras_.double_precision import double_precision
+from vinedresser.frameworks.keras_.double_precision import double_precision
 
 __all__ = ["Shown", "Traced"]
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 
 from vinedresser.explain.saliency.axes import Axes, Axis, Role, reshaped
-from vinedresser.frameworks.torch_.call import Call
-from vinedresser.pruning.torch_.rules.table import ATTENTION
+from vinedresser.frameworks.torch_.call import ATTENTION, Call
 
 __all__ = ["axes_of_input", "axes_of_output", "axes_of_tokens"]
 

@@ -20,8 +20,7 @@ from torch.autograd import forward_ad
 
 from vinedresser.explain.saliency.torch_ import activation_biases, layer_biases
 from vinedresser.explain.saliency.torch_.biases import Bias
-from vinedresser.frameworks.torch_.call import Call
-from vinedresser.pruning.torch_.rules.table import ATTENTION
+from vinedresser.frameworks.torch_.call import ATTENTION, Call
 
 __all__ = ["DispatchState", "implicit_biases", "needs_arguments"]
 

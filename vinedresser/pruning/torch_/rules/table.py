@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vinedresser.frameworks.torch_.call import Call
+from vinedresser.frameworks.torch_.call import ATTENTION, Call
 from vinedresser.pruning.torch_.context import Context, Layer
 from vinedresser.pruning.torch_.rules import (
     attention,
@@ -15,20 +15,9 @@ from vinedresser.pruning.torch_.rules import (
     shape,
 )
 
-__all__ = ["ATTENTION", "Rule", "rule_of"]
+__all__ = ["Rule", "rule_of"]
 
 Rule = Callable[[Context, Call], list[list[Layer]]]
-
-ATTENTION = frozenset(
-    f"_scaled_dot_product_{kind}"
-    for kind in (
-        "flash_attention_for_cpu",
-        "flash_attention",
-        "efficient_attention",
-        "cudnn_attention",
-        "fused_attention_overrideable",
-    )
-)
 
 _FAMILIES: dict[Rule, str] = {
     elementwise.elementwise: "hardswish _prelu_kernel bernoulli uniform normal exponential copy",

@@ -10,8 +10,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Normal
 
-from vinedresser.capture.torch_.losses.loss_graphs import LossInputs, loss_inputs
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
+from vinedresser.frameworks.torch_.losses.loss_graphs import LossInputs, loss_inputs
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.randn(8, 3, generator=torch.Generator().manual_seed(1))

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.elementary_losses import Elementary, elementary_loss
-from vinedresser.capture.torch_.losses.loss_paths import Path, path_below
-from vinedresser.capture.torch_.losses.node_settings import node_settings
-from vinedresser.capture.torch_.losses.saved_tensors import saved
-from vinedresser.capture.torch_.output_activations import activation_of
+from vinedresser.frameworks.torch_.losses.elementary_losses import Elementary, elementary_loss
+from vinedresser.frameworks.torch_.losses.loss_paths import Path, path_below
+from vinedresser.frameworks.torch_.losses.node_settings import node_settings
+from vinedresser.frameworks.torch_.losses.output_activations import activation_of
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = ["Comparison", "LossInputs", "comparisons", "have_other_labels", "loss_inputs"]
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.logarithms import (
+from vinedresser.frameworks.torch_.losses.logarithms import (
     Logarithm,
     logarithm,
     sum_to_one,
 )
-from vinedresser.capture.torch_.losses.picked_losses import picked_loss
-from vinedresser.capture.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.picked_losses import picked_loss
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = ["Likelihood", "likelihood"]
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.recomputed import result_shape
-from vinedresser.capture.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.recomputed import result_shape
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = ["SHAPES", "Path", "path_below"]
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.logarithms import logarithm, probabilities, sum_to_one
-from vinedresser.capture.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.logarithms import logarithm, probabilities, sum_to_one
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = ["Picked", "is_last_axis", "picked_columns", "picked_loss"]
 

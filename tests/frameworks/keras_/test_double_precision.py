@@ -7,7 +7,7 @@ import pytest
 
 from tests.pruning.keras_.zoo import keras
 from vinedresser.errors import PruningError
-from vinedresser.pruning.keras_.double_precision import double_precision
+from vinedresser.frameworks.keras_.double_precision import double_precision
 
 
 def root_of_two() -> np.ndarray:

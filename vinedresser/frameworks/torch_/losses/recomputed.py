@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.model_outputs import marked_output
-from vinedresser.capture.torch_.losses.saved_tensors import saved, signed
+from vinedresser.frameworks.torch_.losses.model_outputs import marked_output
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved, signed
 
 __all__ = ["Recomputed", "recomputed", "result_shape", "without_constant"]
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from vinedresser.capture.torch_.losses.loss_graphs import loss_inputs
-from vinedresser.capture.torch_.losses.model_outputs import mark_outputs
+from vinedresser.frameworks.torch_.losses.loss_graphs import loss_inputs
+from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 
 CLASSES = torch.tensor([2, 0, 1, 1])
 

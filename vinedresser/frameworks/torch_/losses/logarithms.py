@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.recomputed import recomputed
-from vinedresser.capture.torch_.losses.saved_tensors import saved, signed
+from vinedresser.frameworks.torch_.losses.recomputed import recomputed
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved, signed
 
 __all__ = ["Logarithm", "logarithm", "probabilities", "sum_to_one"]
 

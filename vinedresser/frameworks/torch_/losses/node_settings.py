@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinedresser.capture.torch_.losses.saved_tensors import signed
+from vinedresser.frameworks.torch_.losses.saved_tensors import signed
 
 __all__ = ["node_settings"]
 

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vinedresser.capture.torch_.losses.likelihoods import likelihood
-from vinedresser.capture.torch_.losses.loss_paths import Path
-from vinedresser.capture.torch_.losses.recomputed import (
+from vinedresser.frameworks.torch_.losses.likelihoods import likelihood
+from vinedresser.frameworks.torch_.losses.loss_paths import Path
+from vinedresser.frameworks.torch_.losses.recomputed import (
     Recomputed,
     recomputed,
     result_shape,
     without_constant,
 )
-from vinedresser.capture.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
 __all__ = ["Elementary", "elementary_loss"]
 

@@ -1,0 +1,1 @@
+"""What the loss of a torch training compares, from its autograd graph."""
