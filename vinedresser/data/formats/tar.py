@@ -117,6 +117,8 @@ def _members(content: bytes, *, final: bool) -> Iterator[_Member]:
         if name and (named or info.type == tarfile.XGLTYPE):
             raise ValueError(_NO_FILE)
         if info.type in _ABOUT_THE_NEXT:
+            if any(content[begin + size : position]):
+                raise ValueError("an extended header is longer than it says")
             name = named or name
             continue
         if split := info.isreg() and _NAME.fullmatch(name or info.name):
