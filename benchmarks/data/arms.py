@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -116,7 +117,7 @@ def parser(content: bytes) -> float:
     def parse() -> None:
         boundaries, wrong = framing.boundaries(content, final=True)
         assert not wrong
-        framing.values(content, boundaries)
+        framing.values([(content, begin, end) for begin, end in pairwise(boundaries)])
 
     return seconds(parse)
 

@@ -79,9 +79,14 @@ def delivered(kind: str, content: bytes) -> tuple[Found, list[Flaw]]:
         records = opened.records(opened.load(found, chunk), chunk)
     except DamagedData as error:
         return [], [Flaw(error.offset, error.record, error.reason)]
-    assert len(records.values) == len(records.offsets) == count
-    damaged = {flaw.record for flaw in records.flaws}
-    pairs = zip(records.offsets.tolist(), records.values, strict=True)
+    lost = {flaw.record for flaw in records.flaws}
+    entries = [entry for at, entry in enumerate(records.entries()) if at not in lost]
+    values, defects = opened.values(entries)
+    offsets = [offset for at, offset in enumerate(records.offsets.tolist()) if at not in lost]
+    assert len(values) == len(offsets) == count - len(lost)
+    damaged = {defect.place for defect in defects}
+    flaws += [Flaw(offsets[one.place], one.place, one.reason) for one in defects]
+    pairs = zip(offsets, values, strict=True)
     return [one for at, one in enumerate(pairs) if at not in damaged], flaws + records.flaws
 
 

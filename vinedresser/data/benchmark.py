@@ -218,7 +218,8 @@ def _whole(index: Index, kind: str) -> _Progress:
         max_concurrent=_DOWNLOADS,
     )
     for chunk, content in zip(itertools.cycle(chunks), loaded, strict=False):
-        records += len(opened.records(content, chunk).values)
+        values, _ = opened.values(opened.records(content, chunk).entries())
+        records += len(values)
         done += chunk.stop
         yield records, done, {}
 

@@ -80,4 +80,7 @@ def find_record(place: str, *, format: str | None = None) -> Found:  # noqa: A00
     if index < 0 or (packed and index == records - 1 and number > origin.offset):
         raise missing
     damage = next((flaw.reason for flaw in found.flaws if flaw.record == origin.record), "")
-    return Found(origin, found.values[index], damage)
+    if damage:
+        return Found(origin, None, damage)
+    (value,), defects = opened.values([found.entries()[index]])
+    return Found(origin, value, defects[0].reason if defects else "")

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.data.feed import Feed, check_positive, check_same
-from vinedresser.data.formats.base import Records
-from vinedresser.data.formats.framed import Framed
+from vinedresser.data.formats.framed import Framed, Stretch
 from vinedresser.data.formats.registry import format_of, open_format
 from vinedresser.data.order import permutation
 from vinedresser.data.records import Batch, Origins
@@ -186,7 +185,7 @@ class PipeDataset(Feed):
         )
         return batch if self._decode is None else self._decoded(batch, self._decode)
 
-    def _stretches(self, path: str) -> Iterator[Records]:
+    def _stretches(self, path: str) -> Iterator[Stretch]:
         """Yield the records of a pipe as they arrive."""
         statistics = self.statistics
         with statistics.timed("waiting"):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.data.formats.base import Chunk, Flaw, Format, Records
+from vinedresser.data.formats.base import Chunk, Entry, Format, Records
 from vinedresser.data.index import Index
 from vinedresser.data.order import Epoch, Part, Window
 from vinedresser.data.records import Batch, Origins
@@ -21,23 +21,25 @@ __all__ = ["Reader", "Rows"]
 
 
 class Rows(NamedTuple):
-    """The records of a window in the order of the epoch, as columns; see `Origins`.
+    """The records of a window in the order of the epoch.
 
     Attributes:
         window: the window.
-        values: their values.
-        objects: for each its object, int64, (records,).
-        offsets: byte offsets, int64, (records,).
-        numbers: record numbers, int64, (records,).
-        damaged: what is wrong with a record, by its position.
+        contents: what the values are made of, by part of the window; see `Records`.
+        places: for each record its part, where it begins and ends in the content, its byte offset
+            and its number, int64, (5, records).
+        damaged: what is wrong with records that cannot be found, by position.
     """
 
     window: Window
-    values: list[Any]
-    objects: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    damaged: dict[int, Flaw]
+    contents: list[Any]
+    places: NDArray[np.int64]
+    damaged: dict[int, str]
+
+    def entries(self, begin: int, end: int) -> Iterator[Entry]:
+        """Yield records, from a position to another."""
+        parts, begins, ends = self.places[:3, begin:end].tolist()
+        return zip(map(self.contents.__getitem__, parts), begins, ends, strict=True)
 
 
 class Reader:
@@ -115,28 +117,36 @@ class Reader:
     def _rows(self, window: Window, loaded: Iterator[Any]) -> Rows:
         """Return the records of a window, whose chunks are the next ones of ``loaded``."""
         parts = [self._records(part, loaded) for part in window.parts]
-        values = [value for part in parts for value in part.values]
-        offsets = np.concatenate([part.offsets for part in parts])
-        objects = np.repeat(
-            np.array([part.chunk.object for part in window.parts], np.int64),
-            [part.records for part in window.parts],
+        contents = [part.content for part in parts]
+        places = np.concatenate(
+            [
+                np.stack(
+                    [
+                        np.full(part.records, number),
+                        records.begins,
+                        records.ends,
+                        records.offsets,
+                        _numbers(part),
+                    ]
+                )
+                for number, (part, records) in enumerate(zip(window.parts, parts, strict=True))
+            ],
+            axis=1,
         )
-        numbers = np.concatenate([_numbers(part) for part in window.parts])
         flaws = {
-            begin + flaw.record - part.chunk.first - part.skip: flaw
+            begin + flaw.record - part.chunk.first - part.skip: flaw.reason
             for begin, part, records in zip(_begins(window.parts), window.parts, parts, strict=True)
             for flaw in records.flaws
         }
         order = window.order()
         if order is None:
-            return Rows(window, values, objects, offsets, numbers, flaws)
+            return Rows(window, contents, places, flaws)
         damaged = (
             {place: flaws[one] for place, one in enumerate(order.tolist()) if one in flaws}
             if flaws
             else {}
         )
-        shuffled = [values[one] for one in order.tolist()]
-        return Rows(window, shuffled, objects[order], offsets[order], numbers[order], damaged)
+        return Rows(window, contents, places[:, order], damaged)
 
     def _load(self, chunk: Chunk) -> Any:
         if chunk in self._kept:
@@ -156,7 +166,9 @@ class Reader:
         end = part.skip + part.records
         first = part.chunk.first
         return Records(
-            records.values[part.skip : end],
+            records.content,
+            records.begins[part.skip : end],
+            records.ends[part.skip : end],
             records.offsets[part.skip : end],
             [flaw for flaw in records.flaws if part.skip <= flaw.record - first < end],
         )
@@ -168,23 +180,31 @@ class Reader:
             number: number of the batch.
             pieces: records of windows, from a position to another.
         """
-        values = [value for rows, begin, end in pieces for value in rows.values[begin:end]]
-        objects, offsets, numbers = (
-            np.concatenate([getattr(rows, name)[begin:end] for rows, begin, end in pieces])
-            for name in ("objects", "offsets", "numbers")
-        )
-        if not any(rows.damaged for rows, _, _ in pieces):
+        reasons = {}
+        if any(rows.damaged for rows, _, _ in pieces):
+            flaws = (
+                rows.damaged.get(at) for rows, begin, end in pieces for at in range(begin, end)
+            )
+            reasons = {at: flaw for at, flaw in enumerate(flaws) if flaw is not None}
+        entries = [entry for piece in pieces for entry in piece[0].entries(*piece[1:])]
+        found = [at for at in range(len(entries)) if at not in reasons]
+        intact = [entries[at] for at in found] if reasons else entries
+        with self._statistics.timed("parsing"):
+            values, defects = self._format.values(intact)
+        objects, offsets, numbers = np.concatenate([_origins(*piece) for piece in pieces], axis=1)
+        if not reasons and not defects:
             return Batch(values, Origins(self._uris, objects, offsets, numbers), number, [])
-        flaws = [rows.damaged.get(at) for rows, begin, end in pieces for at in range(begin, end)]
-        kept = [at for at, flaw in enumerate(flaws) if flaw is None]
+        reasons |= {found[defect.place]: defect.reason for defect in defects}
+        kept = [at for at in found if at not in reasons]
         return Batch(
-            [values[at] for at in kept],
+            [value for at, value in zip(found, values, strict=True) if at not in reasons],
             Origins(self._uris, objects[kept], offsets[kept], numbers[kept]),
             number,
             [
-                DamagedData(self._uris[objects[at]], *flaw)
-                for at, flaw in enumerate(flaws)
-                if flaw is not None
+                DamagedData(
+                    self._uris[objects[at]], int(offsets[at]), int(numbers[at]), reasons[at]
+                )
+                for at in sorted(reasons)
             ],
         )
 
@@ -197,6 +217,13 @@ def _windows(epoch: Epoch, numbers: Sequence[int]) -> Iterator[Window]:
             if held.get(place.window.lane) is not place.window:
                 held[place.window.lane] = place.window
                 yield place.window
+
+
+def _origins(rows: Rows, begin: int, end: int) -> NDArray[np.int64]:
+    """Return object, byte offset and number of records of a window, int64, (3, records)."""
+    objects = np.array([part.chunk.object for part in rows.window.parts], np.int64)
+    part, _, _, offsets, numbers = rows.places[:, begin:end]
+    return np.stack([objects[part], offsets, numbers])
 
 
 def _begins(parts: list[Part]) -> list[int]:

@@ -11,14 +11,14 @@ import json
 import math
 import struct
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 from numpy.lib import format as npy
 
-from vinedresser.data.formats.base import Chunk, Marks, Records
+from vinedresser.data.formats.base import Chunk, Defect, Entry, Marks, Records, picked
 from vinedresser.data.formats.recognition import looks_like
 from vinedresser.data.sources.base import DataObject
 from vinedresser.errors import DamagedData
@@ -111,15 +111,19 @@ class ArrayFormat:
             )
             for array, content in loaded
         }
-        values: list[Any]
-        if self._unnamed:
-            values = list(columns[""])
-        else:
-            rows = zip(*columns.values(), strict=True)
-            values = [dict(zip(columns, row, strict=True)) for row in rows]
         first = loaded[0][0]
-        numbers = np.arange(chunk.first, chunk.first + chunk.records, dtype=np.int64)
-        return Records(values, first.start + numbers * first.row_bytes, [])
+        rows = np.arange(chunk.records, dtype=np.int64)
+        offsets = first.start + (rows + chunk.first) * first.row_bytes
+        content = columns[""] if self._unnamed else columns
+        return Records(content, rows, rows + 1, offsets, [])
+
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
+        """See `Format.values`."""
+        if self._unnamed:
+            return picked(entries)
+        return [
+            {name: column[row] for name, column in columns.items()} for columns, row, _ in entries
+        ], []
 
     def _arrays(self, found: DataObject) -> list[_Array]:
         """Return the arrays of an object in the order of the file, at least one.

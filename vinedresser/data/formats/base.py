@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -9,7 +10,10 @@ from numpy.typing import NDArray
 
 from vinedresser.data.sources.base import DataObject
 
-__all__ = ["Chunk", "Flaw", "Format", "Marks", "Records"]
+__all__ = ["Chunk", "Defect", "Entry", "Flaw", "Format", "Marks", "Records", "picked"]
+
+Entry = tuple[Any, int, int]
+"""A record: the content of its chunk, and where in it the record begins and ends."""
 
 
 class Flaw(NamedTuple):
@@ -23,6 +27,18 @@ class Flaw(NamedTuple):
 
     offset: int
     record: int
+    reason: str
+
+
+class Defect(NamedTuple):
+    """A value that cannot be made.
+
+    Attributes:
+        place: position of the record among those that were asked for.
+        reason: what is wrong with it.
+    """
+
+    place: int
     reason: str
 
 
@@ -59,17 +75,26 @@ class Chunk(NamedTuple):
 
 
 class Records(NamedTuple):
-    """The records of a chunk.
+    """The records of a chunk, which is divided, but not yet verified.
 
     Attributes:
-        values: their values; those of damaged records mean nothing.
-        offsets: their byte offsets, int64, (records,).
-        flaws: the damaged ones.
+        content: what the values are made of, such as the bytes of the chunk.
+        begins: where each record begins in it, in whatever unit the format has, int64, (records,).
+        ends: where each record ends, int64, (records,).
+        offsets: their byte offsets in the object, int64, (records,).
+        flaws: those that cannot be found.
     """
 
-    values: list[Any]
+    content: Any
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
     offsets: NDArray[np.int64]
     flaws: list[Flaw]
+
+    def entries(self) -> list[Entry]:
+        """Return all records; those that cannot be found are empty."""
+        places = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        return [(self.content, begin, end) for begin, end in places]
 
 
 class Format(Protocol):
@@ -91,8 +116,22 @@ class Format(Protocol):
         """
 
     def records(self, loaded: Any, chunk: Chunk) -> Records:
-        """Return the records of a loaded chunk.
+        """Divide a loaded chunk into its records.
 
         The work of the processor: it is not done in the threads that read. If the chunk cannot be
-        divided into its records, all from the first damaged one on are flaws.
+        divided, all from the first damaged one on are flaws.
         """
+
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
+        """Return the values of records, and what is wrong with which.
+
+        Made for each batch, not for each chunk: so the work is even, and memory is used again.
+
+        Args:
+            entries: the records, of any chunks, in any order.
+        """
+
+
+def picked(entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
+    """See `Format.values`, where a content is the list of the values."""
+    return [content[begin] for content, begin, _ in entries], []

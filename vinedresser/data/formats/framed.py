@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vinedresser.data.formats.base import Chunk, Flaw, Marks, Records
+from vinedresser.data.formats.base import Chunk, Defect, Entry, Flaw, Marks, Records
 from vinedresser.data.formats.compression import decompressed
 from vinedresser.data.formats.recognition import looks_like
 from vinedresser.data.sources.base import DataObject, blocks_of
 from vinedresser.errors import DamagedData
 
-__all__ = ["BETWEEN_MARKS", "Defect", "Framed", "Framing"]
+__all__ = ["BETWEEN_MARKS", "Framed", "Framing", "Stretch"]
 
 # Bytes between two marks: enough that an index is small, and few enough for small chunks.
 BETWEEN_MARKS = 256 << 10
@@ -21,16 +23,18 @@ BETWEEN_MARKS = 256 << 10
 _LONGEST = 1 << 30
 
 
-class Defect(NamedTuple):
-    """What is wrong with some bytes.
+class Stretch(NamedTuple):
+    """Consecutive records of a stream.
 
     Attributes:
-        place: number of the record among those of the bytes.
-        reason: what is wrong.
+        values: their values; those of damaged records mean nothing.
+        offsets: their byte offsets, int64, (records,).
+        flaws: the damaged ones.
     """
 
-    place: int
-    reason: str
+    values: list[Any]
+    offsets: NDArray[np.int64]
+    flaws: list[Flaw]
 
 
 class Framing(Protocol):
@@ -56,13 +60,8 @@ class Framing(Protocol):
             none; and what is wrong there, "" if nothing is.
         """
 
-    def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
-        """Return the value of each record, and what is wrong with which.
-
-        Args:
-            content: see `boundaries`.
-            boundaries: what `boundaries` returned.
-        """
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
+        """See `Format.values`; where a record begins and ends is what `boundaries` returned."""
 
 
 class Framed:
@@ -122,7 +121,7 @@ class Framed:
     def _decompressed(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         return decompressed(blocks, verified=not self._framing.has_checksums)
 
-    def stream(self, blocks: Iterable[bytes]) -> Iterator[Records]:
+    def stream(self, blocks: Iterable[bytes]) -> Iterator[Stretch]:
         """Yield the records of a stream, as far as they are complete.
 
         If the rest of it cannot be divided into records, it is the last record, a damaged one.
@@ -132,7 +131,8 @@ class Framed:
         """
         offset = count = 0
         for content, boundaries, wrong in self._divided(blocks):
-            values, defects = self._framing.values(content, boundaries)
+            entries = [(content, begin, end) for begin, end in pairwise(boundaries)]
+            values, defects = self._framing.values(entries)
             if wrong:
                 other = not count + len(values)
                 kind = f"not {self._framing.name} ({wrong}){looks_like(content[:512])}"
@@ -140,7 +140,7 @@ class Framed:
                 values.append(None)
             offsets = np.array(boundaries[: len(values)], np.int64) + offset
             flaws = [Flaw(int(offsets[at]), count + at, reason) for at, reason in defects]
-            yield Records(values, offsets, flaws)
+            yield Stretch(values, offsets, flaws)
             offset += boundaries[-1]
             count += len(values)
 
@@ -193,16 +193,21 @@ class Framed:
             del boundaries[chunk.records :]
         # Of a stream that is cut off, what is behind the last whole record is no record.
         del boundaries[chunk.records + 1 :]
-        values, defects = self._framing.values(content, boundaries)
-        offsets = np.full(chunk.records, chunk.start + boundaries[-1], np.int64)
-        offsets[: len(values)] = np.array(boundaries[:-1], np.int64) + chunk.start
+        found = len(boundaries) - 1
+        # Those that are not found are empty, at the end.
+        places = np.full(chunk.records + 1, boundaries[-1], np.int64)
+        places[: found + 1] = boundaries
         reason = wrong or reason or "the object has fewer records than before"
-        defects += [Defect(index, reason) for index in range(len(values), chunk.records)]
-        values += [None] * (chunk.records - len(values))
         flaws = [
-            Flaw(int(offsets[index]), chunk.first + index, reason) for index, reason in defects
+            Flaw(chunk.start + boundaries[-1], chunk.first + index, reason)
+            for index in range(found, chunk.records)
         ]
-        return Records(values, offsets, flaws)
+        begins = places[:-1]
+        return Records(content, begins, places[1:], begins + chunk.start, flaws)
+
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
+        """See `Format.values`."""
+        return self._framing.values(entries)
 
     def _unpacked(self, content: bytes) -> tuple[bytes, str]:
         """Return decompressed content, and what is wrong behind it, "" if nothing is."""

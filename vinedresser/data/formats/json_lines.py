@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
+from vinedresser.data.formats.base import Defect, Entry
 from vinedresser.data.formats.compression import is_compressed
-from vinedresser.data.formats.framed import Defect
 
 __all__ = ["JsonLinesFraming"]
 
 # The whitespace of JSON.
 _END = re.compile(rb"\n[ \t\r\n]*")
+_BYTE_ORDER_MARK = "\ufeff"
 _CONTENT = re.compile(rb"[^ \t\r\n]")
 
 
@@ -38,15 +38,15 @@ class JsonLinesFraming:
             found.append(len(content))
         return found, ""
 
-    def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
         """See `Framing.values`."""
         values: list[Any] = []
         defects: list[Defect] = []
-        for index, (start, end) in enumerate(pairwise(boundaries)):
+        for index, (content, begin, end) in enumerate(entries):
             value = None
             try:
                 # Of bytes, json would guess the encoding: two of them may be one digit in UTF-16.
-                value = json.loads(content[start:end].decode("utf-8-sig"))
+                value = json.loads(content[begin:end].decode().removeprefix(_BYTE_ORDER_MARK))
             except (ValueError, RecursionError) as error:
                 defects.append(Defect(index, f"not valid JSON: {error}"))
             values.append(value)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
-from vinedresser.data.formats.framed import Defect
+from vinedresser.data.formats.base import Defect, Entry
 
 __all__ = ["LengthPrefixedFraming"]
 
@@ -36,6 +35,6 @@ class LengthPrefixedFraming:
             found.append(position)
         return found, "it is cut off" if final and found[-1] < size else ""
 
-    def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
         """See `Framing.values`."""
-        return [content[start + 4 : end] for start, end in pairwise(boundaries)], []
+        return [content[begin + 4 : end] for content, begin, end in entries], []

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from vinedresser.data.formats.base import Chunk, Flaw, Marks, Records
+from vinedresser.data.formats.base import Chunk, Defect, Entry, Flaw, Marks, Records, picked
 from vinedresser.data.formats.recognition import looks_like
 from vinedresser.data.sources.base import DataObject
 from vinedresser.errors import ConfigError, DamagedData, did_you_mean
@@ -80,13 +80,18 @@ class ParquetFormat:
 
     def records(self, loaded: pa.Table | str, chunk: Chunk) -> Records:
         """See `Format.records`; rows have no offsets of their own, all have that of the chunk."""
+        rows = np.arange(chunk.records, dtype=np.int64)
         offsets = np.full(chunk.records, chunk.start, np.int64)
         if isinstance(loaded, str):
             flaws = [
                 Flaw(chunk.start, chunk.first + index, loaded) for index in range(chunk.records)
             ]
-            return Records([None] * chunk.records, offsets, flaws)
-        return Records(loaded.to_pylist(), offsets, [])
+            return Records(None, rows, rows + 1, offsets, flaws)
+        return Records(loaded.to_pylist(), rows, rows + 1, offsets, [])
+
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
+        """See `Format.values`."""
+        return picked(entries)
 
 
 @lru_cache(maxsize=256)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
+from vinedresser.data.formats.base import Defect, Entry
 from vinedresser.data.formats.compression import is_compressed
-from vinedresser.data.formats.framed import Defect
 
 __all__ = ["TarFraming"]
 
@@ -77,12 +76,12 @@ class TarFraming:
             found.append(end)
         return found, ""
 
-    def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
         """See `Framing.values`; tar has checksums of headers only, and they are verified."""
         values: list[Any] = []
         defects: list[Defect] = []
-        for index, (start, end) in enumerate(pairwise(boundaries)):
-            record = content[start:end]
+        for index, (content, begin, end) in enumerate(entries):
+            record = content[begin:end]
             value: dict[str, Any] = {}
             for member in _members(record, final=True):
                 if member.field in value:

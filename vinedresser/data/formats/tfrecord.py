@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import fastcrc
 import numpy as np
 
+from vinedresser.data.formats.base import Defect, Entry
 from vinedresser.data.formats.compression import is_compressed
-from vinedresser.data.formats.framed import Defect
 
 __all__ = ["TFRecordFraming", "framed"]
 
@@ -67,11 +66,12 @@ class TFRecordFraming:
             return found, "it is cut off"
         return found, ""
 
-    def values(self, content: bytes, boundaries: Sequence[int]) -> tuple[list[Any], list[Defect]]:
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
         """See `Framing.values`; verifies the checksums of the contents."""
-        values = [content[start + 12 : end - 4] for start, end in pairwise(boundaries)]
-        stored = np.frombuffer(b"".join([content[end - 4 : end] for end in boundaries[1:]]), "<u4")
-        computed = np.array([_checksum(value) for value in values], np.uint32)
+        values = [content[begin + 12 : end - 4] for content, begin, end in entries]
+        checksums = b"".join([content[end - 4 : end] for content, _, end in entries])
+        stored = np.frombuffer(checksums, "<u4")
+        computed = np.fromiter(map(_checksum, values), np.uint32, len(values))
         wrong = np.flatnonzero(_masked_all(computed) != stored).tolist()
         return values, [Defect(index, "the checksum does not match") for index in wrong]
 

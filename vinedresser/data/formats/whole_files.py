@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from vinedresser.data.formats.base import Chunk, Marks, Records
+from vinedresser.data.formats.base import Chunk, Defect, Entry, Marks, Records
 from vinedresser.data.sources.base import DataObject
 
 __all__ = ["WholeFiles"]
@@ -23,4 +26,9 @@ class WholeFiles:
 
     def records(self, loaded: bytes, chunk: Chunk) -> Records:
         """See `Format.records`."""
-        return Records([loaded], np.full(1, chunk.start, np.int64), [])
+        begin, end = np.array([[0], [len(loaded)]])
+        return Records(loaded, begin, end, begin + chunk.start, [])
+
+    def values(self, entries: Sequence[Entry]) -> tuple[list[Any], list[Defect]]:
+        """See `Format.values`."""
+        return [content[begin:end] for content, begin, end in entries], []
