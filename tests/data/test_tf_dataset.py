@@ -23,6 +23,9 @@ def test_tensorflow_gets_the_same_batches(tmp_path: Path) -> None:
     for _ in range(2):
         found = list(batches.as_numpy_iterator())
         assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
+    # The cardinality is that of an epoch; what an iteration leaves is that of the next.
+    assert batches.cardinality() == batches.map(tf.identity).cardinality() == len(expected) == 7
+    assert [len(list(some)) for some in (batches.take(2), batches, batches)] == [2, 5, 7]
     # What TensorFlow has drawn is the position.
     dataset = Dataset(tmp_path / "data", batch_size=5, seed=1)
     drawn = iter(tf_dataset(dataset).map(tf.identity))
@@ -32,6 +35,24 @@ def test_tensorflow_gets_the_same_batches(tmp_path: Path) -> None:
     rest = [batch.values for batch in resumed]
     whole = [batch.values for batch in Dataset(tmp_path / "data", batch_size=5, seed=1)]
     assert first + rest == whole
+
+
+@pytest.mark.thorough
+def test_keras_trains_whole_epochs_without_a_warning(tmp_path: Path) -> None:
+    import keras
+    import tensorflow as tf
+
+    np.save(tmp_path / "a.npy", np.arange(24, dtype=np.float32).reshape(12, 2))
+    signature = (tf.TensorSpec((None, 1)), tf.TensorSpec((None, 1)))
+    dataset = Dataset(
+        tmp_path / "a.npy", batch_size=4, seed=1, decode=lambda row: (row[:1], row[1:])
+    )
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(tf_dataset(dataset, signature=signature), epochs=2, verbose=0, shuffle=False)
+    assert dataset.delivered.iterations == 2
+    assert model.optimizer.iterations == 6
+    assert (dataset.epoch, dataset.state_dict()["batch"]) == (2, 0)
 
 
 @pytest.mark.thorough

@@ -128,6 +128,11 @@ class Dataset(Feed):
         """Number of the epoch of the next batch, from 0."""
         return self._order.number
 
+    @property
+    def epoch_length(self) -> int:
+        """See `Feed.epoch_length`."""
+        return self._steps_of(self._order.batches)
+
     def __len__(self) -> int:
         """Return the number of batches that this rank gets until the end of the epoch."""
         return self._steps()
@@ -190,7 +195,9 @@ class Dataset(Feed):
 
     def _steps(self) -> int:
         """Return the number of batches of each rank up to the end of the epoch."""
-        left = max(self._order.batches - self._next, 0)
+        return self._steps_of(max(self._order.batches - self._next, 0))
+
+    def _steps_of(self, left: int) -> int:
         return left // self._ranks if self._uneven == "drop" else -(-left // self._ranks)
 
     def _numbers(self) -> list[int]:

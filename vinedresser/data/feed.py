@@ -52,6 +52,11 @@ class Feed(ABC):
     def epoch(self) -> int:
         """Number of the epoch of the next batch, from 0."""
 
+    @property
+    @abstractmethod
+    def epoch_length(self) -> int | None:
+        """Number of batches that this rank gets of a whole epoch, at most; None if unknown."""
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of batches that this rank gets until the end of the epoch."""

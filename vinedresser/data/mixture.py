@@ -254,6 +254,11 @@ class Mixture(Feed):
             {name: first[name] * _checked(name, factor) for name, factor in factors.items()}, at=at
         )
 
+    @property
+    def epoch_length(self) -> int:
+        """See `Feed.epoch_length`."""
+        return math.ceil(self._epoch_batches / self._ranks)
+
     def __len__(self) -> int:
         """Return the number of batches that this rank gets until the end of the epoch."""
         left = self._epoch_batches - self._blend.batch % self._epoch_batches

@@ -84,6 +84,11 @@ class PipeDataset(Feed):
         """Number of the epoch of the next batch, from 0."""
         return self._epoch
 
+    @property
+    def epoch_length(self) -> None:
+        """See `Feed.epoch_length`."""
+        return
+
     def __len__(self) -> int:
         """Raise TypeError: nobody knows what else a pipe will bring."""
         raise TypeError("a pipe has no length")

@@ -17,9 +17,10 @@ __all__ = ["tf_dataset"]
 def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
     """Return a data set's batches as a `tf.data.Dataset`.
 
-    Each iteration yields the rest of the current epoch, as that of a `Dataset` does. The position
-    is that behind the last batch that TensorFlow has drawn: with ``prefetch``, it is ahead of the
-    training.
+    Each iteration yields the rest of the current epoch, as that of a `Dataset` does. The
+    cardinality is that of a whole epoch: an iteration that resumes in the middle of one is shorter.
+    The position is that behind the last batch that TensorFlow has drawn: with ``prefetch``, it is
+    ahead of the training.
 
     Args:
         dataset: the data set.
@@ -32,15 +33,27 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
         DamagedData: in an iteration, more records are damaged than may be left out.
     """
     spec = tf.TensorSpec((None,), tf.string) if signature is None else signature
+    length = dataset.epoch_length
+    ended = False
 
     def batches() -> Iterator[Any]:
+        nonlocal ended
+        if ended:
+            # For `repeat`, which ends with an empty iteration.
+            ended = False
+            return
         for batch in dataset:
             yield _strings(batch.values) if signature is None else _stacked(batch.values)
+        ended = length is not None
 
+    made = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    if length is not None:
+        # For the cardinality; `assert_cardinality` makes an earlier end an error.
+        made = made.repeat().take(length)
     options = tf.data.Options()
     # By default, TensorFlow draws a batch before it is asked for: the position would be ahead.
     options.experimental_optimization.inject_prefetch = False
-    return tf.data.Dataset.from_generator(batches, output_signature=spec).with_options(options)
+    return made.with_options(options)
 
 
 def _strings(values: list[Any]) -> Any:
