@@ -150,7 +150,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "detached_log_probability": _UNTRAINED,
     "entropy_sign": _SIGN,
     "log_det_sign": _SIGN,
-    "over_smoothing": frozenset({"vanishing_gradient", "low_variance", "underfitting"}),
+    "over_smoothing": frozenset({"vanishing_gradient", "no_signal", "underfitting"}),
     "divergence_unscaled": _REGULAR | {"loss_scale"},
     "sum_not_mean": _EXPLODING,
     "no_straight_through": _UNTRAINED | {"vanishing_gradient"},

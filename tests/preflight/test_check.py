@@ -37,7 +37,7 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
         {"forward": "hidden = torch.tensor(hidden.detach().numpy())"},
         "untrained_parameters",
     ),
-    "zero": ({"step": STEP.format("model(rows) * 0")}, "all_zero"),
+    "zero": ({"step": STEP.format("model(rows) * 0")}, "no_signal"),
     "softmax": ({"step": STEP.format("model(rows).softmax(1)")}, "loss_output_mismatch"),
     "sure": ({"step": STEP.format("50 * model(rows)")}, "initial_loss"),
     "eval": ({"before": "model.eval()"}, "wrong_mode"),

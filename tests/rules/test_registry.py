@@ -120,7 +120,7 @@ def test_names_of_the_predecessor_set_the_rules_that_follow_it() -> None:
     }
     rules = {rule.name: rule.params for rule in rules_from_table(table)}
     rates = ["learning_rate_too_high", "learning_rate_too_low"]
-    assert list(rules) == [*rates, "dying_relu", "all_zero"]
+    assert list(rules) == [*rates, "dying_relu", "no_signal"]
     assert rules["dying_relu"]["layer"] == 0.7
     assert [rules[name]["patience"] for name in rates] == [9, 9]
     for rule in RULES.values():

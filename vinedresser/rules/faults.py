@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-__all__ = ["FAULTS", "NO_SIGNAL", "STAGES", "UNSTEADY", "Fault", "Stage"]
+__all__ = ["FAULTS", "STAGES", "UNSTEADY", "Fault", "Stage"]
 
 Fault = Literal[
     "",
@@ -40,14 +40,12 @@ Fault = Literal[
     "untrained_parameters",
     "wrong_mode",
     # Internals
-    "all_zero",
     "dying_relu",
-    "low_variance",
     "mixed_precision",
+    "no_signal",
     "nonfinite",
     "saturated_activation",
     "stale_statistics",
-    "unchanged_tensor",
     "vanishing_gradient",
     # Outcome
     "classifier_confusion",
@@ -84,6 +82,4 @@ STAGES: dict[Stage, int] = {
     "outcome": 5,
 }
 
-# Signs of tensors that receive no signal.
-NO_SIGNAL: tuple[Fault, ...] = ("all_zero", "low_variance", "unchanged_tensor")
 UNSTEADY: tuple[Fault, ...] = ("oscillating_loss", "learning_rate_too_high")

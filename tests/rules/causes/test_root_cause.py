@@ -78,7 +78,7 @@ def test_targets_out_of_the_reach_of_the_outputs_are_not_too_large() -> None:
     """One softmax unit for quantities of any size: standardising them would mend nothing."""
     found = [
         finding("unnormalised_targets", 395, "warning"),
-        finding("all_zero", 10, "warning"),
+        finding("no_signal", 10, "warning"),
         finding("loss_output_mismatch", 10, "warning"),
     ]
     (root,) = root_causes(found)

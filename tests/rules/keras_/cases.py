@@ -177,14 +177,14 @@ FAULTY = {
     "zeros": Case(
         Fitting(hidden=[dense(kernel_initializer="zeros"), dense(kernel_initializer="zeros")]),
         rules(
-            *("bad_initialisation", "identical_units", "dying_relu", "all_zero"),
-            *("unchanged_tensor", "loss_not_decreasing"),
+            *("bad_initialisation", "identical_units", "dying_relu", "no_signal"),
+            "loss_not_decreasing",
         ),
         "bad_initialisation",
     ),
     "dead units": Case(
         Fitting(hidden=[dense(bias_initializer=constant(-20.0))]),
-        rules("dying_relu", "all_zero", "unchanged_tensor"),
+        rules("dying_relu", "no_signal"),
         "dying_relu",
     ),
     "inputs far too large": Case(
@@ -225,12 +225,12 @@ FAULTY = {
             optimizer=_SGD,
             rate=1e-6,
         ),
-        rules("low_variance", "bad_initialisation"),
+        rules("no_signal", "bad_initialisation"),
         "bad_initialisation",
     ),
     "steps below the precision": Case(
         Fitting(optimizer=_SGD, rate=1e-14),
-        rules("learning_rate_too_low", "unchanged_tensor", "loss_not_decreasing"),
+        rules("learning_rate_too_low", "no_signal", "loss_not_decreasing"),
         "learning_rate_too_low",
     ),
     "labels of other rows": Case(
@@ -358,7 +358,7 @@ SOUND = {
     ),
     "units that are often silent": Case(
         Fitting(hidden=[dense(bias_initializer=constant(-0.3))], rate=5e-3),
-        rules("dying_relu", "all_zero", "bad_initialisation"),
+        rules("dying_relu", "no_signal", "bad_initialisation"),
     ),
     "large inputs that are learned": Case(
         Fitting(hidden=stack(1, "tanh"), data=lambda: digits(30.0), rate=1e-2),
@@ -366,12 +366,12 @@ SOUND = {
     ),
     "many layers that learn": Case(
         Fitting(hidden=stack(8, "tanh"), rate=1e-3),
-        rules("vanishing_gradient", "low_variance", "identical_units"),
+        rules("vanishing_gradient", "no_signal", "identical_units"),
     ),
     "a weak penalty and a slow schedule": Case(
         Fitting(hidden=[dense(kernel_regularizer=_L2(1e-4)) for _ in range(2)], rate=halving(100)),
         rules(
-            *("over_regularisation", "scheduler_not_stepped", "unchanged_tensor"),
+            *("over_regularisation", "scheduler_not_stepped", "no_signal"),
             *("untrained_parameters", "learning_rate_too_low"),
         ),
     ),

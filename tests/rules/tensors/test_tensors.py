@@ -15,9 +15,7 @@ from tests.rules.trainings import Data, adam, digits, sgd
 from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
-from vinedresser.rules.tensors.all_zero import AllZero
-from vinedresser.rules.tensors.low_variance import LowVariance
-from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
+from vinedresser.rules.tensors.no_signal import NoSignal
 from vinedresser.store.reading.reader import open_run
 
 WIDTHS = (64, 32, 32, 10)
@@ -30,17 +28,16 @@ def dead() -> nn.Module:
 
 @pytest.mark.thorough
 def test_zero_gradients_are_found(tmp_path: Path) -> None:
-    rules = [AllZero(), UnchangedTensor()]
-    findings = found(captured(tmp_path, rules, dead, adam(1e-3)), *rules)
-    assert [one.fault for one in findings] == ["all_zero", "unchanged_tensor"]
+    rule = NoSignal()
+    (finding,) = found(captured(tmp_path, [rule], dead, adam(1e-3)), rule)
+    assert (finding.fault, finding.severity) == ("no_signal", "warning")
     # In the last layer, only the bias has a gradient.
-    assert findings[0].evidence["zero"] == [
+    assert finding.evidence["zero"] == [
         f"gradients/{layer}.{kind}"
         for layer in (0, 2, 4)
         for kind in ("weight", "bias")
         if (layer, kind) != (4, "bias")
     ]
-    assert all(one.severity == "warning" for one in findings)
 
 
 class Lossy(nn.Module):
@@ -66,7 +63,7 @@ class Lossy(nn.Module):
 def test_gradients_that_never_arrive_are_warned_of_at_once(
     change: Callable[[Tensor], Tensor], tmp_path: Path
 ) -> None:
-    rule, model = AllZero(), lambda: stack(WIDTHS, nn.ReLU)
+    rule, model = NoSignal(), lambda: stack(WIDTHS, nn.ReLU)
     (finding,) = found(captured(tmp_path, [rule], model, sgd(0.1), loss=Lossy(change)), rule)
     assert (finding.severity, finding.fault, finding.step) == ("warning", "vanishing_gradient", 10)
 
@@ -83,7 +80,7 @@ def test_outputs_that_an_activation_cuts_off(tmp_path: Path, *, cut_off: bool) -
         nn.init.constant_(last.bias, -1.0 if cut_off else 0.0)
         return nn.Sequential(layers, nn.ReLU()) if cut_off else layers
 
-    rule = AllZero()
+    rule = NoSignal()
     findings = found(captured(tmp_path, [rule], model, sgd(0.1)), rule)
     expected = [("warning", "loss_output_mismatch", 10)] if cut_off else []
     assert [(one.severity, one.fault, one.step) for one in findings] == expected
@@ -96,7 +93,7 @@ def test_a_model_that_is_its_own_reference_is_not_trained(
 ) -> None:
     """Its loss, the log-sigmoid of a difference of 0, is the same for all batches."""
     torch.manual_seed(0)
-    rule, data, model = AllZero(), digits(), stack(WIDTHS, nn.ReLU)
+    rule, data, model = NoSignal(), digits(), stack(WIDTHS, nn.ReLU)
     reference = model if shared else copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
@@ -115,7 +112,7 @@ def test_a_model_that_is_its_own_reference_is_not_trained(
 
 def test_a_loss_of_zero_has_no_gradient(tmp_path: Path) -> None:
     # As while the weight of a loss is still 0, or all margins are kept.
-    rule, model = AllZero(), lambda: stack(WIDTHS, nn.ReLU)
+    rule, model = NoSignal(), lambda: stack(WIDTHS, nn.ReLU)
     loss = Lossy(lambda outputs: outputs, factor=0.0)
     findings = found(captured(tmp_path, [rule], model, sgd(0.1), steps=140, loss=loss), rule)
     assert findings == []
@@ -126,7 +123,7 @@ def test_a_loss_of_zero_has_no_gradient(tmp_path: Path) -> None:
 def test_a_loss_that_leaves_all_labels_out(total: int | None, step: int, tmp_path: Path) -> None:
     """As with an inverted mask: it is divided by 1 where no label counts."""
     torch.manual_seed(0)
-    rule, data, model = AllZero(), digits(), stack(WIDTHS, nn.ReLU)
+    rule, data, model = NoSignal(), digits(), stack(WIDTHS, nn.ReLU)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     collections = capture_for([rule]).collections
     with Hook(tmp_path / "run", collections=collections, total_steps=total) as hook:
@@ -146,24 +143,23 @@ def test_some_zeros_are_ignored(tmp_path: Path) -> None:
     data = digits()
     order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(3))
     shuffled = Data(data.x, data.y[order], data.x_eval, data.y_eval)
-    rules = [AllZero(), LowVariance(), UnchangedTensor()]
-    model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
-    assert found(captured(tmp_path, rules, model, sgd(1e-3), data=shuffled), *rules) == []
+    rule, model = NoSignal(), lambda: stack(WIDTHS, nn.ReLU)
+    assert found(captured(tmp_path, [rule], model, sgd(1e-3), data=shuffled), rule) == []
 
 
 @pytest.mark.thorough
 def test_nearly_constant_outputs_are_found(tmp_path: Path) -> None:
-    rule = LowVariance()
+    rule = NoSignal()
     small = lambda weight: nn.init.normal_(weight, std=1e-6)  # noqa: E731
     model = lambda: stack(WIDTHS, nn.Tanh, small, bias=0.5)  # noqa: E731
     (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-6)), rule)
-    assert (finding.fault, finding.severity) == ("low_variance", "warning")
+    assert (finding.fault, finding.severity) == ("no_signal", "warning")
 
 
 @pytest.mark.thorough
 def test_frozen_weights_are_not_reported_as_unchanged(tmp_path: Path) -> None:
     """Two layers are frozen, and the third learns far too slowly."""
-    rule = UnchangedTensor()
+    rule = NoSignal()
 
     def model() -> nn.Module:
         net = stack(WIDTHS, nn.ReLU)
@@ -178,7 +174,7 @@ def test_frozen_weights_are_not_reported_as_unchanged(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_updates_below_the_precision_are_found(tmp_path: Path) -> None:
     """Steps below the precision of float32."""
-    rule = UnchangedTensor()
+    rule = NoSignal()
     model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
     (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-14)), rule)
     assert finding.tensor == "weights/0.weight"

@@ -159,7 +159,7 @@ FAULTY = {
     ),
     "inputs that are lost": Case(
         Learning(rows=lost, evaluate=False),
-        rules("corrupt_inputs", "unchanged_tensor", "identical_units", "loss_not_decreasing"),
+        rules("corrupt_inputs", "no_signal", "identical_units", "loss_not_decreasing"),
         "corrupt_inputs",
     ),
     "copied rows": Case(Learning(rows=copied, steps=60), rules("data_leakage"), "data_leakage"),
@@ -247,7 +247,7 @@ SOUND = {
         Learning(),
         rules(
             *("corrupt_labels", "single_label", "corrupt_inputs"),
-            *("data_leakage", "loss_not_decreasing", "unchanged_tensor", "identical_units"),
+            *("data_leakage", "loss_not_decreasing", "no_signal", "identical_units"),
             *("class_imbalance", "learning_rate_too_high", "target_leakage"),
         ),
     ),

@@ -16,9 +16,7 @@ from vinedresser.rules.activations.saturated_activation import SaturatedActivati
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
-from vinedresser.rules.tensors.all_zero import AllZero
-from vinedresser.rules.tensors.low_variance import LowVariance
-from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
+from vinedresser.rules.tensors.no_signal import NoSignal
 from vinedresser.rules.weights.bad_initialisation import BadInitialisation
 from vinedresser.rules.weights.identical_units import IdenticalUnits
 from vinedresser.store.reading.reader import Run, open_run
@@ -33,9 +31,7 @@ KINDS: tuple[type[Rule], ...] = (
     VanishingGradient,
     DyingRelu,
     SaturatedActivation,
-    AllZero,
-    LowVariance,
-    UnchangedTensor,
+    NoSignal,
 )
 
 

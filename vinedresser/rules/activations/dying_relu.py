@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_share
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -52,7 +51,7 @@ class DyingRelu(SymptomRule):
 
     fault = "dying_relu"
     stage = "inside"
-    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
+    consequences = ("outcome", "no_signal", "learning_rate_too_low", "vanishing_gradient")
     position = 320
     predecessors = ("dead_relu",)
     inapplicable = NETWORKS_ONLY

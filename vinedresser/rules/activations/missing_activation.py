@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from vinedresser.rules.advice import listed
 from vinedresser.rules.applicability import NO_GRAPH, Reasons
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.outcomes.verdict import Verdict
@@ -35,7 +34,7 @@ class MissingActivation(SymptomRule):
     fault = "missing_activation"
     stage = "model"
     # A linear model that has found its best weights moves no more.
-    consequences = ("outcome", *NO_SIGNAL, "corrupt_labels", "learning_rate_too_low")
+    consequences = ("outcome", "no_signal", "corrupt_labels", "learning_rate_too_low")
     position = 150
     inapplicable = Reasons(keras=NO_GRAPH, xgboost=NO_GRAPH, sklearn=NO_GRAPH)
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_between
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -49,7 +48,7 @@ class SaturatedActivation(SymptomRule):
 
     fault = "saturated_activation"
     stage = "inside"
-    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
+    consequences = ("outcome", "no_signal", "learning_rate_too_low", "vanishing_gradient")
     position = 330
     predecessors = ("saturated_activation",)
     inapplicable = NETWORKS_ONLY

@@ -11,7 +11,7 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.data.placeholders import Placeholders
 from vinedresser.rules.data.repeated_rows import OF_ROWS, other_labels
-from vinedresser.rules.faults import NO_SIGNAL, UNSTEADY
+from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
@@ -139,7 +139,7 @@ class CorruptLabels(OnceRule):
     # to their ends.
     consequences = (
         "outcome",
-        *NO_SIGNAL,
+        "no_signal",
         *UNSTEADY,
         "dying_relu",
         "over_regularisation",

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.bounds import require_at_least, require_between
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.gradients import GradientProfile, gradient_profile
@@ -57,7 +56,7 @@ class VanishingGradient(SymptomRule):
     fault = "vanishing_gradient"
     stage = "inside"
     # Without a gradient, weight decay pulls the weights to zero.
-    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "over_regularisation")
+    consequences = ("outcome", "no_signal", "learning_rate_too_low", "over_regularisation")
     position = 310
     predecessors = ("vanishing_gradient",)
     inapplicable = NETWORKS_ONLY

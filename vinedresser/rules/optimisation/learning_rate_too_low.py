@@ -57,7 +57,7 @@ class LearningRateTooLow(SymptomRule):
     """
 
     fault = "learning_rate_too_low"
-    consequences = ("outcome", "unchanged_tensor")
+    consequences = ("outcome", "no_signal")
     position = 270
     predecessors = ("weight_update_ratio",)
     former_names = ("update_ratio",)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.store.finding import Finding
@@ -70,7 +69,7 @@ class MixedPrecision(OnceRule):
     # Skipped steps and gradients clipped before they are unscaled leave the weights in place.
     consequences = (
         "outcome",
-        *NO_SIGNAL,
+        "no_signal",
         "learning_rate_too_low",
         "nonfinite",
         "over_regularisation",

@@ -11,7 +11,6 @@ from typing import Any
 
 from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_between, require_share
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -68,7 +67,7 @@ class OverRegularisation(SymptomRule):
     """
 
     fault = "over_regularisation"
-    consequences = ("outcome", *NO_SIGNAL, "dying_relu", "vanishing_gradient")
+    consequences = ("outcome", "no_signal", "dying_relu", "vanishing_gradient")
     position = 230
     inapplicable = Reasons(
         xgboost="what regularises too much leaves trees empty: empty_trees says so"

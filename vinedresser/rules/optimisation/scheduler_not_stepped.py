@@ -60,7 +60,7 @@ class SchedulerNotStepped(SymptomRule):
     modes = ("train", "eval")
     severity = "warning"
     fault = "scheduler_not_stepped"
-    consequences = ("outcome", "learning_rate_too_low", "oscillating_loss", "unchanged_tensor")
+    consequences = ("outcome", "learning_rate_too_low", "oscillating_loss", "no_signal")
     position = 250
     inapplicable = Reasons(
         xgboost="the learning rate of a round is not captured",

@@ -13,7 +13,6 @@ from vinedresser.rules.advice import listed
 from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need
 from vinedresser.rules.optimisation.untrained_advice import ADVICE, FORGETFUL, RANDOM
 from vinedresser.rules.signals.losses.compared import Batches
@@ -91,7 +90,7 @@ class UntrainedParameters(Rule):
     # An optimizer with other parameters does not clear the gradients of these.
     consequences = (
         "outcome",
-        *NO_SIGNAL,
+        "no_signal",
         "gradients_not_cleared",
         "learning_rate_too_low",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.bounds import require_share
-from vinedresser.rules.faults import NO_SIGNAL
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -34,7 +33,7 @@ class IdenticalUnits(SymptomRule):
 
     fault = "identical_units"
     stage = "model"
-    consequences = ("outcome", *NO_SIGNAL, "learning_rate_too_low", "vanishing_gradient")
+    consequences = ("outcome", "no_signal", "learning_rate_too_low", "vanishing_gradient")
     position = 190
     inapplicable = Reasons(xgboost=NO_NETWORK)
 
