@@ -149,7 +149,7 @@ def test_judge_accepts_a_custom_rule(mine: Path, run: Path) -> None:
 def test_list_and_describe() -> None:
     assert "vanishing_gradient" in vinedresser("rules", "list").stdout
     said = vinedresser("rules", "describe", "overfitting").stdout
-    assert said.startswith("overfitting(ratio = 0.1, patience = 5)   severity warning")
+    assert said.startswith("overfitting(ratio = 0.1, patience = 5, plateau = 10, delta = 0.01)")
     assert "Args:" in said
 
 
