@@ -15,13 +15,13 @@ from vinedresser.capture.adapters.packages import needed
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.hook.final_checkpoint import save_final_checkpoint
 from vinedresser.capture.hook.model_adapters import ModelNames, make_adapter
+from vinedresser.capture.hook.ranks import prepare_rank
 from vinedresser.capture.hook.snapshots import snapshot_taker
 from vinedresser.capture.hook.steering import SteeredTraining
 from vinedresser.capture.hook.user_values import LoopSteps, UserValues
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.live.starting import live_settings, start_agent
 from vinedresser.capture.recording.budget import DEFAULT_SHARE, check_share
-from vinedresser.capture.recording.joint_stop import JointStop
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.requests.control import CaptureControl
@@ -31,13 +31,12 @@ from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
 from vinedresser.capture.run.opening import OpenedRun, uncaptured_run
 from vinedresser.errors import ConfigError, RunError, StoreError
-from vinedresser.objects import LocalStorage
 from vinedresser.plain_logs import plain_logger
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.controls import changes_of
-from vinedresser.store.records import LaunchRecord, StopRecord, read_record
+from vinedresser.store.records import StopRecord
 from vinedresser.store.writing.record_queue import QueuePolicy
 
 if TYPE_CHECKING:
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
     from vinedresser.capture.xgboost_.callback import XGBoostCallback
 
 _LOG = plain_logger(__name__)
-
-# Share of the grace period in which a rank waits for the decision of rank 0 when to stop.
-_JOINT_SHARE = 0.5
 
 
 class Hook(SteeredTraining):
@@ -143,7 +139,7 @@ class Hook(SteeredTraining):
         if self._run.upload is not None:
             self._run.upload.begin(policy, self._session.shield.report)
         rank = self._environment.rank
-        self._session.joint_stop = self._joint_stop()
+        prepare_rank(self._run, self._environment, self._session)
         self._session.snapshots = snapshot_taker(self._run, self._session, rank, guard, snapshots)
         self._control = CaptureControl(
             self._run,
@@ -360,17 +356,6 @@ class Hook(SteeredTraining):
     ) -> OpenedRun:
         """Open the launched run, or create one."""
         return open_for(path, self._environment, own.with_defaults(), **arguments)
-
-    def _joint_stop(self) -> JointStop | None:
-        """Return how the ranks of a launched run stop together; None for any other run."""
-        storage = self._run.storage
-        alone = self._environment.world_size == 1 or not self._run.launched
-        if alone or not isinstance(storage, LocalStorage):
-            return None
-        read = self._session.shield.guard("reading the grace period", read_record)
-        launch = read(storage, LaunchRecord)
-        patience = _JOINT_SHARE * (launch.grace if launch is not None else 0.0)
-        return JointStop(storage, self._environment.rank, self._session.signal, patience)
 
     def _new_session(self, config: CaptureConfig, policy: QueuePolicy) -> Session:
         return Session(

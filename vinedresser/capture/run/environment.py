@@ -15,7 +15,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.store.records import RANK_VARIABLE, RUN_VARIABLE
 from vinedresser.version import __version__
 
-__all__ = ["Environment", "versions"]
+__all__ = ["Environment", "process_group", "versions"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Environment:
         """
         given = os.environ if variables is None else variables
         run = given.get(RUN_VARIABLE, "")
-        joined = _process_group() if variables is None else None
+        joined = process_group() if variables is None else None
         if joined is not None and not given.get(RANK_VARIABLE):
             return cls(run, *joined)
         names = (RANK_VARIABLE, "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK")
@@ -69,7 +69,7 @@ def versions(**frameworks: str) -> dict[str, str]:
     }
 
 
-def _process_group() -> tuple[int, int] | None:
+def process_group() -> tuple[int, int] | None:
     """Return rank and world size of torch's process group, or None if it has not joined one."""
     torch = sys.modules.get("torch.distributed")
     if torch is None or not torch.is_available() or not torch.is_initialized():

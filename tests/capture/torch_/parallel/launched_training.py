@@ -33,11 +33,13 @@ def load_batch(rank: int, step: int) -> torch.Tensor:
 
 
 def main() -> None:
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
+    if fault != "is alone":
+        dist.init_process_group("gloo")
+    rank = dist.get_rank() if dist.is_initialized() else 0
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-    model = nn.parallel.DistributedDataParallel(network)
+    joined = dist.is_initialized()
+    model = nn.parallel.DistributedDataParallel(network) if joined else network
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(int(sys.argv[2])):
         batch = load_batch(rank, step)
@@ -46,7 +48,8 @@ def main() -> None:
         nn.functional.cross_entropy(model(batch), labels).backward()
         optimizer.step()
     sys.stdout.write(f"trained {rank}\n")
-    dist.destroy_process_group()
+    if joined:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

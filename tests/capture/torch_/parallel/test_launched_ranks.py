@@ -94,8 +94,17 @@ def test_the_code_of_the_first_rank_is_that_of_the_job(
 
 
 @pytest.mark.slow
+def test_a_script_that_ignores_its_rank_is_told_of(tmp_path: Path) -> None:
+    done, _ = train(tmp_path, "is alone", 20)
+    assert done.returncode == 0
+    [told] = [line for line in done.stderr.splitlines() if "trains by itself" in line]
+    assert "none of the 2 ranks has called torch.distributed.init_process_group" in told
+
+
+@pytest.mark.slow
 def test_a_healthy_job_finishes_with_the_findings_of_one_process(tmp_path: Path) -> None:
     done, run = train(tmp_path, "none", 60, "--preset", "default")
     assert (done.returncode, done.stdout) == (0, "trained 0\n")
     assert [one for one in run.findings() if one.severity != "info"] == []
+    assert "trains by itself" not in done.stderr
     assert [one.last_step for one in heartbeats(LocalStorage(tmp_path / "runs/one"))] == [59, 59]

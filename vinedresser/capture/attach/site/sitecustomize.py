@@ -142,7 +142,7 @@ def _tell_stacks() -> None:
     if supervisor != str(os.getppid()):
         return
     # Built in, as all that this module imports.
-    import _signal
+    import _signal  # type: ignore[import-not-found]
     import faulthandler
 
     try:

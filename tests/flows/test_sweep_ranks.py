@@ -1,0 +1,85 @@
+"""A trial of several ranks survives its flow, and begins again as a whole if a rank fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+from vinedresser import open_run
+from vinedresser.objects import LocalStorage
+from vinedresser.store.records import ExitRecord, heartbeats, read_record
+
+SWEEP = f"""
+[sweep]
+metric = "accuracy"
+direction = "maximize"
+pruner = "none"
+sampler = "grid"
+resume = "from"
+
+[space]
+x = [0.5]
+
+[run]
+name = "search"
+command = ["python", "{Path(__file__).with_name("ranks_trainer.py")}"]
+total_steps = 20
+ranks = 2
+parameters = {{ hold = "hold" }}
+
+[rules]
+preset = "none"
+"""
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+@pytest.mark.usefixtures("shared_prefect")
+def test_ranks_survive_their_flow_and_begin_again_from_a_checkpoint(
+    tmp_path: Path, mlflow_store: Callable[[Path], Path]
+) -> None:
+    mlflow_store(tmp_path / "runs")
+    (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
+    (tmp_path / "hold").touch()
+    first, second = (tmp_path / f"runs/search/{name}" for name in ("trial-0000", "trial-0000-2"))
+    storage = LocalStorage(first)
+    flow = start(tmp_path)
+    until(lambda: [one.last_step for one in heartbeats(storage)] == [6, 6], "seven steps")
+    flow.send_signal(signal.SIGKILL)
+    flow.wait()
+    # The ranks continue for a while without their owner.
+    (tmp_path / "hold").unlink()
+    until(lambda: storage.exists(ExitRecord.KEY), "the failure of rank 1")
+    # The guard of its processes holds its output open for longer.
+    flow.communicate()
+    flow = start(tmp_path, "--resume")
+    output, _ = flow.communicate()
+    assert flow.returncode == 0, output
+    crashed = read_record(storage, ExitRecord)
+    assert crashed is not None
+    assert (crashed.cause, crashed.rank) == ("crashed", 1)
+    assert crashed.reason == "rank 1 after step 11: ValueError: bad luck"
+    again = open_run(second)
+    assert again.info.parameters["from"] == str(first / "checkpoints/step-10.pt")
+    assert again.status.state == "finished"
+    for rank in range(2):
+        assert again.steps("train", rank=rank).tolist() == list(range(10))
+    assert "trial-0000: accuracy 0.5" in output
