@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.torch_.parallel.rank_faults import ALTERED_AT, CLEAN, EVERY, TRAININGS, rules
+from tests.capture.torch_.parallel.rank_variants import VARIANTS
 from tests.capture.torch_.parallel.ranks import run_ranks
 from vinedresser.capture import open_run
 from vinedresser.rules.judge import judge
@@ -103,3 +104,8 @@ def test_a_thousand_clean_steps_are_silent(tmp_path: Path) -> None:
     assert list(prints) == ["inputs/Sequential"]
     prints = open_run(tmp_path / _LONG[0]).reductions("fingerprint", rank=1)
     assert len(set(prints["weights/0.weight"].values)) == CLEAN // 25
+
+
+def test_unusual_healthy_trainings_are_silent(tmp_path: Path) -> None:
+    run_ranks("tests.capture.torch_.parallel.rank_variants", tmp_path)
+    assert {name: judged(tmp_path / name) for name in VARIANTS} == {name: [] for name in VARIANTS}

@@ -165,7 +165,8 @@ def _of_all(torn: Sequence[str], now: Sequence[Replica], again: str) -> Divergen
         "gradients are not reduced over the ranks: the model is called without its "
         "DistributedDataParallel wrapper, or always within no_sync",
         "call the wrapped model instead of model.module, and step after a backward pass "
-        f"outside no_sync; {again}",
+        f"outside no_sync; {again}; if the script averages weights at long intervals, disable this "
+        "rule",
     )
 
 

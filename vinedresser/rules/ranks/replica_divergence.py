@@ -13,12 +13,14 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.ranks.aligned import Aligned, deviating, told
 from vinedresser.rules.ranks.divergence import Replica, divergence_of, unlike
 from vinedresser.rules.signals.parameters.learning_rate import LEARNING_RATE
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-# Factor of the patience if all parameters differ: weights may be averaged now and then.
+# Factor of the patience if the ranks communicate: weights may be averaged now and then.
 _LONGER = 3
+# Steps without any communication after which weights are not averaged.
+_ALONE = 600
 _REDUCED = re.compile(r"^state/(?:.*\.)?reduced$")
 _COLLECTIVES = re.compile(r"^ranks/(?:.*\.)?collectives$")
 # Steps between two captures of the optimizer's settings, which others capture more often.
@@ -31,8 +33,9 @@ class ReplicaDivergence(Rule):
     The rule compares CRC-32C fingerprints of the parameters of all ranks at the same step. All
     ranks add the same reduced gradient to the same weights, so not a single bit may differ. Fires
     when a parameter that was equal on all ranks differs at ``patience`` consecutive checks, by
-    default within 50 steps. If all parameters and their gradients differ, and the ranks communicate
-    nevertheless, weights may be averaged now and then: it waits three times as long.
+    default within 50 steps. If all parameters and their gradients differ, weights may be averaged
+    now and then. Then it warns, if the ranks communicate nevertheless after three times as many
+    checks, and ends the run only if they have not communicated for 600 steps.
 
     The finding says what set the replicas apart (`kind` in its evidence): fingerprints of the
     gradients tell whether these were reduced, and those of the weights which rank updates them.
@@ -81,6 +84,9 @@ class ReplicaDivergence(Rule):
         self._off = False
         # Some parameters differed at the first check, and their gradients did not.
         self._apart = False
+        # Numbers of collectives when all weights and gradients differed first.
+        self._counts: list[float | None] = []
+        self._warned = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the number of ranks."""
@@ -126,27 +132,38 @@ class ReplicaDivergence(Rule):
         self._known.update(names)
         for name in different:
             self._differ.setdefault(name, []).append(step.step)
-        whole = len(different) == len(names)
-        averaged = whole and not reduced and not self._apart and self._may_average(different, now)
-        needed = self.patience * (_LONGER if averaged else 1)
+        if len(different) == len(names) and not (reduced or self._apart or _alike(different, now)):
+            return self._unreduced(step, names, now)
         # In model order.
-        sure = [name for name in different if len(self._differ[name]) >= needed]
+        sure = [name for name in different if len(self._differ[name]) >= self.patience]
         if not sure:
             return None
         self._off = True
         return self._finding(step, sure, now, whole=len(sure) == len(names))
 
-    def _may_average(self, names: Sequence[str], now: Sequence[Replica]) -> bool:
-        """Return whether weights that differ may become equal again."""
-        if now[0].gradients and not any(unlike(name, now, gradient=True) for name in names):
-            return False
-        if len(self._before) != len(now):
-            return True
-        counts = [(a.collectives, b.collectives) for a, b in zip(now, self._before, strict=True)]
-        return any(new is None or new != old for new, old in counts)
+    def _unreduced(self, step: Step, names: list[str], now: Sequence[Replica]) -> Finding | None:
+        """Return the finding of replicas that train apart, as far as weights are not averaged."""
+        if not self._counts:
+            self._counts = [one.collectives for one in now]
+        communicate = None in self._counts or self._counts != [one.collectives for one in now]
+        seen = min(len(self._differ[name]) for name in names)
+        since = min(self._differ[name][0] for name in names)
+        if not communicate and step.step - since >= _ALONE and seen >= self.patience:
+            self._off = True
+            return self._finding(step, names, now, whole=True)
+        if self._warned or seen < self.patience * (_LONGER if communicate else 1):
+            return None
+        self._warned = True
+        return self._finding(step, names, now, whole=True, severity=self.without_stop)
 
     def _finding(
-        self, step: Step, names: list[str], now: Sequence[Replica], *, whole: bool
+        self,
+        step: Step,
+        names: list[str],
+        now: Sequence[Replica],
+        *,
+        whole: bool,
+        severity: Severity | None = None,
     ) -> Finding:
         since = min(self._differ[name][0] for name in names)
         name = next(one for one in names if self._differ[one][0] == since)
@@ -165,7 +182,8 @@ class ReplicaDivergence(Rule):
             statistic="fingerprint",
             value=float(len(names)),
             threshold=0.0,
-            confidence=0.95,
+            severity=severity,
+            confidence=0.95 if severity is None else 0.7,
             seen=f"{name}: {who} since {since_when}{more}; {len(now[0].weights)} tensors compared",
             cause=found.cause,
             remedy=found.remedy,
@@ -189,6 +207,12 @@ def _replica(step: Step, weights: dict[str, float]) -> Replica:
         bool(reduced) and all(reduced),
         max(counts, default=None),
     )
+
+
+def _alike(names: Sequence[str], now: Sequence[Replica]) -> bool:
+    """Return whether weights have the same gradients on all ranks, as far as these are known."""
+    known = bool(now[0].gradients)
+    return known and not any(unlike(name, now, gradient=True) for name in names)
 
 
 def _same_gradients(

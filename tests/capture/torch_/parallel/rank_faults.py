@@ -38,7 +38,7 @@ from vinedresser.rules.ranks.replica_divergence import ReplicaDivergence
 from vinedresser.rules.ranks.slow_rank import SlowRank
 from vinedresser.rules.ranks.unsynchronised_statistics import UnsynchronisedStatistics
 
-__all__ = ["ALTERED_AT", "CLEAN", "EVERY", "LAST", "TRAININGS", "rules"]
+__all__ = ["ALTERED_AT", "CLEAN", "EVERY", "LAST", "TRAININGS", "Training", "rules"]
 
 EVERY = 5
 LAST = 30
@@ -65,7 +65,7 @@ def gathered(rows: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-class _Training:
+class Training:
     """A training of one rank; subclasses override what they do otherwise.
 
     Args:
@@ -125,7 +125,7 @@ class _Training:
             self.after()
 
 
-class _Reduced(_Training):
+class _Reduced(Training):
     """The script itself reduces the gradients."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
@@ -142,7 +142,7 @@ class _Reduced(_Training):
         self.reduce(list(self.model.parameters()))
 
 
-class _SharedSeed(_Training):
+class _SharedSeed(Training):
     """Data are drawn from the global generator, seeded without the rank."""
 
     def __init__(self, name: str, rank: int) -> None:
@@ -154,7 +154,7 @@ class _SharedSeed(_Training):
         return x, x[:, :3].argmax(1)
 
 
-class _NoSampler(_Training):
+class _NoSampler(Training):
     """All ranks read the same rows in the same order."""
 
     def batch(self) -> tuple[Tensor, Tensor]:
@@ -168,7 +168,7 @@ class _MissingReduction(_Reduced):
     """The gradient of one parameter is not reduced."""
 
     def backward(self) -> None:
-        _Training.backward(self)
+        Training.backward(self)
         self.reduce([*self.model.parameters()][: -1 if self.faulty else None])
 
 
@@ -186,7 +186,7 @@ class _ClippedFirst(_Reduced):
     """Each rank clips its own gradient; the twin clips the mean."""
 
     def backward(self) -> None:
-        _Training.backward(self)
+        Training.backward(self)
         for step in ("clip", "reduce") if self.faulty else ("reduce", "clip"):
             if step == "clip":
                 clip_grad_norm_(self.model.parameters(), 0.1)
@@ -194,7 +194,7 @@ class _ClippedFirst(_Reduced):
                 self.reduce(list(self.model.parameters()))
 
 
-class _Accumulated(_Training):
+class _Accumulated(Training):
     """Three micro-batches a step, each of them reduced; the twin reduces the last only."""
 
     def backward(self) -> None:
@@ -206,7 +206,7 @@ class _Accumulated(_Training):
                 (self.loss(wrapped(x), y) / 3).backward()
 
 
-class _FrozenOnOne(_Training):
+class _FrozenOnOne(Training):
     """The optimizer of rank 1 does not have the last layer."""
 
     def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -215,7 +215,7 @@ class _FrozenOnOne(_Training):
         return torch.optim.Adam(parameters[: -2 if left_out else None], lr=0.01)
 
 
-class _StaleMasters(_Training):
+class _StaleMasters(Training):
     """The optimizer updates master weights, which rank 1 does not copy to the model."""
 
     def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -231,7 +231,7 @@ class _StaleMasters(_Training):
                     one.copy_(master)
 
 
-class _OtherRate(_Training):
+class _OtherRate(Training):
     """Rank 1 has another learning rate."""
 
     def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
@@ -250,7 +250,7 @@ class _StartsApart(_Reduced):
         return model
 
 
-class _Flipped(_Training):
+class _Flipped(Training):
     """One bit of one weight is flipped on rank 1."""
 
     def after(self) -> None:
@@ -260,7 +260,7 @@ class _Flipped(_Training):
                 weight[1, 2] ^= 1
 
 
-class _Uneven(_Training):
+class _Uneven(Training):
     """The last batch of an epoch is smaller on rank 1."""
 
     def batch(self) -> tuple[Tensor, Tensor]:
@@ -298,7 +298,7 @@ class _SequenceParallel(nn.Module):
         return out
 
 
-class _TensorParallel(_Training):
+class _TensorParallel(Training):
     """The gradient of a replicated layer norm is not reduced."""
 
     def made(self) -> nn.Module:
@@ -323,7 +323,7 @@ class _TensorParallel(_Training):
                 dist.all_reduce(one.grad)
 
 
-class _Sharded(_Training):
+class _Sharded(Training):
     """A fully sharded model; the optimizer may be made before it is sharded."""
 
     steps = 105
@@ -361,7 +361,7 @@ class NaiveSyncBatchNorm1d(nn.BatchNorm1d):
         return out[rows][: len(input)]
 
 
-class _Unsynchronised(_Training):
+class _Unsynchronised(Training):
     """Statistics of batch normalization that should be those of all ranks are not."""
 
     def made(self) -> nn.Module:
@@ -371,7 +371,7 @@ class _Unsynchronised(_Training):
         return nn.Sequential(nn.Linear(6, 16), norm, nn.ReLU(), nn.Linear(16, 3))
 
 
-class _Corrupt(_Training):
+class _Corrupt(Training):
     """From step 120 on, rank 1 has labels of other rows."""
 
     steps = 250
@@ -381,7 +381,7 @@ class _Corrupt(_Training):
         return x, y.roll(1) if self.faulty and self.rank == 1 and self.step >= 120 else y
 
 
-class _Slow(_Training):
+class _Slow(Training):
     """Rank 1 waits for its data."""
 
     steps = 205
@@ -393,7 +393,7 @@ class _Slow(_Training):
         return super().batch()
 
 
-class _Clean(_Training):
+class _Clean(Training):
     """Many steps of a healthy training."""
 
     steps = CLEAN
@@ -405,7 +405,7 @@ class _CleanSharded(_Sharded):
     steps = CLEAN
 
 
-_KINDS: dict[str, Callable[[str, int], _Training]] = {
+_KINDS: dict[str, Callable[[str, int], Training]] = {
     "shared_seed": _SharedSeed,
     "no_sampler": _NoSampler,
     "missing_reduction": _MissingReduction,
