@@ -34,12 +34,12 @@ def records(values: list[float], rank: int) -> list[StepRecord]:
     made = []
     for step in range(STEPS):
         at = [values[(step * k + rank) % len(values)] for k in range(1, 6)]
-        scalars = {"losses/a": at[0], "state/reduced": at[1], "optimizer_state/lr": at[2]}
+        scalars = {"losses/a": at[0], "ranks/reduced": at[1], "optimizer_state/lr": at[2]}
         times = ("timing/step", "timing/wait", "timing/forward")
         scalars |= dict(zip(times, map(abs, at[1:]), strict=False))
-        words = ("collectives", "data_parallel", "objective", "passes", "random", "rows")
+        words = ("collectives", "data_parallel", "inputs", "objective", "passes", "random", "rows")
         scalars |= {f"ranks/{word}": at[k % 5] for k, word in enumerate(words)}
-        names = ("weights/a", "biases/a", "gradients/a", "inputs/batch", "buffers/n.running_mean")
+        names = ("weights/a", "biases/a", "gradients/a", "buffers/n.running_mean")
         tensors = {
             f"ranks/{word}": np.array(values * 16) * (1.0 + rank)
             for word in ("local_gradients", "gradients")

@@ -77,10 +77,9 @@ def test_a_fault_is_found_and_named(name: str, trained: Path) -> None:
         assert finding.step <= finding.since + EVERY
 
 
-def test_a_flipped_bit_is_found_at_the_next_checks(trained: Path) -> None:
+def test_a_flipped_bit_is_found_at_the_next_check(trained: Path) -> None:
     (finding,) = judged(trained / "flipped")
-    assert ALTERED_AT < finding.since <= ALTERED_AT + EVERY
-    assert finding.step <= ALTERED_AT + 2 * EVERY
+    assert ALTERED_AT < finding.step <= ALTERED_AT + EVERY
 
 
 def test_an_optimizer_made_before_the_model_is_sharded_trains_nothing(trained: Path) -> None:
@@ -100,10 +99,10 @@ def test_a_thousand_clean_steps_are_silent(tmp_path: Path) -> None:
         run = open_run(tmp_path / name)
         assert [len(run.steps("train", rank)) for rank in (0, 1)] == [CLEAN, CLEAN]
     prints = run.reductions("fingerprint", rank=0)
-    # Shards are not compared, but inputs are.
-    assert list(prints) == ["inputs/Sequential"]
+    # Shards are not compared.
+    assert list(prints) == []
     prints = open_run(tmp_path / _LONG[0]).reductions("fingerprint", rank=1)
-    assert len(set(prints["weights/0.weight"].values)) == CLEAN // 25
+    assert len(set(prints["weights/0.weight"].values)) == CLEAN // 50
 
 
 def test_unusual_healthy_trainings_are_silent(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ class CaptureConfig:
         found: dict[str, Collection] = {}
         for name, one in self.collections.items():
             saves = tuple(filter(None, map(SaveConfig.without_fingerprint, one.saves)))
-            if saves and name != "ranks":
+            if saves and name != "ranks" and not (one.regex or "").startswith("^ranks/"):
                 found[name] = replace(one, save=saves)
         return CaptureConfig(found)
 

@@ -11,7 +11,10 @@ from vinedresser.store.collections.collection import BUILT_IN, Collection
 from vinedresser.store.collections.modules import module_of
 
 # Collections of built-in rules for values that not every training has.
-_OF_SOME_TRAININGS = ("learning_rate", "loss_scale", "scheduler", "synchronised_statistics")
+_OF_SOME_TRAININGS = (
+    *("learning_rate", "loss_scale", "scheduler"),
+    *("rank_data", "rank_gradients", "replicas", "synchronised_statistics"),
+)
 
 
 class Unmatched:

@@ -316,7 +316,7 @@ class TorchAdapter(Adapter):
             if recording.mode != "train":
                 self._state.take_weights(recording)
             else:
-                self._ranks.begin(recording)
+                self._ranks.begin(recording, args, kwargs)
             self._hooks.install(recording, args, kwargs)
         if recording.mode == "eval":
             self._dropout.called(recording, args, kwargs)

@@ -16,18 +16,21 @@ from torch.optim import Optimizer
 
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.copies.reductions import octets
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.losses.losses import batch_size
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable
 from vinedresser.frameworks.torch_.names import Names
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.frameworks.torch_.optimizers import updated
 from vinedresser.frameworks.torch_.views import host_view, plain_tensor
+from vinedresser.store.reductions.alone import fingerprint
 
-__all__ = ["RankState", "reduces", "several_ranks"]
+__all__ = ["RankState"]
 
 # Maximum numbers of parameters whose gradients are sampled, and of elements of each.
-_PARAMETERS, _ELEMENTS = 16, 64
+_PARAMETERS, _ELEMENTS = 8, 64
 
 
 class RankState(LoopListener):
@@ -51,6 +54,8 @@ class RankState(LoopListener):
         self._keep = keep
         # Rows of all training forwards so far.
         self._rows = 0
+        # The backward pass of the latest of them reduces all gradients.
+        self._reduces = False
         self._took = session.shield.guard("the gradient of a rank", self._take_local)
         # The hooks that time forwards; None: there has been none with several ranks.
         self._timing: list[Removable] | None = None
@@ -70,21 +75,28 @@ class RankState(LoopListener):
     def names(self) -> list[str]:
         """Return the full names of what may be captured."""
         words = (
-            *("collectives", "data_parallel", "gradients", "local_gradients"),
-            *("objective", "passes", "random", "reducing_passes", "rows"),
+            *("collectives", "data_parallel", "gradients", "inputs", "local_gradients"),
+            *("objective", "passes", "random", "reduced", "reducing_passes", "rows"),
         )
         return [*map(self._name, words)]
 
     def called(self, args: Any, kwargs: Any) -> None:
         """Count the rows of a training forward that begins."""
-        if several_ranks():
+        if _several_ranks():
             self._rows += batch_size((args, kwargs)) or 0
+            self._reduces = _reduces(self._root)
             if self._timing is None:
                 self._timing = []
                 self._time_forwards()
 
-    def begin(self, recording: Recording) -> None:
-        """Capture random states and watch the gradients, at the first forward of a train step."""
+    def begin(self, recording: Recording, args: Any, kwargs: Any) -> None:
+        """Capture what is known at the first forward of a train step, and watch the gradients.
+
+        Args:
+            recording: recording of the step.
+            args: positional arguments of the forward.
+            kwargs: its keyword arguments.
+        """
         self.forget()
         if not self._due(recording):
             return
@@ -94,6 +106,12 @@ class RankState(LoopListener):
             parameters = [one.value for one in self._names.parameters()]
             parallel = _data_parallel(self._root, parameters)
             recording.add_scalar(self._name("data_parallel"), float(parallel))
+        if recording.due.ask(self._name("inputs")):
+            for _, one in leaves([args, kwargs]):
+                # The mean of several, which differs if one does.
+                self._copier.keep_scalar(recording, self._name("inputs"), _fingerprint(one), 1.0)
+        if not recording.due.ask(self._name("local_gradients")):
+            return
         compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
         if recording.closure or compiled:
             return
@@ -124,14 +142,16 @@ class RankState(LoopListener):
         """Capture what is known at the end of a train step."""
         if not self._due(recording):
             return
-        numbers = {
-            "collectives": _collectives(),
-            "rows": self._rows,
-            "passes": self._passes or None,
-            "reducing_passes": self._reducing if self._passes else None,
+        numbers: dict[str, Callable[[], int | None]] = {
+            "collectives": _collectives,
+            "reduced": lambda: self._reduces,
+            "rows": lambda: self._rows,
+            "passes": lambda: self._passes or None,
+            "reducing_passes": lambda: self._reducing if self._passes else None,
         }
-        for word, number in numbers.items():
-            if number is not None and recording.due.ask(self._name(word)):
+        for word, count in numbers.items():
+            number = count() if recording.due.ask(self._name(word)) else None
+            if number is not None:
                 recording.add_scalar(self._name(word), float(number))
         if self._objective is not None and recording.due.ask(self._name("objective")):
             self._copier.keep_scalar(recording, self._name("objective"), self._objective, 1.0)
@@ -165,7 +185,7 @@ class RankState(LoopListener):
         return f"ranks/{self._names.prefix}{word}"
 
     def _due(self, recording: Recording) -> bool:
-        return recording.mode == "train" and recording.due.reaches("ranks") and several_ranks()
+        return recording.mode == "train" and recording.due.reaches("ranks") and _several_ranks()
 
     def _time_forwards(self) -> None:
         """Time the forwards of the model inside `DistributedDataParallel`.
@@ -203,17 +223,17 @@ class RankState(LoopListener):
         # Called before `DistributedDataParallel` reduces the gradient.
         if parameter is self._sampled[-1]:
             self._passes += 1
-            self._reducing += reduces(self._root)
+            self._reducing += self._reduces
         if parameter.grad is not None:
             self._local[id(parameter)] = _sample(parameter.grad)
 
 
-def several_ranks() -> bool:
+def _several_ranks() -> bool:
     """Return whether this process is one of several ranks of torch's process group."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
-def reduces(root: nn.Module) -> bool:
+def _reduces(root: nn.Module) -> bool:
     """Return whether a backward pass now reduces the gradients of a model over all ranks.
 
     Not within ``no_sync``, with a hook in place of the reduction, over a part of the ranks, or if
@@ -251,6 +271,15 @@ def _sample(gradient: Tensor) -> Tensor:
     """Return evenly strided elements of a gradient, float64 [k <= 64]."""
     flat = plain_tensor(gradient).reshape(-1)
     return flat[:: max(1, -(-len(flat) // _ELEMENTS))].to(torch.float64, copy=True)
+
+
+def _fingerprint(tensor: Tensor) -> Tensor:
+    """Return a number that differs if the elements do, on the device of a tensor; float64 []."""
+    plain = plain_tensor(tensor)
+    if plain.device.type == "cpu":
+        return torch.tensor(fingerprint(host_view(octets(plain))), dtype=torch.float64)
+    # Copying a batch to the host would wait for the device.
+    return octets(plain).sum(dtype=torch.float64)
 
 
 def _collectives() -> int | None:

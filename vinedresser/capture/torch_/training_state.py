@@ -18,15 +18,11 @@ from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
 from vinedresser.capture.torch_.optimizers.unapplied_gradients import UnappliedGradients
-from vinedresser.capture.torch_.rank_state import reduces, several_ranks
 from vinedresser.frameworks.torch_.names import Names
 
 
 class TrainingState:
     """Captures ``state/training``, ``state/acts``, ``state/uncleared`` and the state of a scaler.
-
-    ``state/reduced`` says of a distributed training whether the backward pass of the last forward
-    reduces the gradients of the model over all ranks.
 
     ``state/acts`` is 1 if the model acted before its update (`acting`). ``state/uncleared`` is 1 if
     the gradients of a step were added to those of the step before.
@@ -57,7 +53,6 @@ class TrainingState:
         self._copier = copier
         self._session, self._recorder = session, session.recorder
         self._acting, self._acted = Acting(), False
-        self._reduces = False
         self._scaling = Scaling(root, session.shield)
         # The previous step had several batches: the training also waits after a backward.
         self._accumulates = False
@@ -73,7 +68,6 @@ class TrainingState:
             self._uncleared,
             self._passes,
             self._acts,
-            self._reduced,
         ) = self._names_of_state = [
             f"state/{names.prefix}{word}"
             for word in (
@@ -83,7 +77,6 @@ class TrainingState:
                 "uncleared",
                 "unapplied",
                 "acts",
-                "reduced",
             )
         ]
 
@@ -101,8 +94,6 @@ class TrainingState:
         """
         if mode in ("train", None):
             self._acting.called(args, kwargs)
-        if mode == "train":
-            self._reduces = reduces(self._root)
 
     def begin(self, recording: Recording, *, stepped: bool = False) -> None:
         """Capture the modules' modes at the start of a recording's first forward.
@@ -170,8 +161,6 @@ class TrainingState:
         self._unapplied.forget()
         if self._acted and recording.due.reaches("state") and recording.due.ask(self._acts):
             recording.add_scalar(self._acts, 1.0)
-        if recording.due.reaches("state") and recording.due.ask(self._reduced) and several_ranks():
-            recording.add_scalar(self._reduced, float(self._reduces))
         uncleared = self._clearing.end()
         if uncleared is not None and stepped:
             self._copier.keep_scalar(recording, self._uncleared, uncleared, 1.0)

@@ -19,6 +19,7 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
+_CAPTURED = r"^ranks/(?:.*\.)?(?:local_gradients|gradients|objective|passes|reducing_passes)$"
 _NAME = re.compile(r"^ranks/((?:.*\.)?)local_gradients$")
 # Largest residual of a gradient that is a sum of the ranks' gradients, in units of its norm, and
 # the largest difference between equal factors; float32 sums are exact to about 1e-6.
@@ -63,7 +64,7 @@ class GradientReduction(OnceRule):
     """The optimizer's gradient is not the mean of the ranks' gradients, or is reduced too often.
 
     Let g_r be the gradient of rank r before any reduction, and G that which the optimizer consumes,
-    both at up to 1,024 elements. The rule solves G = sum_r a_r g_r for the factors a_r by least
+    both at up to 512 elements. The rule solves G = sum_r a_r g_r for the factors a_r by least
     squares. With W ranks, they are all 1 / W for a mean, and equal, but smaller, if G was clipped
     or unscaled afterwards. Fires when the same holds at ``patience`` checks in a row:
 
@@ -88,11 +89,11 @@ class GradientReduction(OnceRule):
     inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
     left_out_of = ("boosted_trees",)
 
-    def __init__(self, every: int = 25, patience: int = 2) -> None:
+    def __init__(self, every: int = 50, patience: int = 2) -> None:
         require_at_least(1, patience=patience)
         self.every = every
         self.patience = patience
-        self.needs = (Need("ranks", every, rarer_from=0, required=False),)
+        self.needs = (Need("rank_gradients", every, rarer_from=0, regex=_CAPTURED, required=False),)
         self._samples: dict[str, Aligned[_Sample]] = {}
         self._info: RunRecord | None = None
         self._losses: dict[str, dict[str, Any]] = {}

@@ -16,7 +16,8 @@ from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-_FACT = re.compile(r"^ranks/(?:.*\.)?(data_parallel|random|rows)$")
+_CAPTURED = r"^ranks/(?:.*\.)?(data_parallel|inputs|random|rows)$"
+_FACT = re.compile(_CAPTURED)
 # Checks with equal rows before an unequal batch is an exception, not the rule.
 _USUAL = 2
 
@@ -25,7 +26,7 @@ class _Fed(NamedTuple):
     """What a rank was fed up to a step.
 
     Attributes:
-        inputs: fingerprints of the model's inputs, by name.
+        inputs: fingerprints of the inputs of the models, by their full names.
         random: CRC of the states of torch's generators before the step; None: not known.
         rows: rows of all training forwards so far; None: not known.
         parallel: whether each rank trains the same model with its own part of the data.
@@ -80,14 +81,11 @@ class RankData(OnceRule):
     inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
     left_out_of = ("boosted_trees",)
 
-    def __init__(self, every: int = 25, patience: int = 2) -> None:
+    def __init__(self, every: int = 50, patience: int = 2) -> None:
         require_at_least(1, patience=patience)
         self.every = every
         self.patience = patience
-        self.needs = (
-            Need("model_inputs", every, ("fingerprint",), rarer_from=0, required=False),
-            Need("ranks", every, rarer_from=0, required=False),
-        )
+        self.needs = (Need("rank_data", every, rarer_from=0, regex=_CAPTURED, required=False),)
         self._fed = Aligned[_Fed]()
         self._before: list[_Fed] = []
         self._loaded = False
@@ -128,7 +126,7 @@ class RankData(OnceRule):
             if fault.kind == "unequal_rows"
             else "ranks/random"
             if fault.kind == "random_state_shared"
-            else "model inputs",
+            else "ranks/inputs",
             statistic=fault.kind,
             value=float(len(fault.ranks)),
             threshold=1.0,
@@ -228,14 +226,16 @@ class RankData(OnceRule):
 
 
 def _fed(step: Step) -> _Fed:
-    prints = step.reduction_of("model_inputs", "fingerprint")
+    inputs: list[tuple[str, float]] = []
     facts: dict[str, float] = {}
     for name, value in step.scalars.items():
         found = _FACT.match(name)
-        if found:
+        if found and found[1] == "inputs":
+            inputs.append((name, value))
+        elif found:
             facts[found[1]] = min(value, facts.get(found[1], value))
     return _Fed(
-        tuple(sorted(prints.items())),
+        tuple(sorted(inputs)),
         facts.get("random"),
         facts.get("rows"),
         bool(facts.get("data_parallel")),

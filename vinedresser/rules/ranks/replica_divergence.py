@@ -21,7 +21,8 @@ from vinedresser.store.records import RunRecord
 _LONGER = 3
 # Steps without any communication after which weights are not averaged.
 _ALONE = 600
-_REDUCED = re.compile(r"^state/(?:.*\.)?reduced$")
+_CAPTURED = r"^ranks/(?:.*\.)?(?:collectives|reduced)$"
+_REDUCED = re.compile(r"^ranks/(?:.*\.)?reduced$")
 _COLLECTIVES = re.compile(r"^ranks/(?:.*\.)?collectives$")
 # Steps between two captures of the optimizer's settings, which others capture more often.
 _SETTINGS = 100
@@ -32,24 +33,25 @@ class ReplicaDivergence(Rule):
 
     The rule compares CRC-32C fingerprints of the parameters of all ranks at the same step. All
     ranks add the same reduced gradient to the same weights, so not a single bit may differ. Fires
-    when a parameter that was equal on all ranks differs at ``patience`` consecutive checks, by
-    default within 50 steps. If all parameters and their gradients differ, weights may be averaged
-    now and then. Then it warns, if the ranks communicate nevertheless after three times as many
-    checks, and ends the run only if they have not communicated for 600 steps.
+    when a parameter that was equal on all ranks differs
+
+    - at one check, if `DistributedDataParallel` reduces the gradients of all models over all ranks
+      (``ranks/reduced``), or if its gradient differs, too, and other gradients do not;
+    - else at ``patience`` consecutive checks.
+
+    If all parameters and their gradients differ without that wrapper, weights may be averaged now
+    and then. Then it warns, if the ranks communicate nevertheless after three times as many checks,
+    and ends the run only if they have not communicated for 600 steps.
 
     The finding says what set the replicas apart (`kind` in its evidence): fingerprints of the
     gradients tell whether these were reduced, and those of the weights which rank updates them.
 
-    A parameter that differs at the first check is treated as a shard, and a model with shards is
-    not compared, unless all ranks have the same gradients: then replicas start apart. A parameter
-    that becomes equal again belongs to a training that averages its weights now and then; it is not
-    compared from then on. Disable the rule for such a training if averages and checks fall on
-    different steps. Shards of distributed tensors (`fully_shard`, tensor parallel) have no
-    fingerprints; the other parameters of such a model are compared.
-
-    Neither happens if `DistributedDataParallel` reduces the gradients of all models over all ranks
-    (``state/reduced``, PyTorch): ``patience`` checks are enough then, and parameters may not differ
-    at the first check either.
+    Without the wrapper, a parameter that differs at the first check is treated as a shard, and a
+    model with shards is not compared, unless all ranks have the same gradients: then replicas start
+    apart. A parameter that becomes equal again belongs to a training that averages its weights now
+    and then; it is not compared from then on. Disable the rule for such a training if averages and
+    checks fall on different steps. Shards of distributed tensors (`fully_shard`, tensor parallel)
+    have no fingerprints; the other parameters of such a model are compared.
 
     Args:
         every: train steps between checks.
@@ -61,7 +63,7 @@ class ReplicaDivergence(Rule):
     inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
     left_out_of = ("boosted_trees",)
 
-    def __init__(self, every: int = 25, patience: int = 2) -> None:
+    def __init__(self, every: int = 50, patience: int = 2) -> None:
         require_at_least(1, patience=patience)
         self.every = every
         self.patience = patience
@@ -70,7 +72,7 @@ class ReplicaDivergence(Rule):
                 Need(name, every, ("fingerprint",), rarer_from=0, required=False)
                 for name in ("weights", "biases", "gradients")
             ),
-            *(Need(name, every, rarer_from=0, required=False) for name in ("state", "ranks")),
+            Need("replicas", every, rarer_from=0, regex=_CAPTURED, required=False),
             Need("learning_rate", _SETTINGS, regex=LEARNING_RATE, required=False),
         )
         self._replicas = Aligned[Replica]()
@@ -134,8 +136,14 @@ class ReplicaDivergence(Rule):
             self._differ.setdefault(name, []).append(step.step)
         if len(different) == len(names) and not (reduced or self._apart or _alike(different, now)):
             return self._unreduced(step, names, now)
-        # In model order.
-        sure = [name for name in different if len(self._differ[name]) >= self.patience]
+        # In model order. A gradient that differs beside others that do not was not reduced.
+        sure = [
+            name
+            for name in different
+            if reduced
+            or unlike(name, now, gradient=True)
+            or len(self._differ[name]) >= self.patience
+        ]
         if not sure:
             return None
         self._off = True
@@ -144,14 +152,14 @@ class ReplicaDivergence(Rule):
     def _unreduced(self, step: Step, names: list[str], now: Sequence[Replica]) -> Finding | None:
         """Return the finding of replicas that train apart, as far as weights are not averaged."""
         if not self._counts:
-            self._counts = [one.collectives for one in now]
+            self._counts = [one.collectives for one in self._before]
         communicate = None in self._counts or self._counts != [one.collectives for one in now]
         seen = min(len(self._differ[name]) for name in names)
         since = min(self._differ[name][0] for name in names)
-        if not communicate and step.step - since >= _ALONE and seen >= self.patience:
+        if not communicate and step.step - since >= _ALONE:
             self._off = True
             return self._finding(step, names, now, whole=True)
-        if self._warned or seen < self.patience * (_LONGER if communicate else 1):
+        if self._warned or (communicate and seen < self.patience * _LONGER):
             return None
         self._warned = True
         return self._finding(step, names, now, whole=True, severity=self.without_stop)

@@ -45,7 +45,7 @@ class UnsynchronisedStatistics(OnceRule):
     inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
     left_out_of = ("boosted_trees",)
 
-    def __init__(self, every: int = 25, patience: int = 2) -> None:
+    def __init__(self, every: int = 50, patience: int = 2) -> None:
         require_at_least(1, patience=patience)
         self.every = every
         self.patience = patience

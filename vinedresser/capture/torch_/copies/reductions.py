@@ -23,6 +23,7 @@ __all__ = [
     "Pending",
     "begin_transfers",
     "channel_rows",
+    "octets",
     "sampled_rows",
     "take_later",
     "take_now",
@@ -41,7 +42,7 @@ def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statist
         wanted = plan_reductions(words)
         if wanted.bits:
             found = take_now(tensor, words - {word.text for word in wanted.bits}, axis)
-            bits = fingerprint(host_view(_octets(tensor)))
+            bits = fingerprint(host_view(octets(tensor)))
             found.scalars.update((word.text, bits) for word in wanted.bits)
             return found
         # numpy lacks some of these dtypes and is slow with the others.
@@ -96,7 +97,7 @@ def take_later(
     if wanted.units:
         found.samples.append((wanted.units, _to_host(sampled_rows(some_rows(rows, UNITS)))))
     if wanted.bits:
-        found.samples.append((wanted.bits, _to_host(_octets(tensor))))
+        found.samples.append((wanted.bits, _to_host(octets(tensor))))
     scalars = device_statistics(whole, wanted.elementwise_names) if wanted.elementwise else []
     vectors = device_statistics(rows, wanted.channel_names) if wanted.channels else []
     if not (scalars or vectors):
@@ -114,7 +115,7 @@ def take_later(
     return found, Pending(torch.cat([*scalars, *vectors]), take)
 
 
-def _octets(tensor: Tensor) -> Tensor:
+def octets(tensor: Tensor) -> Tensor:
     """Return the bytes of a tensor's elements in row-major order; uint8 [n]."""
     return tensor.reshape(-1).contiguous().view(torch.uint8)
 

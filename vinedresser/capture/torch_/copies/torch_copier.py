@@ -19,12 +19,14 @@ from vinedresser.capture.torch_.copies.live_tensors import LiveTensors
 from vinedresser.capture.torch_.copies.reductions import (
     Pending,
     begin_transfers,
+    octets,
     take_later,
     take_now,
 )
 from vinedresser.frameworks.torch_.modes import WithoutModes, modes_are_active
-from vinedresser.frameworks.torch_.views import plain_tensor
+from vinedresser.frameworks.torch_.views import host_view, plain_tensor
 from vinedresser.store.reductions import Statistics, channel_axis
+from vinedresser.store.reductions.alone import fingerprint
 from vinedresser.store.reductions.sampling import affordable_rows
 from vinedresser.store.step_record import StepRecord
 
@@ -33,6 +35,7 @@ __all__ = ["Keep", "TorchCopier"]
 # `TorchCopier.keep`, shielded.
 Keep = Callable[[Recording, str, torch.Tensor, Ask], object]
 
+_FINGERPRINT = frozenset({"fingerprint"})
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -95,6 +98,7 @@ class TorchCopier:
                     if ask.live:
                         self.live.keep(recording.live, name, plain_tensor(value))
         fresh = [one for one in named if one[2].reductions and not recording.has_statistics(one[0])]
+        fresh = [one for one in fresh if not _took_fingerprint(recording, *one)]
         tensors = [value for _, value, _ in fresh]
         if not fresh:
             return
@@ -235,3 +239,12 @@ class TorchCopier:
         if later is not None:
             self._later.setdefault(recording, []).append(later)
         return statistics
+
+
+def _took_fingerprint(recording: Recording, name: str, value: torch.Tensor, ask: Ask) -> bool:
+    """Take a fingerprint at once, which is faster than a copy, if nothing else is due."""
+    if ask.reductions != _FINGERPRINT or value.device.type != "cpu":
+        return False
+    bits = fingerprint(host_view(octets(plain_tensor(value))))
+    recording.reductions[name] = {"fingerprint": bits}
+    return True
