@@ -16,6 +16,7 @@ from vinedresser.rules.activations.saturated_activation import SaturatedActivati
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
+from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
 from vinedresser.rules.tensors.no_signal import NoSignal
 from vinedresser.rules.weights.bad_initialisation import BadInitialisation
 from vinedresser.rules.weights.identical_units import IdenticalUnits
@@ -31,6 +32,7 @@ KINDS: tuple[type[Rule], ...] = (
     VanishingGradient,
     DyingRelu,
     SaturatedActivation,
+    LearningRateTooLow,
     NoSignal,
 )
 
