@@ -89,5 +89,5 @@ def train(
             if run.status.state == "finished" and not run.seen:
                 print_no_training(console, run.name)
     console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
-    failed = any(run.status.state not in ("finished", "stopped") for run in trained.results)
+    failed = any(run.status.state not in ("finished", "stopped") for run in trained.lasting)
     leave(1 if failed or trained.problems else 0, ended)

@@ -63,7 +63,7 @@ def run_trainings(experiment: Experiment) -> TrainResult:
     experiment.refuse_missing()
     trained = ends_in_order(lambda: _train(experiment), experiment.store)
     # Prefect unwraps a state that a flow returns.
-    return cast(TrainResult, state_of_runs((run.status for run in trained.results), trained))
+    return cast(TrainResult, state_of_runs((run.status for run in trained.lasting), trained))
 
 
 def _train(experiment: Experiment) -> TrainResult:

@@ -71,6 +71,7 @@ def attempt_after(tmp_path: Path, correction: dict[str, Any], **settings: Any) -
 def test_the_correction_is_laid_on_the_parameters(tmp_path: Path) -> None:
     attempt = attempt_after(tmp_path, {"lr": 1.0}).next()
     assert attempt is not None
+    assert attempt.remedy is not None
     assert attempt.spec.name == "run-remedy-1"
     # The script took a whole number.
     assert attempt.spec.argv == ["train", "--lr", "1", "--fast"]
@@ -156,12 +157,43 @@ def test_only_what_a_rule_stopped_is_begun_again(
     assert one.left == why
 
 
+def test_a_run_that_failed_begins_again_as_often_as_asked_for(tmp_path: Path) -> None:
+    def crashed(directory: Path, *saved: str) -> None:
+        make_run(directory, [step_record(n) for n in range(30)], name=directory.name)
+        save(directory, *saved)
+        write_record(LocalStorage(directory), ExitRecord("crashed", "no such label", 2.0))
+
+    crashed(tmp_path / "run", "step-10.pt", "step-20.pt", "step-30.rank-0.pt", "step-30.rank-1.pt")
+    one = course(tmp_path / "run", {"lr": 1.0}, times=0, restarts=2, resume="from")
+    again = one.next()
+    assert again is not None
+    assert (again.spec.name, again.remedy) == ("run-restart-1", None)
+    # Not with parts of several ranks, of which one may be missing.
+    path = str(tmp_path / "run/checkpoints/step-20.pt")
+    assert again.spec.parameters == {"lr": 1.0, "from": path}
+    assert again.spec.total_steps == 80
+    place = tmp_path / "run-restart-1"
+    crashed(place)
+    one.begun(RunPlace(place), again)
+    # It has saved nothing itself.
+    again = one.next()
+    assert again is not None
+    assert (again.spec.name, again.spec.total_steps) == ("run-restart-2", 80)
+    assert again.spec.parameters == {"lr": 1.0, "from": path}
+    crashed(tmp_path / "run-restart-2")
+    one.begun(RunPlace(tmp_path / "run-restart-2"), again)
+    assert one.next() is None
+    assert one.left == "crashed: no such label"
+    assert [each.name for each in one.restarted] == ["run", "run-restart-1"]
+
+
 def test_where_the_symptom_has_no_correction_the_cause_has(tmp_path: Path) -> None:
     symptom = replace(finding({}), fault="nonfinite")
     cause = replace(finding({"lr": 1.0}, rule="cause", since=2), fault="learning_rate_too_high")
     stopped(tmp_path / "run", symptom, cause)
     attempt = course(tmp_path / "run", {"lr": 100.0}).next()
     assert attempt is not None
+    assert attempt.remedy is not None
     assert attempt.remedy.finding["rule"] == "cause"
 
 
@@ -195,6 +227,7 @@ def test_an_attempt_begins_from_a_checkpoint_with_the_steps_that_are_left(tmp_pa
     save(tmp_path / "run", "step-8.pt")
     attempt = one.next()
     assert attempt is not None
+    assert attempt.remedy is not None
     path = str(tmp_path / "run" / "checkpoints" / "step-8.pt")
     assert attempt.spec.parameters == {"lr": 1, "fast": True, "load": path}
     assert attempt.spec.total_steps == 92

@@ -80,6 +80,7 @@ def test_what_the_trials_prove_replaces_what_the_rule_proposes(tmp_path: Path) -
     one = stopped(tmp_path / "run", {"width": 8}, "fast")
     attempt = one.next()
     assert attempt is not None, one.left
+    assert attempt.remedy is not None
     (name,) = attempt.remedy.changed
     saved = read_replay(LocalStorage(tmp_path / "run"), "step-0", [])
     assert saved is not None
@@ -101,6 +102,7 @@ def test_a_script_needs_no_factory(tmp_path: Path) -> None:
     tracking = TrackingRecord("", "0", "")
     attempt = RemedyAttempts(RunPlace(run), spec, settings, tracking, tmp_path).next()
     assert attempt is not None
+    assert attempt.remedy is not None
     assert attempt.remedy.tried.startswith("on step 0: ")
     assert "cures it (loss " in attempt.remedy.tried
     assert attempt.remedy.changed["lr"][1] in (0.8, 0.08)
@@ -112,10 +114,12 @@ def test_a_script_needs_no_factory(tmp_path: Path) -> None:
 def test_without_trials_the_rule_decides_and_why_is_told(tmp_path: Path) -> None:
     attempt = stopped(tmp_path / "run", {"lr": 0.5}, "fast", steps=0).next()
     assert attempt is not None
+    assert attempt.remedy is not None
     assert attempt.remedy.changed == {"lr": [2.0, 0.5]}
     assert attempt.remedy.tried == "not possible: no snapshot of a torch training"
     attempt = stopped(tmp_path / "other", {"lr": 0.5}, "missing").next()
     assert attempt is not None
+    assert attempt.remedy is not None
     assert attempt.remedy.changed == {"lr": [2.0, 0.5]}
     assert attempt.remedy.tried.startswith("not possible on step 0: ")
     assert "has no function missing" in attempt.remedy.tried

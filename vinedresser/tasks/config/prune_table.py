@@ -50,6 +50,8 @@ def checked_table(table: PruneTable, experiment: Experiment) -> PruneTable:
     path = experiment.path
     if experiment.runner.name != "local":
         raise ConfigError(f"{path}: run.runner: a pruning runs on this machine; remove it")
+    if experiment.remedy.restarts:
+        raise ConfigError(f"{path}: remedy.restarts: set prune.retries")
     if table.command is not None:
         _check_command(table.command, experiment)
     for key, reference in table.functions.items():

@@ -1,4 +1,4 @@
-"""`[remedy]` of an experiment file: attempts that replace a stopped run."""
+"""`[remedy]` of an experiment file: attempts that replace a stopped run, and restarts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _ORIGINS = ("checkpoint", "start")
 
 @dataclass(frozen=True)
 class RemedySettings:
-    """How a run that a rule stopped is replaced.
+    """How a run that a rule stopped, or that failed, is replaced.
 
     Attributes:
         times: maximum number of attempts to replace one run; 0: none.
         resume: the script's parameter for the path of a checkpoint; None: attempts begin from the
             start.
+        restarts: how often a run begins again that crashed or was killed, from its last checkpoint
+            with ``resume``.
         factory: ``module:function`` that builds the model and the step of a replay: changes are
             tried on a snapshot of the stopped run before one is chosen; None: in the script of the
             run, if it is one.
@@ -35,6 +37,7 @@ class RemedySettings:
 
     times: Annotated[int, Ge(0)] = 2
     resume: str | None = None
+    restarts: Annotated[int, Ge(0)] = 0
     factory: str | None = None
     seconds: Annotated[float, Gt(0), Lt(math.inf)] = 60.0
 

@@ -125,11 +125,18 @@ class TrainResult:
         problems: what went wrong beside the trainings, such as a judge that failed or an MLflow
             that was unavailable; it does not harm the runs.
         remedied: one per run that a rule stopped, if such runs are to be replaced.
+        restarted: locations of the runs that failed and were begun again.
     """
 
     results: tuple[RunResult, ...]
     problems: tuple[str, ...]
     remedied: tuple[RemedyResult, ...] = ()
+    restarted: tuple[Location, ...] = ()
+
+    @property
+    def lasting(self) -> list[RunResult]:
+        """The results without those of runs that were begun again."""
+        return [run for run in self.results if run.directory not in self.restarted]
 
 
 def run_result(directory: Location) -> RunResult:

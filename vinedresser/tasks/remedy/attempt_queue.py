@@ -84,7 +84,7 @@ class AttemptQueue(RunQueue[RemedyAttempts]):
 
     def ended(self, item: RemedyAttempts) -> None:
         """Put the run back if there is an attempt to replace it."""
-        if not item.asked_for:
+        if not item.may_follow:
             return
         try:
             corrected = self._correct(item)

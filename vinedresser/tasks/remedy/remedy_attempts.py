@@ -17,7 +17,11 @@ from vinedresser.store.records import RemedyRecord, TrackingRecord
 from vinedresser.store.status import Status
 from vinedresser.tasks.config.remedy_settings import RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
-from vinedresser.tasks.places.checkpoints import SavedCheckpoint, saved_checkpoints
+from vinedresser.tasks.places.checkpoints import (
+    SavedCheckpoint,
+    last_checkpoint,
+    saved_checkpoints,
+)
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.fatal_finding import is_same, runs_of, stopping_finding
 from vinedresser.tasks.remedy.trials import Trials, TrialSource, run_trials
@@ -29,15 +33,15 @@ _STEPS = 5
 
 
 class Attempt(NamedTuple):
-    """A run to be made to replace a stopped one.
+    """A run to be made to replace one that was stopped or failed.
 
     Attributes:
         spec: the run to make.
-        remedy: how it differs, and why.
+        remedy: how it differs, and why; None for the same again, after a failure.
     """
 
     spec: RunSpec
-    remedy: RemedyRecord
+    remedy: RemedyRecord | None
 
 
 class RemedyAttempts:
@@ -56,6 +60,7 @@ class RemedyAttempts:
         late: finding that would have stopped the last run if it had trained longer; None: the last
             run counts if it finished.
         left: why there is no other attempt; "" while the last run trains and if it needs none.
+        restarted: places of the runs that failed and were begun again.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class RemedyAttempts:
         self.tracking = tracking
         self.late: Finding | None = None
         self.left = ""
+        self.restarted: list[RunPlace] = []
         self._specs = [spec]
         self._settings = settings
         self._cwd = cwd
@@ -81,11 +87,23 @@ class RemedyAttempts:
 
     @property
     def asked_for(self) -> bool:
-        """Whether attempts are enabled."""
+        """Whether attempts that correct something are enabled."""
         return self._settings.times > 0
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether another run may replace the last one, which is over."""
+        return self.asked_for or self._settings.restarts > 0
+
+    @property
+    def _corrections(self) -> int:
+        """Number of attempts so far, without restarts."""
+        return len(self.places) - 1 - len(self.restarted)
 
     def begun(self, place: RunPlace, attempt: Attempt) -> None:
         """Add an attempt that was made."""
+        if attempt.remedy is None:
+            self.restarted.append(self.places[-1])
         self.places.append(place)
         self._specs.append(attempt.spec)
         self.late = None
@@ -102,10 +120,14 @@ class RemedyAttempts:
         runs = runs_of(self.places[-1])
         run = runs[0]
         found = self.late or stopping_finding(runs)
+        if found is None and run.status.state in ("crashed", "killed"):
+            restart = self._restart(run)
+            if restart is not None:
+                return restart
         if found is None:
             self.left = _unstopped(run.status)
             return None
-        done = len(self.places) - 1
+        done = self._corrections
         if done >= self._settings.times:
             self.left = f"{found.rule} again, after {done} attempt{'s' if done > 1 else ''}"
             return None
@@ -115,6 +137,22 @@ class RemedyAttempts:
             self.left = f"{why_not}; tried {trials.words}" if trials.words else why_not
             return None
         return self._attempt(run, found, trials.words)
+
+    def _restart(self, run: Run) -> Attempt | None:
+        """Return a run that failed again, from its last checkpoint; None after too many."""
+        number = len(self.restarted) + 1
+        if number > self._settings.restarts:
+            return None
+        spec, resume = self._specs[-1], self._settings.resume
+        spec = replace(spec, name=f"{self.name}-restart-{number}")
+        saved = last_checkpoint(run) if resume is not None else None
+        if resume is None or saved is None:
+            # It may have begun from a checkpoint itself, which still is the last one.
+            return Attempt(spec, None)
+        total = spec.total_steps and max(spec.total_steps - saved.steps, 1)
+        path = str(Path(run.path, saved.key).absolute())
+        parameters = {**spec.parameters, resume: path}
+        return Attempt(replace(spec, parameters=parameters, total_steps=total), None)
 
     def _trials(self, runs: list[Run], finding: Finding) -> Trials:
         """Try changes on a snapshot, with the factory, or else in the script that trained."""
@@ -155,7 +193,7 @@ class RemedyAttempts:
 
     def _attempt(self, run: Run, finding: Finding, tried: str) -> Attempt:
         stopped, first = self._specs[-1], self._specs[0]
-        number = len(self.places)
+        number = self._corrections + 1
         parameters = self._settled(finding)
         changed = {
             name: [stopped.parameters[name], parameters[name]] for name in finding.correction

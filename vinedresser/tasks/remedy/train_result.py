@@ -39,7 +39,8 @@ def train_result(runs: Sequence[RemedyAttempts], problems: Iterable[str]) -> Tra
                 _tag(remedy, attempts.tracking)
             except VinedresserError as error:
                 failures.append(str(error))
-    return TrainResult(tuple(results.values()), tuple(failures), tuple(remedied))
+    restarted = tuple(place.location for attempts in runs for place in attempts.restarted)
+    return TrainResult(tuple(results.values()), tuple(failures), tuple(remedied), restarted)
 
 
 def _remedy_result(

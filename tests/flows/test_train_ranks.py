@@ -1,0 +1,62 @@
+"""A training of several ranks of which one fails begins again as a whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vinedresser import open_run
+
+EXPERIMENT = f"""
+[run]
+name = "digits"
+command = ["python", "{Path(__file__).with_name("ranks_trainer.py")}"]
+total_steps = 20
+ranks = 2
+parameters = {{ hold = "hold", x = 0.5 }}
+
+[remedy]
+times = 0
+restarts = 1
+resume = "from"
+
+[rules]
+preset = "none"
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("shared_prefect")
+def test_ranks_begin_again_from_the_last_checkpoint(
+    tmp_path: Path,
+    mlflow_store: Callable[[Path], Path],
+    mlflow_runs: Callable[[Path], dict[str, Any]],
+) -> None:
+    mlflow_store(tmp_path / "runs")
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+        timeout=240,
+    )
+    # What counts is the last run.
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = open_run(tmp_path / "runs/digits-restart-1")
+    assert again.status.state == "finished"
+    assert again.info.parameters["from"].endswith("runs/digits/checkpoints/step-10.pt")
+    assert again.info.total_steps == 10
+    found = mlflow_runs(tmp_path / "runs")
+    assert found["digits"]["tags"]["exit.rank"] == "1"
+    assert found["digits"]["tags"]["exit.reason"] == "rank 1 after step 11: ValueError: bad luck"
+    assert "exit.rank" not in found["digits-restart-1"]["tags"]
