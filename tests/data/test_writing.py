@@ -117,6 +117,7 @@ def test_a_kill_costs_only_the_parts_that_are_not_complete(tmp_path: Path, seed:
     done = write(zip(classes, records, strict=True), str(folder), part_bytes=400)
     assert all(part.stat().st_ino == inode for part, inode in kept.items())
     assert done.kept == len(kept)
+    assert not [*folder.rglob(".tmp-*")]
     write(zip(classes, records, strict=True), str(tmp_path / "other"), part_bytes=400)
     assert files(folder) == files(tmp_path / "other")
 

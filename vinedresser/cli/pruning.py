@@ -50,6 +50,7 @@ def prune(
     from vinedresser.tasks.config.prune_file import load_pruning
 
     pruning = load_pruning(file, store=store, branch=branch)
+    pruning.experiment.refuse_missing()
     place = pruning.experiment.store
     ensure_store(place)
     if scan:

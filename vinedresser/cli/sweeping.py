@@ -36,6 +36,7 @@ def sweep(
     from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 
     searched = load_sweep(file, store=store, max_concurrent=max_concurrent)
+    searched.experiment.refuse_missing()
     place = searched.experiment.store
     ensure_store(place)
     resume = resume or retry_failed

@@ -45,6 +45,7 @@ def train(
         raise ConfigError("--attempts: cannot be combined with --no-remedy")
     times = 0 if remedy is False else attempts
     experiment = load_experiment(file, store=store, max_concurrent=max_concurrent, remedy=times)
+    experiment.refuse_missing()
     if remedy and not experiment.remedy.times:
         enabled = replace(experiment.remedy, times=RemedySettings().times)
         experiment = replace(experiment, remedy=enabled)

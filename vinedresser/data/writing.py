@@ -6,11 +6,14 @@ writes the same records again finds those that are complete, and does not put th
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import fastcrc
@@ -20,9 +23,10 @@ from vinedresser.data.formats.example import encode_example
 from vinedresser.data.formats.framed import BETWEEN_MARKS
 from vinedresser.data.formats.tfrecord import framed
 from vinedresser.data.index import index_name
-from vinedresser.errors import ConfigError
-from vinedresser.objects import Storage, open_storage
-from vinedresser.objects.base import get_or_none
+from vinedresser.errors import ConfigError, StoreError
+from vinedresser.objects import LocalStorage, Storage, open_storage
+from vinedresser.objects.base import TEMPORARY, get_or_none
+from vinedresser.objects.files import make_folder, open_folder
 
 __all__ = ["PART_BYTES", "Written", "write"]
 
@@ -35,6 +39,9 @@ _MOST_OPEN = 4
 _CLASS = re.compile(r"[^._/*?\[\]\x00-\x1f\x7f][^/*?\[\]\x00-\x1f\x7f]{0,199}")
 
 _OURS = re.compile(r"(?:[^/]+/)?(?:part-\d+\.tfrecord|_part-\d+\.tfrecord\.json)")
+_UNFINISHED = re.compile(
+    re.escape(TEMPORARY) + r"[0-9a-f]+-\d+-\d+-_?part-\d+\.tfrecord(?:\.json)?"
+)
 
 _Record = bytes | Mapping[str, Any]
 
@@ -80,7 +87,7 @@ def write(
     if part_bytes < 1:
         raise ConfigError(f"part_bytes = {part_bytes}: must be at least 1")
     storage = open_storage(target)
-    with ThreadPoolExecutor(_CONCURRENT, thread_name_prefix="write") as pool:
+    with _swept(storage), ThreadPoolExecutor(_CONCURRENT, thread_name_prefix="write") as pool:
         writing = _Writing(storage, pool, part_bytes)
         for number, record in enumerate(records):
             try:
@@ -89,6 +96,35 @@ def write(
                 raise ConfigError(f"record {number}: {error}") from error
             writing.add(kind, stored)
         return writing.end()
+
+
+@contextmanager
+def _swept(storage: Storage) -> Iterator[None]:
+    """Remove unfinished files that a killed write left in a local target.
+
+    A lock on the folder tells that no other process is writing them.
+
+    Raises:
+        StoreError: the folder cannot be made.
+    """
+    if not isinstance(storage, LocalStorage):
+        yield
+        return
+    folder = storage.location
+    try:
+        make_folder(folder, "")
+        descriptor = open_folder(folder, "")
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror}") from error
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for place, _, names in os.walk(folder):
+                for name in filter(_UNFINISHED.fullmatch, names):
+                    os.unlink(os.path.join(place, name))
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _prepared(record: Any) -> tuple[str | None, bytes]:

@@ -79,6 +79,12 @@ def test_a_script_by_itself_has_the_channels_of_sagemaker(monkeypatch: pytest.Mo
         ('data = "a"\n' + RUN, "data: must be a table such as train ="),
         (RUN + "[data]\ntrain = []\n", r"data.train: must be a path or URL, or a list .* not \[\]"),
         (RUN + "[data]\ntrain = 3\n", "data.train: must be a path or URL, or a list"),
+        (RUN + '[data]\ncach = "20 GB"\n', "data.cach: '20 GB' is a size, .*; did you mean cache?"),
+        (
+            RUN + '[data]\nroom = "20 GB"\n',
+            "data.room: '20 GB' is a size, .* of the cache is cache",
+        ),
+        (RUN + "[data]\ncahce = 20\n", "data.cahce: must be a path .*; did you mean cache?"),
         (RUN + "[data]\ncache = 20\n", 'data.cache: must be a size such as "500 MB"'),
         (RUN + '[data]\n"a b" = "x"\n', "data.a b: the name of a channel has letters"),
     ],

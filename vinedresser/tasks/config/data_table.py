@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from vinedresser.errors import ConfigError
+from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.objects import is_remote
 from vinedresser.quantities import parse_size
 
@@ -46,9 +46,22 @@ def checked_channels(table: object, base: Path, where: str) -> dict[str, list[st
         ):
             raise ConfigError(
                 f"{where}.{name}: must be a path or URL, or a list of several, not {given!r}"
+                f"{did_you_mean(name, [_CACHE])}"
+            )
+        if any(map(_is_size, sources)):
+            raise ConfigError(
+                f"{where}.{name}: {given!r} is a size, and a channel is a path or URL"
+                f"{did_you_mean(name, [_CACHE]) or f'; the size of the cache is {_CACHE}'}"
             )
         channels[name] = [one if is_remote(one) else _absolute(one, base) for one in sources]
     return channels
+
+
+def _is_size(text: str) -> bool:
+    try:
+        return parse_size(text) > 0
+    except ValueError:
+        return False
 
 
 def checked_cache(table: Mapping[str, object], where: str) -> str:
