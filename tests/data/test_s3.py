@@ -14,6 +14,7 @@ from vinedresser.data import Dataset, write
 from vinedresser.errors import ConfigError, KeyMissing, SourceChanged, StoreError
 from vinedresser.objects import open_storage
 from vinedresser.objects.s3_client import s3_client
+from vinedresser.testing.s3_server import TestServer
 
 
 def put_files(url: str, counts: list[int], *, longest: int = 40) -> list[bytes]:
@@ -69,6 +70,24 @@ def test_what_is_not_there_is_named(s3: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(StoreError, match="the secret key does not match"):
         Dataset(f"{s3}/", batch_size=1)
+
+
+def test_a_permission_that_is_missing_is_named(
+    s3: str, s3_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_files(s3, [5])
+    for name, value in s3_server.stranger.items():
+        monkeypatch.setenv(name, value)
+    lacks = "access denied; the credentials need the permission s3:"
+    for sources in (f"{s3}/", f"{s3}/a.tfrecord"):
+        with pytest.raises(StoreError, match=rf"{s3}/a.tfrecord: {lacks}GetObject"):
+            Dataset(sources, batch_size=1)
+    # It looks whether the part is there before it puts it.
+    with pytest.raises(StoreError, match=rf"part-00000.tfrecord\S*: {lacks}GetObject"):
+        write([b"a"], f"{s3}/new")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "unknown")
+    with pytest.raises(StoreError, match="unknown access key; check AWS_ACCESS_KEY_ID"):
+        Dataset(f"{s3}/a.tfrecord", batch_size=1)
 
 
 def test_an_object_that_is_replaced_is_an_error(s3: str) -> None:

@@ -18,7 +18,7 @@ from vinedresser.data.formats.base import Flaw, Format, Marks
 from vinedresser.data.sources.base import DataObject
 from vinedresser.data.sources.cached import cache_folder
 from vinedresser.errors import ConfigError, StoreError
-from vinedresser.objects import LocalStorage, open_storage
+from vinedresser.objects import LocalStorage, Storage, open_storage
 from vinedresser.objects.base import get_or_none
 
 __all__ = ["Index", "index_name", "make_index"]
@@ -102,22 +102,21 @@ def index_name(name: str) -> str:
 def _beside(found: DataObject, kind: str) -> Marks | None:
     """Return the marks that `vinedresser.data.write` put beside an object; None if there are none.
 
-    Raises:
-        StoreError: the storage refused.
+    If the storage refuses, too: S3 answers so for what is missing, unless objects may be listed.
     """
     if kind != "tfrecord":
         return None
     folder, _, file = index_name(found.uri).rpartition("/")
-    known = _parsed(get_or_none(open_storage(folder or os.curdir), file))
+    known = _read(open_storage(folder or os.curdir), file)
     marks = _marks(known)
     # Of a file of this size that is an other one, the records' checksums tell.
     return marks if marks is not None and known.get("size") == found.size else None
 
 
-def _read(cache: LocalStorage, key: str) -> Any:
-    """Return an entry of the cache; None if it is missing or damaged."""
+def _read(storage: Storage, key: str) -> Any:
+    """Return an entry of the cache, or an index; None if it is missing or damaged."""
     try:
-        return _parsed(get_or_none(cache, key))
+        return _parsed(get_or_none(storage, key))
     except StoreError:
         return None
 

@@ -32,6 +32,16 @@ _FULL = frozenset(
         "XMinioAdminBucketQuotaExceeded",
     }
 )
+# By operation; other permissions are named for their operation.
+_PERMISSIONS = {
+    "CompleteMultipartUpload": "s3:PutObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "DeleteObjects": "s3:DeleteObject",
+    "HeadBucket": "s3:ListBucket",
+    "HeadObject": "s3:GetObject",
+    "ListObjectsV2": "s3:ListBucket",
+    "UploadPart": "s3:PutObject",
+}
 _PUTS = frozenset({"PutObject", "UploadPart", "CompleteMultipartUpload"})
 _REFUSED = {
     "NoSuchBucket": "there is no bucket {bucket}; create it or use another",
@@ -42,8 +52,7 @@ _REFUSED = {
     "ExpiredToken": "the session token has expired; get new credentials",
     "InvalidToken": "invalid session token; check AWS_SESSION_TOKEN",
     "RequestTimeTooSkewed": "the clocks of this machine and the server differ too much",
-    "AccessDenied": "access denied; the credentials need s3:ListBucket on the bucket, and "
-    "s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix",
+    "AccessDenied": "access denied; the credentials need the permission {permission}",
     "403": "the credentials are wrong or lack a permission",
 }
 _NO_CREDENTIALS = (
@@ -150,5 +159,8 @@ def _answer(url: str, error: boto.ClientError) -> StoreError:
         return StoreFull(f"{url}: SeaweedFS cannot store it ({code}): no space left")
     if code in _REFUSED:
         bucket = url.removeprefix("s3://").partition("/")[0]
-        return StoreError(f"{url}: {_REFUSED[code].format(bucket=bucket)} ({code})")
+        operation = error.operation_name
+        permission = _PERMISSIONS.get(operation, f"s3:{operation}")
+        reason = _REFUSED[code].format(bucket=bucket, permission=permission)
+        return StoreError(f"{url}: {reason} ({code})")
     return StoreError(f"{url}: {error}")

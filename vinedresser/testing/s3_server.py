@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import uuid
@@ -11,7 +12,12 @@ from pathlib import Path
 
 from vinedresser.infra.guard import start_guard
 from vinedresser.infra.services.servers.local_server import LocalServer, stop_server
-from vinedresser.infra.services.servers.seaweed import account_in, start_seaweed
+from vinedresser.infra.services.servers.seaweed import (
+    IDENTITIES,
+    S3Account,
+    account_in,
+    start_seaweed,
+)
 from vinedresser.infra.services.servers.seaweed_sockets import remove_sockets
 from vinedresser.infra.services.servers.standing import make_bucket
 from vinedresser.store.records import FLOW_VARIABLE
@@ -31,6 +37,7 @@ class TestServer:
 
     Attributes:
         environment: environment variables for its clients.
+        stranger: the same for clients that may only list objects.
     """
 
     # Not a test class, despite its name.
@@ -42,8 +49,17 @@ class TestServer:
         marker = uuid.uuid4().hex
         self._marker = {FLOW_VARIABLE: marker}
         self._guard = start_guard(f"{FLOW_VARIABLE}={marker}")
+        account = account_in(folder)
+        stranger = S3Account("stranger", "secret")
+        identities = json.loads((folder / IDENTITIES).read_text(encoding="utf-8"))
+        credentials = [{"accessKey": stranger.access_key, "secretKey": stranger.secret_key}]
+        identities["identities"].append(
+            {"name": "stranger", "credentials": credentials, "actions": ["List"]}
+        )
+        (folder / IDENTITIES).write_text(json.dumps(identities), encoding="utf-8")
         self._server = self._start(0)
-        self.environment = account_in(folder).environment(self._server.url)
+        self.environment = account.environment(self._server.url)
+        self.stranger = stranger.environment(self._server.url)
         make_bucket(BUCKET, self.environment)
 
     def _start(self, port: int) -> LocalServer:

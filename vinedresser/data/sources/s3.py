@@ -136,11 +136,16 @@ def find_object(url: str) -> S3Object:
         try:
             found = s3_client().head_object(Bucket=bucket, Key=key)
         except boto.ClientError as error:
-            # The response to HEAD has no body: a missing bucket looks like a missing object.
+            # The response to HEAD has no body: a missing bucket looks like a missing object, and
+            # unknown credentials like those that may not read it.
+            if code_of(error) not in ("403", "404"):
+                raise
+            s3_client().list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
             if code_of(error) == "404":
-                s3_client().list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
                 raise KeyMissing(f"{url}: no such object") from error
-            raise
+            raise StoreError(
+                f"{url}: access denied; the credentials need the permission s3:GetObject"
+            ) from error
     return S3Object(url, int(found["ContentLength"]), str(found["ETag"]))
 
 

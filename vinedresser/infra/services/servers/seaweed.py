@@ -19,12 +19,12 @@ from vinedresser.infra.services.servers.certificates import Certificate, certifi
 from vinedresser.infra.services.servers.local_server import LocalServer, free_ports, start_server
 from vinedresser.infra.services.servers.seaweed_sockets import noted_sockets
 
-__all__ = ["S3Account", "account_in", "start_seaweed"]
+__all__ = ["IDENTITIES", "S3Account", "account_in", "start_seaweed"]
 
 _HOST = "127.0.0.1"
 _WHO = "SeaweedFS"
 _REGION = "us-east-1"
-_IDENTITIES = "identities.json"
+IDENTITIES = "identities.json"
 # In the order of -<name>.port and -<name>.port.grpc.
 _PARTS = ("s3", "master", "volume", "filer")
 
@@ -64,13 +64,13 @@ def account_in(folder: Path) -> S3Account:
         StoreError: the folder cannot be created, or belongs to another user.
     """
     private_folder(folder)
-    path = folder / _IDENTITIES
+    path = folder / IDENTITIES
     if not path.is_file():
         account = S3Account(f"vinedresser{secrets.token_hex(6)}", secrets.token_urlsafe(30))
         credentials = [{"accessKey": account.access_key, "secretKey": account.secret_key}]
         actions = ["Admin", "Read", "List", "Tagging", "Write"]
         identity = {"name": "vinedresser", "credentials": credentials, "actions": actions}
-        temporary = folder / f".{_IDENTITIES}-{os.getpid()}"
+        temporary = folder / f".{IDENTITIES}-{os.getpid()}"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump({"identities": [identity]}, file)
@@ -118,7 +118,7 @@ def start_seaweed(
         "ip": _HOST,
         "ip.bind": _HOST,
         **ports,
-        "s3.config": folder / _IDENTITIES,
+        "s3.config": folder / IDENTITIES,
         "s3.autoCreateBucket": "false",
         "s3.port.iceberg": 0,
         "s3.port.lance": 0,
