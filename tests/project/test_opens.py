@@ -74,6 +74,7 @@ ELSEWHERE = {
     "tasks/pruning/fetching.py": "into a temporary folder of its own",
     "tasks/pruning/round_queue.py": "links are copied as links",
     "tasks/pruning/scan.py": "a temporary folder of its own",
+    "testing/s3_server.py": "the folder of a server for tests",
 }
 
 
