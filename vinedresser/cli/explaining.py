@@ -64,7 +64,6 @@ def explain(
 
 
 def _explain_window(file: Path, window: int | None) -> None:
-    """Explain the requests of a window."""
     from vinedresser.cli.views.console import console, relative, say
     from vinedresser.infra.catalog.stores import ensure_store
     from vinedresser.infra.services.prefect_environment import prepare_prefect

@@ -137,7 +137,6 @@ def limits_of(baseline: Contents, spacing: Spacing) -> tuple[str, ...]:
 
 
 def _all_missing(column: Column, values: Any) -> bool:
-    """Return whether a column has no value."""
     if column.kind == "category":
         return all(one is None for one in values.tolist())
     return bool(np.isnan(values).reshape(len(values), -1).any(1).all())

@@ -156,7 +156,6 @@ def describe(kind: type[Rule]) -> str:
 
 
 def _make(kind: type[Rule], settings: Mapping[str, Any], where: str) -> Rule:
-    """Make one rule."""
     parameters = inspect.signature(kind).parameters
     hints = get_type_hints(kind.__init__)
     given = {key: value for key, value in settings.items() if key not in RESERVED}

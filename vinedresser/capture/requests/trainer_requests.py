@@ -185,7 +185,6 @@ class TrainerRequests:
                 self._execute(one)
 
     def _execute_one(self, one: _Pending) -> None:
-        """Execute a request."""
         answer = self.executor.refusal("it failed; see the training's output")
         try:
             answer = self.executor.execute(one.request, one.values)

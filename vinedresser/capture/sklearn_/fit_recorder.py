@@ -101,7 +101,6 @@ class FitRecorder:
         sample: Sample,
         trained: Prediction | None,
     ) -> None:
-        """Record the train step of a stage."""
         recording = self._session.recorder.recording("train")
         if recording is None:
             return

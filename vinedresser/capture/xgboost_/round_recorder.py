@@ -124,7 +124,6 @@ class RoundRecorder:
             self._report_missing_loss(recording, log, known)
 
     def _is_training_set(self, name: str) -> bool:
-        """Return whether an evaluation set is the training set."""
         given = self._training_set
         return "train" in name.lower() if given is None else name == given
 

@@ -286,7 +286,6 @@ def _tensor_row(run: Run, name: str) -> _Row:
 
 
 def _scalar_modes(run: Run) -> dict[str, list[Mode]]:
-    """Return the modes of each scalar."""
     found: dict[str, list[Mode]] = defaultdict(list)
     for mode in MODES:
         for name in run.scalars(mode=mode):

@@ -123,7 +123,6 @@ def _own_variables(layer: Any) -> Iterator[tuple[Any, bool]]:
 
 
 def _is_bias(layer: Any, variable: Any, name: str) -> bool:
-    """Return whether a parameter of a layer is a bias."""
     if isinstance(layer, BareVariables):
         return layer.is_bias(variable)
     return any(word in name for word in _BIASES)

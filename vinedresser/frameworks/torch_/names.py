@@ -255,7 +255,6 @@ def _contents(module: nn.Module) -> list[int]:
 
 
 def _is_bias(module: nn.Module, name: str) -> bool:
-    """Return whether a parameter of a module is a bias."""
     return "bias" in name or (isinstance(module, BareTensors) and module.is_bias(name))
 
 

@@ -51,7 +51,6 @@ def all_finite(gradients: Iterable[Tensor]) -> bool:
 
 
 def _norm_is_finite(gradients: Iterable[Tensor]) -> bool:
-    """Return whether the norm of all gradients is finite."""
     dense = [_entries(one) for one in gradients]
     dense = [one for one in dense if one.numel()]
     if not dense:

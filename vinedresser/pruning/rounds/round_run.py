@@ -132,7 +132,6 @@ class Round:
         return self._record(model, original, plans[-1].criterion, before=before, figure=figure)
 
     def _fine_tune(self, model: Any, original: Any, tuning: Mapping[str, Any]) -> None:
-        """Fine-tune a model in place."""
         if self._functions.train is None:
             command = resolved_command(self._table.command or [])
             argv = [*command, *parameters_as_options(tuning)]

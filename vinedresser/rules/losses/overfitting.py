@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
@@ -94,6 +95,8 @@ class Overfitting(OnceRule):
         self._series: dict[str, EvaluationSeries] = {}
         # By mode and name of the loss; that of the training is the mean between evaluations.
         self._best: dict[tuple[str, str], _Best] = {}
+        # Mean training losses between the last evaluations.
+        self._recent: dict[str, deque[float]] = {}
         self._hinted = False
 
     def watch(self, step: Step) -> Finding | None:
@@ -109,6 +112,7 @@ class Overfitting(OnceRule):
             return None
         for name in self._train:
             self._note(("train", name), self._mean(name), step.step)
+            self._recent.setdefault(name, deque(maxlen=self.plateau)).append(self._mean(name))
         metrics = finite_scalars(step.scalars_of("metrics"))
         for name, value in losses.items():
             series = self._series.setdefault(name, EvaluationSeries(name))
@@ -142,11 +146,11 @@ class Overfitting(OnceRule):
             self._best[loss] = best.then(value, step, self.delta) if best else _Best(value, step)
 
     def _stands(self) -> bool:
-        """Return whether no loss improves any more, and some training loss has fallen."""
+        """Return whether no loss improves any more, and some training loss is below its start."""
         learned = [
-            self._best["train", name].loss < start - _LEARNED * abs(start)
+            fmean(self._recent[name]) < start - _LEARNED * abs(start)
             for name, start in ((name, fmean(values)) for name, values in self._first.items())
-            if ("train", name) in self._best
+            if name in self._recent
         ]
         return any(learned) and all(best.since >= self.plateau for best in self._best.values())
 

@@ -278,7 +278,6 @@ def _noted_start(note: Note, standing: StandingPrefect) -> StandingPrefect:
 
 
 def _start_server(standing: StandingPrefect) -> LocalServer:
-    """Start the server."""
     home = Path(standing.home)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     port = standing.url.rpartition(":")[2]
