@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.paths import ROOT
 from vinedresser import open_run
 
+EXAMPLE = ROOT / "examples/ranks/experiment.toml"
 EXPERIMENT = f"""
 [run]
 name = "digits"
@@ -31,9 +33,22 @@ preset = "none"
 """
 
 
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
+
+
+def train(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vinedresser", "train", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+        timeout=280,
+    )
+
+
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
-@pytest.mark.usefixtures("shared_prefect")
 def test_ranks_begin_again_from_the_last_checkpoint(
     tmp_path: Path,
     mlflow_store: Callable[[Path], Path],
@@ -41,15 +56,7 @@ def test_ranks_begin_again_from_the_last_checkpoint(
 ) -> None:
     mlflow_store(tmp_path / "runs")
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-        timeout=240,
-    )
+    done = train(tmp_path, "experiment.toml")
     # What counts is the last run.
     assert done.returncode == 0, done.stdout + done.stderr
     again = open_run(tmp_path / "runs/digits-restart-1")
@@ -60,3 +67,19 @@ def test_ranks_begin_again_from_the_last_checkpoint(
     assert found["digits"]["tags"]["exit.rank"] == "1"
     assert found["digits"]["tags"]["exit.reason"] == "rank 1 after step 11: ValueError: bad luck"
     assert "exit.rank" not in found["digits-restart-1"]["tags"]
+
+
+@pytest.mark.slow
+def test_the_example_fails_hangs_and_recovers(tmp_path: Path) -> None:
+    done = train(tmp_path, str(EXAMPLE), "--store", str(tmp_path / "runs"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = {path.name: open_run(path) for path in (tmp_path / "runs").glob("ranks-*")}
+    assert {name: run.status.state for name, run in runs.items()} == {
+        "ranks-sound": "finished",
+        "ranks-failing": "crashed",
+        "ranks-failing-restart-1": "finished",
+        "ranks-hanging": "stopped",
+    }
+    [found] = runs["ranks-hanging"].findings()
+    assert found.evidence["missing"] == [1]
+    assert "break_down" in found.evidence["ranks"]["1"]

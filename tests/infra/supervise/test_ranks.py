@@ -121,19 +121,20 @@ def test_a_rank_that_exits_gives_the_job_its_code_and_ends_the_others(launched: 
     assert [identify(pid) for pid in pids(directory)] == [None] * 3
 
 
-def test_the_cause_is_named_and_not_its_victims(launched: Launched) -> None:
+@pytest.mark.parametrize("seconds", [0.3, 600])
+def test_the_cause_is_named_and_not_its_victims(seconds: float, launched: Launched) -> None:
     # The first to end is a victim: the interpreter of the other one needs longer.
-    program = """
+    program = f"""
         if rank == 2:
             import atexit
-            atexit.register(time.sleep, 0.3)
+            atexit.register(time.sleep, {seconds})
             atexit.register(pathlib.Path("closed").touch)
             raise ValueError("no such label")
         while not pathlib.Path("closed").exists():
             time.sleep(0.005)
         raise RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:2")
     """
-    directory, _ = launched(code(program), ranks=3)
+    directory, _ = launched(code(program), ranks=3, grace=0.2)
     record = ended(directory)
     assert (record.cause, record.code, record.rank) == ("crashed", 1, 2)
     assert record.reason == "rank 2: ValueError: no such label"

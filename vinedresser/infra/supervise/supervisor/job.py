@@ -126,7 +126,7 @@ class Job:
         """Kill all processes of the run."""
         if self._ended_peers < _NEVER:
             for rank in self.ranks:
-                rank.cut_off = rank.ends
+                rank.cut_off |= rank.ends
         self.family.kill()
 
     def outcome(self) -> Rank:
