@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,3 +134,33 @@ def test_statistics_add_up(folder: Path) -> None:
     sizes = sum(path.stat().st_size for path in folder.iterdir())
     assert (found.batches, found.records, found.bytes) == (6, 24, 2 * sizes)
     assert min(found.waiting, found.parsing, found.decoding, found.consuming) > 0
+
+
+def test_an_augmented_manifest_describes_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines: list[dict[str, Any]] = [
+        {"source-ref": f"{name}.jpg", "label": n, "meta": {}} for n, name in enumerate("abc")
+    ]
+    for line in lines:
+        Path(line["source-ref"]).write_bytes(line["source-ref"].encode())
+    text = "\n\n".join(map(json.dumps, lines))
+    Path("output.manifest").write_text(f"{text}\n", encoding="utf-8")
+    dataset = Dataset("output.manifest", batch_size=2)
+    assert (dataset.format, dataset.records) == ("augmented", 3)
+    expected = [line | {"source-ref": line["source-ref"].encode()} for line in lines]
+    batches = list(dataset)
+    assert written.values(batches) == expected
+    assert batches[1].origins[0] == ("c.jpg", 0, 0)
+    for sources in (["output.manifest", "a.jpg"], "a.jpg"):
+        with pytest.raises(ConfigError, match="augmented"):
+            Dataset(sources, batch_size=2, format="augmented")
+    for wrong, said in (
+        ('{"source-ref": "d.jpg"}', "d.jpg: no such file"),
+        ('{"source": "text"}', 'must look like {"source-ref": '),
+        ("{", "not valid JSON"),
+    ):
+        Path("b.manifest").write_text(f"{text}\n{wrong}\n", encoding="utf-8")
+        with pytest.raises((ConfigError, KeyMissing), match=f"b.manifest: line 6: {said}"):
+            Dataset("b.manifest", batch_size=2)

@@ -90,7 +90,7 @@ class Dataset(Feed):
         _check_order(seed=seed, lanes=lanes, rank=rank, ranks=ranks, uneven=uneven)
         super().__init__(skip_damaged)
         objects = find_objects(sources)
-        self._kind = format or format_of(objects[0].uri)
+        self._kind = format_of(objects, format)
         self._format = open_format(self._kind, columns=columns)
         self._decode = decode
         self._settings = Settings(batch_size, seed, lanes, window_bytes, chunk_bytes, drop_last)

@@ -70,7 +70,7 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
     cache = _cache()
 
     def marks_of(found: DataObject) -> Marks:
-        if kind == "files":
+        if kind in ("files", "augmented"):
             # There may be a million, and nothing is read for it.
             return opened.marks(found)
         name = f"{_VERSION} {kind} {found.version} {found.uri}"

@@ -54,7 +54,7 @@ def find_record(place: str, *, format: str | None = None) -> Found:  # noqa: A00
     objects = find_objects(uri)
     if len(objects) > 1:
         raise ConfigError(f"{uri}: has {len(objects)} objects; name one of them")
-    kind = format or format_of(objects[0].uri)
+    kind = format_of(objects, format)
     if by_offset and kind == "parquet":
         raise ConfigError(f"{place}: rows of Parquet have no byte of their own; use {uri}#RECORD")
     opened = open_format(kind)

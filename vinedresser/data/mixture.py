@@ -113,7 +113,7 @@ class Mixture(Feed):
         self._names = _checked_names(sources)
         found = [find_objects(one) for one in sources.values()]
         objects = [one for some in found for one in some]
-        kind = format or format_of(objects[0].uri)
+        kind = format_of(objects, format)
         self._format = open_format(kind, columns=columns)
         self._index = make_index(objects, kind, self._format)
         for one, marks in zip(objects, self._index.marks, strict=True):

@@ -268,7 +268,7 @@ def feed_pipe(
     if first < 0 or (seed is not None and seed < 0):
         raise ConfigError(f"first = {first}, seed = {seed}: must not be negative")
     objects = find_objects(sources)
-    kind = format or format_of(objects[0].uri)
+    kind = format_of(objects, format)
     opened = _streamed(kind)
     for epoch in range(first, first + epochs):
         order = range(len(objects))

@@ -11,12 +11,16 @@ from vinedresser.data.formats.json_lines import JsonLinesFraming
 from vinedresser.data.formats.length_prefixed import LengthPrefixedFraming
 from vinedresser.data.formats.tar import TarFraming
 from vinedresser.data.formats.tfrecord import TFRecordFraming
-from vinedresser.data.formats.whole_files import WholeFiles
+from vinedresser.data.formats.whole_files import DescribedFiles, WholeFiles
+from vinedresser.data.sources.augmented import DescribedObject
+from vinedresser.data.sources.base import DataObject
 from vinedresser.errors import ConfigError, MissingDependency, did_you_mean
 
 __all__ = ["format_of", "open_format"]
 
+
 _PARQUET = "parquet"
+_AUGMENTED = "augmented"
 _FORMATS: dict[str, Callable[[], Format]] = {
     "tfrecord": lambda: Framed(TFRecordFraming()),
     "length_prefixed": lambda: Framed(LengthPrefixedFraming()),
@@ -25,6 +29,7 @@ _FORMATS: dict[str, Callable[[], Format]] = {
     "npy": npy_format,
     "safetensors": safetensors_format,
     "files": WholeFiles,
+    _AUGMENTED: DescribedFiles,
 }
 _NAMES = (*_FORMATS, _PARQUET)
 _ENDINGS = {
@@ -41,12 +46,31 @@ _ENDINGS = {
 _COMPRESSED = (".gz", ".zz", ".zlib")
 
 
-def format_of(uri: str) -> str:
-    """Return the name of the format that the ending of a path or URL stands for.
+def format_of(objects: Sequence[DataObject], given: str | None) -> str:
+    """Return the name of the format of objects.
+
+    Args:
+        objects: the objects, at least one.
+        given: its name; None: that of an augmented manifest, or what the ending of the first
+            object's path or URL stands for.
 
     Raises:
-        ConfigError: it stands for none.
+        ConfigError: it stands for none, or what is given does not suit the objects.
     """
+    augmented = {isinstance(one, DescribedObject) for one in objects}
+    if augmented != {False}:
+        if augmented != {True} or given not in (None, _AUGMENTED):
+            raise ConfigError(
+                f"an augmented manifest has its own format, {_AUGMENTED}, and cannot be combined "
+                "with other sources or formats"
+            )
+        return _AUGMENTED
+    if given == _AUGMENTED:
+        raise ConfigError(f"format = {given!r}: only for augmented manifests, *.manifest")
+    return given or _by_ending(objects[0].uri)
+
+
+def _by_ending(uri: str) -> str:
     name = uri.lower()
     for ending in _COMPRESSED:
         name = name.removesuffix(ending)

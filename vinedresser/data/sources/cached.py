@@ -11,11 +11,12 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import fastcrc
 
+from vinedresser.data.sources.augmented import DescribedObject
 from vinedresser.data.sources.base import DataObject
 from vinedresser.errors import ConfigError
 from vinedresser.objects import is_remote
@@ -137,7 +138,13 @@ def cached(objects: list[DataObject]) -> list[DataObject]:
     except ValueError as error:
         raise ConfigError(f"{CACHE_VARIABLE}: {error}") from error
     folder = os.path.join(cache_folder(), "blocks")
-    return [CachedObject(one, folder, most) if is_remote(one.uri) else one for one in objects]
+
+    def through_cache(one: DataObject) -> DataObject:
+        if isinstance(one, DescribedObject):
+            return replace(one, inner=through_cache(one.inner))
+        return CachedObject(one, folder, most) if is_remote(one.uri) else one
+
+    return [through_cache(one) for one in objects]
 
 
 def _known(path: str, size: int) -> bytes | None:

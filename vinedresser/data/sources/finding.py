@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from vinedresser.data.sources.augmented import described, is_augmented
 from vinedresser.data.sources.base import DataObject
 from vinedresser.data.sources.cached import cached
 from vinedresser.data.sources.local import find_file
@@ -32,7 +33,7 @@ def find_objects(
             - a folder, or a prefix that ends in a slash: everything below it, but for empty
               objects and names that begin with a dot or an underscore;
             - a glob, in which ``*``, ``?`` and ``[…]`` do not match a slash;
-            - a SageMaker manifest, whose name ends in ``.manifest``.
+            - a SageMaker manifest, whose name ends in ``.manifest``, or an augmented one.
 
     Raises:
         ConfigError: a source names nothing, or a manifest is invalid.
@@ -103,11 +104,17 @@ def _matches(url: str, pattern: str) -> bool:
 def _manifested(source: str) -> Iterator[DataObject]:
     """Yield what a manifest names: ``[{"prefix": "s3://bucket/folder/"}, "a", "b", …]``.
 
+    Or what an augmented one describes, see `DescribedObject`.
+
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_S3DataSource.html
     """
     (manifest,) = _on_s3_or_local(source)
+    content = manifest.read(0, manifest.size)
+    if is_augmented(content):
+        yield from described(content, source, _single)
+        return
     try:
-        entries = json.loads(manifest.read(0, manifest.size))
+        entries = json.loads(content)
     except ValueError as error:
         raise ConfigError(f"{source}: not valid JSON: {error}") from error
     if (
@@ -125,6 +132,13 @@ def _manifested(source: str) -> Iterator[DataObject]:
             yield from _on_s3_or_local(entries[0]["prefix"] + entry)
         except KeyMissing as error:
             raise KeyMissing(f"{source}: {error}") from error
+
+
+def _single(source: str) -> DataObject:
+    found = [*_on_s3_or_local(source)]
+    if len(found) != 1:
+        raise KeyMissing(f"{source}: must be a single file")
+    return found[0]
 
 
 def _on_s3_or_local(source: str) -> Iterator[DataObject]:
