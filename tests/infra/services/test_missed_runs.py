@@ -15,7 +15,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]"
 
 def test_a_request_without_an_answer_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missed_runs, "_TIMEOUT", 0.2)
-    asked = []
+    asked: list[bytes] = []
 
     def serve() -> None:
         for answer in (b"", ANSWER):

@@ -61,7 +61,6 @@ class RankOutlier(OnceRule):
 
     severity = "warning"
     fault = "rank_data"
-    stage = "data"
     position = 464
     inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
     left_out_of = ("boosted_trees", "adversarial")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.applicability import NO_NETWORK, Reasons
@@ -198,7 +199,7 @@ class NoSignal(SymptomRule):
                 self._unchanged[name] = self._unchanged.get(name, 0) + 1 if same else 0
                 self._last[name] = now
 
-    def _zero(self, shares: dict[str, float]) -> Symptom | None:
+    def _zero(self, shares: Mapping[str, float]) -> Symptom | None:
         """Return the symptom of gradients that are all zero.
 
         Args:
