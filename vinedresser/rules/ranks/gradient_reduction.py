@@ -19,6 +19,8 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
+# Step from which on checks are rarer.
+_EARLY = 150
 _CAPTURED = r"^ranks/(?:.*\.)?(?:local_gradients|gradients|objective|passes|reducing_passes)$"
 _NAME = re.compile(r"^ranks/((?:.*\.)?)local_gradients$")
 # Largest residual of a gradient that is a sum of the ranks' gradients, in units of its norm, and
@@ -79,7 +81,7 @@ class GradientReduction(OnceRule):
     Silent if the residual is above 1e-3 of G: noise, compression, or another reduction.
 
     Args:
-        every: train steps between checks.
+        every: train steps between checks; from step 150 on, five times as many.
         patience: number of consecutive checks.
     """
 
@@ -93,7 +95,10 @@ class GradientReduction(OnceRule):
         require_at_least(1, patience=patience)
         self.every = every
         self.patience = patience
-        self.needs = (Need("rank_gradients", every, rarer_from=0, regex=_CAPTURED, required=False),)
+        # What reduces the gradients rarely changes.
+        self.needs = (
+            Need("rank_gradients", every, rarer_from=_EARLY, regex=_CAPTURED, required=False),
+        )
         self._samples: dict[str, Aligned[_Sample]] = {}
         self._info: RunRecord | None = None
         self._losses: dict[str, dict[str, Any]] = {}

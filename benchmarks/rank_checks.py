@@ -1,0 +1,107 @@
+"""What checks of ranks cost: `python -m benchmarks.rank_checks`.
+
+Two gloo ranks train with `DistributedDataParallel`. A check is the CPU time of the training's
+thread in a step in which the rules compare the ranks, beyond that of the steps in which only losses
+and times are captured; medians of rank 0. Checks are made every fifth step here; the share of a
+step is that at the default interval, which is ten times as long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.measure import table
+from benchmarks.models import MODELS, Task
+from vinedresser.capture import Hook, SaveConfig
+from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.ranks.gradient_reduction import GradientReduction
+from vinedresser.rules.ranks.rank_data import RankData
+from vinedresser.rules.ranks.replica_divergence import ReplicaDivergence
+from vinedresser.rules.ranks.unsynchronised_statistics import UnsynchronisedStatistics
+
+EVERY, DEFAULT = 5, 50
+RULES: dict[str, list[Rule]] = {
+    "fingerprints of weights and gradients": [ReplicaDivergence(EVERY)],
+    "all rules of ranks": [
+        ReplicaDivergence(EVERY),
+        GradientReduction(EVERY),
+        RankData(EVERY),
+        UnsynchronisedStatistics(EVERY),
+    ],
+}
+
+
+def check(task: Task, rules: list[Rule], folder: Path, checks: int) -> tuple[float, float]:
+    """Train on this rank; return the CPU seconds of a check and of an ordinary step."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(task.make())
+    loss, optimizer = nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = torch.randn(task.shape), torch.randint(0, 10, task.shape[:1])
+    often = SaveConfig(every=1)
+    collections = {**capture_for(rules).collections, "losses": often, "timing": often}
+    took = []
+    with Hook(folder, collections=collections).watch(model, loss, optimizer):
+        for _ in range(EVERY * (checks + 1)):
+            begun = time.thread_time()
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+            took.append(time.thread_time() - begun)
+    # The first check prepares what the others use.
+    steps = np.array(took).reshape(-1, EVERY)[1:]
+    usual = float(np.median(steps[:, 1:]))
+    return float(np.median(steps[:, 0])) - usual, usual
+
+
+def train(name: str, rank: int, folder: Path, checks: int) -> None:
+    """Be one rank; rank 0 prints a row for each set of rules."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{folder}/meeting", world_size=2, rank=rank)
+    rows = []
+    for number, (rules, of) in enumerate(RULES.items()):
+        extra, step = check(MODELS[name], of, folder / str(number), checks)
+        rows.append(
+            (rules, f"{1e3 * step:.1f}", f"{1e3 * extra:.2f}", f"{extra / step / DEFAULT:.2%}")
+        )
+    if not rank:
+        print(MODELS[name].about)
+        print(table(rows, ("captured", "ms/step", "ms/check", "of a step")))
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    """Start both ranks of each training."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", nargs="+", choices=MODELS, default=["resnet", "mlp"])
+    parser.add_argument("--checks", type=int, default=40)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.rank is not None:
+        train(given.model[0], given.rank, given.folder, given.checks)
+        return
+    for name in given.model:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            command = [sys.executable, "-m", "benchmarks.rank_checks", "--model", name]
+            command += ["--folder", folder, "--checks", str(given.checks), "--rank"]
+            ranks = [subprocess.Popen([*command, str(rank)]) for rank in (0, 1)]
+            codes = [one.wait() for one in ranks]
+            if any(codes):
+                sys.exit(f"{name}: a rank failed")
+
+
+if __name__ == "__main__":
+    main()
