@@ -144,6 +144,8 @@ def test_a_victim_of_a_rank_that_ended_early_says_which(launched: Launched) -> N
     program = """
         if rank == 0:
             sys.exit(0)
+        # Ended by us, and not early.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         while os.path.exists(f"/proc/{os.getppid()}/task") and rank == 1:
             time.sleep(0.1)
             raise RuntimeError("Connection closed by peer")
@@ -153,6 +155,18 @@ def test_a_victim_of_a_rank_that_ended_early_says_which(launched: Launched) -> N
     record = ended(directory)
     assert (record.code, record.rank) == (1, 1)
     assert "rank 0 had ended with exit code 0" in record.reason
+
+
+def test_the_rank_that_others_have_waited_for_in_vain_is_named(launched: Launched) -> None:
+    program = """
+        if rank == 1:
+            time.sleep(600)
+        raise RuntimeError("gloo/transport/tcp/buffer.cc:72] Timed out waiting 1000ms for recv")
+    """
+    directory, _ = launched(code(program), ranks=3, grace=0.2)
+    record = ended(directory)
+    assert record.rank in (0, 2)
+    assert record.reason.endswith("(rank 1 was still running)")
 
 
 def test_a_killed_rank_is_named_with_its_signal(launched: Launched, eventually: Eventually) -> None:

@@ -47,6 +47,8 @@ class Job:
     Attributes:
         ranks: the ranks, by number.
         family: all processes of the run.
+        late: ranks that were still running when they were asked to end because another one had
+            failed.
 
     Raises:
         OSError: a process cannot be started, or no port is free; no process is left.
@@ -65,6 +67,7 @@ class Job:
         several = launch.ranks > 1
         # When the others were asked to end because one had failed.
         self._ended_peers = _NEVER
+        self.late: list[int] = []
         self._meeting = RankEnvironments(launch, environment) if several else None
         self.family = Family(belongs)
         trainers: list[Trainer] = []
@@ -118,6 +121,7 @@ class Job:
     def end_peers(self) -> None:
         """Ask the ranks to end that are left after the failure of another one."""
         self._ended_peers = time.monotonic()
+        self.late = [rank.number for rank in self.ranks if rank.running]
         for rank in self.ranks:
             if not rank.ends:
                 rank.trainer.send(signal.SIGTERM)

@@ -88,11 +88,18 @@ def _of_rank(rank: Rank, job: Job, steps: Mapping[int, int], reason: str) -> str
     """Return why a job of several ranks failed, with the rank and its step."""
     step = steps.get(rank.number)
     text = f"rank {rank.number}{'' if step is None else f' after step {step}'}: {reason}"
-    gone = [one.number for one in job.ranks if not one.code]
-    if gone and is_victim(rank):
-        ranks = f"rank {gone[0]}" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))}"
-        text += f" ({ranks} had ended with exit code 0)"
-    return text
+    if not is_victim(rank):
+        return text
+    early = (one for one in job.ranks if one.number not in job.late)
+    if gone := [one.number for one in early if not one.code]:
+        return f"{text} ({_ranks(gone)} had ended with exit code 0)"
+    # A time limit of the others has passed while they waited for it.
+    return f"{text} ({_ranks(job.late)} was still running)" if len(job.late) == 1 else text
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    plural = "s" if len(numbers) > 1 else ""
+    return f"rank{plural} {', '.join(map(str, numbers))}"
 
 
 def never_started(stop: StopRecord) -> ExitRecord:
