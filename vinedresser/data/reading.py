@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import accumulate, tee
+from itertools import accumulate, chain, tee
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,11 +186,13 @@ class Reader:
                 rows.damaged.get(at) for rows, begin, end in pieces for at in range(begin, end)
             )
             reasons = {at: flaw for at, flaw in enumerate(flaws) if flaw is not None}
-        entries = [entry for piece in pieces for entry in piece[0].entries(*piece[1:])]
-        found = [at for at in range(len(entries)) if at not in reasons]
-        intact = [entries[at] for at in found] if reasons else entries
+        entries = [*chain.from_iterable(rows.entries(begin, end) for rows, begin, end in pieces)]
+        found: Sequence[int] = range(len(entries))
+        if reasons:
+            found = [at for at in found if at not in reasons]
+            entries = [entries[at] for at in found]
         with self._statistics.timed("parsing"):
-            values, defects = self._format.values(intact)
+            values, defects = self._format.values(entries)
         objects, offsets, numbers = np.concatenate([_origins(*piece) for piece in pieces], axis=1)
         if not reasons and not defects:
             return Batch(values, Origins(self._uris, objects, offsets, numbers), number, [])
