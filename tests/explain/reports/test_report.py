@@ -60,6 +60,7 @@ def test_text_from_the_run_is_escaped(tmp_path: Path) -> None:
         exit_record=ExitRecord("crashed", NASTY, START + 1, code=1),
         name=NASTY,
         parameters={NASTY: NASTY},
+        data={"train": [NASTY, "s3://bucket/a/"]},
         command=[NASTY, "\udcff"],
         versions={NASTY: NASTY},
     )
@@ -68,6 +69,7 @@ def test_text_from_the_run_is_escaped(tmp_path: Path) -> None:
     assert not [attrs for _, attrs in page.tags if any(name.startswith("on") for name in attrs)]
     assert page.text.count("<script>alert('x')</script>") >= 10
     assert page.html.count("</style>") == 1
+    assert f"Data, train {NASTY}, s3://bucket/a/" in page.text
 
 
 def test_the_page_is_self_contained(tmp_path: Path) -> None:

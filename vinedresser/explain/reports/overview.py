@@ -167,6 +167,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     facts = {
         "Started": started,
         "Command": shlex.join(info.command),
+        **{f"Data, {name}": ", ".join(sources) for name, sources in info.data.items()},
         "Directory": run.path,
         "Framework": info.framework,
         "Versions": versions,
