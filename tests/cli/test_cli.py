@@ -129,6 +129,7 @@ def test_show_and_status(project: Path) -> None:
         (("run", "--name", "taken", "train.py"), "taken: already holds a run"),
         (("run", "--name", "../x", "train.py"), "--name: '../x' is not a valid directory name"),
         (("train", "nowhere.toml"), "nowhere.toml: no such file"),
+        (("train", "data.toml"), "/images: no such file or directory"),
         (("judge", "nowhere"), "nowhere: not a run"),
         (("judge", "runs/taken", "--rule", "nonfinite:evry=3"), "evry"),
         (("show", "nowhere"), "nowhere: not a run"),
@@ -146,6 +147,8 @@ def test_bad_input_is_one_line_and_exit_code_2(
     taken.mkdir(parents=True)
     (taken / "run.json").write_text('{"id": "0", "name": "taken", "created": 0}', encoding="utf-8")
     (project / "sweep.toml").write_text("[run]\n[space]\n", encoding="utf-8")
+    run = '[run]\nname = "a"\ncommand = ["python", "train.py"]\n'
+    (project / "data.toml").write_text(f'{run}[data]\ntrain = "images"\n', encoding="utf-8")
     done = vinedresser(*arguments, cwd=project)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.startswith("vinedresser: ")
