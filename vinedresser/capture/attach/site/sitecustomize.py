@@ -1,7 +1,7 @@
 """Start of the capture in every Python process of a run; runs before the script.
 
-Only standard library modules that Python has already loaded are imported, so processes without a
-training start as fast as before. After the import of a framework, its module in
+Only standard library modules that Python has already loaded, or has built in, are imported, so
+processes without a training start as fast as before. After the import of a framework, its module in
 `vinedresser.capture.attach` is loaded and looks for trainings.
 
 The directory of this file is removed from `sys.path`, and a `sitecustomize` of the user, which it
