@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.measure import table
 from benchmarks.models import MODELS, Task
 from vinedresser.capture import Hook, SaveConfig
+from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.ranks.gradient_reduction import GradientReduction
 from vinedresser.rules.ranks.rank_data import RankData
@@ -50,7 +51,8 @@ def check(task: Task, rules: list[Rule], folder: Path, checks: int) -> tuple[flo
     loss, optimizer = nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), lr=0.01)
     x, y = torch.randn(task.shape), torch.randint(0, 10, task.shape[:1])
     often = SaveConfig(every=1)
-    collections = {**capture_for(rules).collections, "losses": often, "timing": often}
+    plain = CaptureConfig.of({"losses": often, "timing": often})
+    collections = capture_for(rules).merged(plain).collections
     took = []
     with Hook(folder, collections=collections).watch(model, loss, optimizer):
         for _ in range(EVERY * (checks + 1)):
