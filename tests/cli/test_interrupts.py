@@ -115,7 +115,7 @@ def assert_in_order(folder: Path, marker: str, mlflow: dict[str, Any]) -> None:
     assert_nothing_left(marker)
 
 
-@pytest.mark.parametrize("command", ["train", "sweep"])
+@pytest.mark.parametrize("command", ["train", pytest.param("sweep", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_a_flow_in_order(
     command: str, tmp_path: Path, marker: str, mlflow_runs: ReadMlflow
 ) -> None:

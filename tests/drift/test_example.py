@@ -33,7 +33,7 @@ assert accuracy(turned(requests.x), requests.y) < ordinary - 0.05
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_digits_suffice_for_the_requests_of_the_demo(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],

@@ -41,7 +41,7 @@ def shown(outputs: list[dict[str, Any]], kind: str) -> str:
     return "".join(one["data"].get(kind, "") for one in outputs if "data" in one)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_document_works_as_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))

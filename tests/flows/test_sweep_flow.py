@@ -108,7 +108,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     assert "accuracy is nan at epoch 2" in children["trial-0003"]["tags"]["stop.reason"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(
     tmp_path: Path, mlflow_store: MakeStore, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:

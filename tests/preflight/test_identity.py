@@ -155,7 +155,10 @@ print([one.sum().item() for one in model.parameters()])
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("filters", ["default", "once", "always"])
+@pytest.mark.parametrize(
+    "filters",
+    ["default", *(pytest.param(one, marks=pytest.mark.slow) for one in ("once", "always"))],
+)
 def test_a_script_with_odd_types_is_as_without_a_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filters: str
 ) -> None:

@@ -41,9 +41,10 @@ BLOCK = re.compile(
 # Two run flows, which take a minute; the others load frameworks many times.
 THOROUGH = (
     *("README.md", "asking.md", "attention.md", "comparing.md", "data.md", "getting_started.md"),
-    *("learned.md", "monitoring.md", "preflight.md", "pruning.md", "saliency.md"),
-    *("serving.md", "snapshots.md", "steering.md", "trees.md"),
+    *("preflight.md", "saliency.md", "serving.md", "steering.md", "trees.md"),
 )
+# Those that run a sweep, a monitor or replays.
+SLOW = ("learned.md", "monitoring.md", "pruning.md", "snapshots.md")
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
@@ -152,13 +153,17 @@ def follow_file(block: Block, directory: Path, python: WarmPython) -> None:
         run(["python", "-c", block.body], directory, python)
 
 
+def cost(name: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a document's test."""
+    if name in SLOW:
+        return [pytest.mark.slow]
+    return [pytest.mark.thorough] if name in THOROUGH else []
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "document",
-    [
-        pytest.param(path, marks=pytest.mark.thorough if path.name in THOROUGH else ())
-        for path in DOCUMENTS
-    ],
+    [pytest.param(path, marks=cost(path.name)) for path in DOCUMENTS],
     ids=lambda path: path.name,
 )
 def test_blocks_work(document: Path, tmp_path: Path, python: WarmPython) -> None:

@@ -223,7 +223,7 @@ def test_the_operation_and_the_sample_are_found(tmp_path: Path) -> None:
     assert "return (found - wanted).square().sum(1).sqrt().mean()" in told
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_command_of_the_finding_works_as_it_stands(tmp_path: Path) -> None:
     folder = trained(tmp_path, PLAIN.replace("nn.BatchNorm1d(8), ", ""))
     remedy = next(iter(open_run(folder / "runs/run").findings())).remedy

@@ -52,7 +52,7 @@ def judge_when_begun(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["vanishing", "nan_log"])
+@pytest.mark.parametrize("name", [pytest.param("vanishing", marks=pytest.mark.slow), "nan_log"])
 def test_the_findings_are_the_same_live_and_afterwards(name: str, tmp_path: Path) -> None:
     directory = tmp_path / "run"
     live: list[list[Finding]] = [[], [], []]

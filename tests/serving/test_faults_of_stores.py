@@ -77,7 +77,7 @@ def test_requests_labels_and_alerts_on_an_object_store(s3: str) -> None:
     again.close()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_object_store_that_is_away_loses_nothing_within_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ def test_recipes_are_trained_and_judged(capsys: pytest.CaptureFixture[str]) -> N
     assert rows["boosted_digits"][1] == "3"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_verifying_a_sealed_pair_judges_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

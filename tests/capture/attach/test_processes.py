@@ -57,7 +57,7 @@ def test_ranks_of_torchrun_share_the_run(tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / "run.2").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ranks_that_the_script_spawns_share_the_run(tmp_path: Path) -> None:
     script(tmp_path, RANKS)
     # Forked ranks compute the same without importing torch again.

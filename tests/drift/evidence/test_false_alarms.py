@@ -56,7 +56,7 @@ def test_the_count_would_show_a_broken_budget() -> None:
 @pytest.mark.parametrize(
     "noise",
     [
-        independent(),
+        pytest.param(independent(), marks=pytest.mark.slow),
         pytest.param(autoregressive(0.5), marks=pytest.mark.slow),
         pytest.param(autoregressive(0.9), marks=pytest.mark.slow),
         sessions(10, 0.5),

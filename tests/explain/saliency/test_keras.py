@@ -289,7 +289,7 @@ assert captum.map.shape == (2, 12, 10)
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_keras_on_pytorch() -> None:
     environment = {**os.environ, "KERAS_BACKEND": "torch"}
     command = [sys.executable, "-c", ON_TORCH]

@@ -95,7 +95,7 @@ def test_a_command_that_a_rule_stopped_begins_again_corrected(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("phase", "until_"),
     [
-        ("train", "killed"),
+        pytest.param("train", "killed", marks=pytest.mark.slow),
         pytest.param("train", "flow killed", marks=pytest.mark.slow),
         pytest.param("saved", "killed", marks=pytest.mark.slow),
         pytest.param("saved", "flow killed", marks=pytest.mark.slow),

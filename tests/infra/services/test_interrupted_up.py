@@ -77,7 +77,7 @@ def test_a_server_of_a_killed_up_is_taken_down(tmp_path: Path, function: str) ->
         bystander.wait()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_next_up_ends_what_a_killed_one_left_and_says_so(tmp_path: Path) -> None:
     killed_up(tmp_path, "bring_up_prefect")

@@ -65,7 +65,7 @@ def steps(run: Path) -> bool:
     return (run / "heartbeat" / "0.json").exists() and (open_run(run).status.step or 0) > 20
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_job_that_is_warned_is_requeued_and_continues(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(blocks("python")[0], encoding="utf-8")
     (tmp_path / "train.sbatch").write_text(blocks("bash")[0], encoding="utf-8")

@@ -88,7 +88,7 @@ def test_a_lower_learning_rate_cures_one_that_is_too_high(tmp_path: Path) -> Non
     assert list(cures["learning rate"].values) == pytest.approx([2.0, 0.2])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_single_precision_cures_an_overflow_in_half(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, loss_fn = halves()

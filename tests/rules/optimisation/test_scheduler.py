@@ -216,7 +216,7 @@ def test_step_count_equals_that_of_torch(tmp_path: Path) -> None:
     assert schedulers.steps(optimizer) is None
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_noted_schedulers_are_those_that_a_search_finds() -> None:
     noted = NotedSchedulers()
     noted.start()

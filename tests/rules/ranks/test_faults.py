@@ -92,6 +92,7 @@ def test_a_healthy_twin_is_silent(name: str, trained: Path) -> None:
     assert judged(trained / name) == []
 
 
+@pytest.mark.slow
 def test_a_thousand_clean_steps_are_silent(tmp_path: Path) -> None:
     run_ranks("tests.capture.torch_.parallel.rank_faults", tmp_path, *_LONG)
     for name in _LONG:

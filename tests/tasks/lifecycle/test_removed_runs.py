@@ -148,6 +148,7 @@ def test_reconcile_settles_a_removed_run_whose_flow_is_dead(
     assert (done.returncode, done.stdout) == (0, "nothing to reconcile\n"), done.stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_folder_is_removed_begins_no_other_trial_and_ends(
     sweep: tuple[subprocess.Popen[str], Path], mlflow_runs: ReadMlflow
 ) -> None:

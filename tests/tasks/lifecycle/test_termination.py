@@ -103,7 +103,7 @@ with maintain_concurrency_lease(uuid.uuid4(), 60, raise_on_lease_renewal_failure
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_lease_that_cannot_be_renewed_ends_no_training(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOST_LEASE],

@@ -75,7 +75,7 @@ def steps_of(store: Path, name: str) -> list[int]:
     return [int(step) for step in open_run(store / name).steps("train")]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_stopped_runs_are_begun_again_until_cured(tmp_path: Path, mlflow_runs: ReadMlflow) -> None:
     flow = start(
         tmp_path,

@@ -91,7 +91,7 @@ def _compiled(**options: Any) -> Any:
     "make",
     [
         distances,
-        pytest.param(_compiled(jit_compile=True), marks=pytest.mark.thorough, id="jit"),
+        pytest.param(_compiled(jit_compile=True), marks=pytest.mark.slow, id="jit"),
         pytest.param(_compiled(run_eagerly=True), marks=pytest.mark.thorough, id="eager"),
         pytest.param(_compiled(steps_per_execution=3), marks=pytest.mark.thorough, id="fused"),
     ],

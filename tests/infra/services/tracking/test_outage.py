@@ -23,7 +23,7 @@ from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
 from vinedresser.testing.s3_server import BUCKET, seaweed
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_an_outage_of_the_store_delays_metrics_and_findings_only(
     s3: str,
