@@ -35,7 +35,7 @@ def test_each_way_reads_all_of_the_data(tmp_path: Path) -> None:
             assert one.bytes_per_second == pytest.approx(1000 * one.records_per_second)
         else:
             # At most two windows are read ahead of the records that are delivered.
-            assert one.bytes_per_second >= 1000 * one.records_per_second
+            assert one.bytes_per_second >= 1000 * one.records_per_second * (1 - 1e-9)
             assert 0 < sum(one.stages.values()) <= 1
         assert 0 <= one.gaps[0] <= one.gaps[1] <= one.gaps[2]
     fastest = max(one.records_per_second for one in found.measured if one.settings)
