@@ -38,7 +38,7 @@ parameters = {{ hold = "hold" }}
 preset = "none"
 """
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -48,7 +48,7 @@ def train(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ranks_begin_again_from_the_last_checkpoint(
     tmp_path: Path,
     mlflow_store: Callable[[Path], Path],
