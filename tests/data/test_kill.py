@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.data import written
+from tests.data.killing import kill
 from vinedresser.data import Dataset
 
 # 20 batches of 3.
@@ -115,7 +116,7 @@ class Training:
                         break
             if lines is not None:
                 for rank in ranks:
-                    rank.send_signal(signal.SIGKILL)
+                    kill(rank)
         ended = 0 if lines is None else -signal.SIGKILL
         assert {rank.returncode for rank in ranks} == {ended}
         self._gather(logs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -19,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data import written
+from tests.data.killing import kill
 from tests.property_tests import examples
 from vinedresser.data import Batch, Mixture, TorchLoader
 from vinedresser.data.blend import Blend
@@ -264,7 +264,7 @@ def killed_until_done(folder: Path, log: Path, workers: list[int], seed: int) ->
             assert training.stdout is not None
             for _ in range(1 + chance.randrange(9)):
                 training.stdout.readline()
-            training.send_signal(signal.SIGKILL)
+            kill(training)
     subprocess.run([*command[:-1], "0"], check=True, stdout=subprocess.DEVNULL, timeout=120)
 
 
