@@ -38,7 +38,7 @@ BLOCK = re.compile(
     r"```(?P<language>\w*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-# Two run flows, which take a minute; the others load frameworks many times.
+# They load frameworks many times.
 THOROUGH = (
     *("README.md", "asking.md", "attention.md", "comparing.md", "data.md", "getting_started.md"),
     *("preflight.md", "saliency.md", "serving.md", "steering.md", "trees.md"),

@@ -27,10 +27,13 @@ def logs(
     from vinedresser.cli.views.log_lines import print_log
     from vinedresser.objects import open_storage
     from vinedresser.store.records import LOG_KEY, LaunchRecord, rank_log_key, read_record
+    from vinedresser.store.status import run_status
 
     if merge and rank is not None:
         raise ConfigError("--merge: prints all ranks; remove --rank")
     storage = open_storage(run)
+    # Raises an error where there is no run at all.
+    run_status(storage)
     launch = read_record(storage, LaunchRecord)
     if launch is None:
         raise ConfigError(f"{run}: has no output: vinedresser did not start it")

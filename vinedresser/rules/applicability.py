@@ -12,7 +12,7 @@ __all__ = [
     "NO_NETWORK",
     "NO_TERMS",
     "NO_UPDATES",
-    "ONE_PROCESS",
+    "RANKS_OF_TORCH",
     "Reasons",
     "TREES_ONLY",
 ]
@@ -24,7 +24,7 @@ NO_NETWORK = "there are no layers, activations or gradients to look at"
 NO_TERMS = "the library's losses have a minimum"
 NO_GRAPH = "only the graph of PyTorch tells what is between two layers"
 NO_UPDATES = "how far a step moves the weights is not captured"
-ONE_PROCESS = "weights of several ranks are not captured"
+_ONE_PROCESS = "weights of several ranks are not captured"
 AFTER_THE_FIRST_STEP = "the first loss and weights that can be seen are those after the first step"
 
 
@@ -38,4 +38,5 @@ class Reasons(NamedTuple):
 
 
 NETWORKS_ONLY = Reasons(xgboost=NO_NETWORK, sklearn=NO_NETWORK)
+RANKS_OF_TORCH = Reasons(keras=_ONE_PROCESS, xgboost=_ONE_PROCESS, sklearn=_ONE_PROCESS)
 TREES_ONLY = Reasons(torch="there are no trees", keras="there are no trees")

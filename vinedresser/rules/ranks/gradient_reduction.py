@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.applicability import RANKS_OF_TORCH
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
@@ -88,7 +88,7 @@ class GradientReduction(OnceRule):
     severity = "warning"
     fault = "gradient_reduction"
     position = 462
-    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    inapplicable = RANKS_OF_TORCH
     left_out_of = ("boosted_trees",)
 
     def __init__(self, every: int = 50, patience: int = 2) -> None:
@@ -186,7 +186,10 @@ class GradientReduction(OnceRule):
 
 @np.errstate(all="ignore")
 def _factors(ranks: list[_Sample]) -> _Vector | None:
-    """Return the factors of the ranks in the gradient, [W]; None if it is no such sum."""
+    """Return the factor a_r of each rank in the gradient that is consumed, float64 [W].
+
+    None if that gradient is not a weighted sum of the ranks' gradients.
+    """
     whole = ranks[0].consumed
     if len({one.local.shape for one in ranks}) > 1 or whole.shape != ranks[0].local.shape:
         return None

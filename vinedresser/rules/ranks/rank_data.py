@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.applicability import RANKS_OF_TORCH
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
@@ -78,7 +78,7 @@ class RankData(OnceRule):
     fault = "rank_data"
     stage = "data"
     position = 463
-    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    inapplicable = RANKS_OF_TORCH
     left_out_of = ("boosted_trees",)
 
     def __init__(self, every: int = 50, patience: int = 2) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.applicability import RANKS_OF_TORCH
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
@@ -62,7 +62,7 @@ class RankOutlier(OnceRule):
     severity = "warning"
     fault = "rank_data"
     position = 464
-    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    inapplicable = RANKS_OF_TORCH
     left_out_of = ("boosted_trees", "adversarial")
     needs = (Need("losses", required=False),)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.applicability import RANKS_OF_TORCH
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
@@ -60,7 +60,7 @@ class ReplicaDivergence(Rule):
 
     fault = "replica_divergence"
     position = 460
-    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    inapplicable = RANKS_OF_TORCH
     left_out_of = ("boosted_trees",)
 
     def __init__(self, every: int = 50, patience: int = 2) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.applicability import RANKS_OF_TORCH
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.need import Need
@@ -69,7 +69,7 @@ class SlowRank(OnceRule):
     severity = "warning"
     fault = "slow_rank"
     position = 472
-    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    inapplicable = RANKS_OF_TORCH
     left_out_of = ("boosted_trees",)
     needs = (Need("timing", required=False),)
 

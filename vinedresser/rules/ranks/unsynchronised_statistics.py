@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vinedresser.rules.applicability import ONE_PROCESS, Reasons
+from vinedresser.rules.applicability import RANKS_OF_TORCH
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
@@ -42,7 +42,7 @@ class UnsynchronisedStatistics(OnceRule):
     severity = "warning"
     fault = "replica_divergence"
     position = 461
-    inapplicable = Reasons(keras=ONE_PROCESS, xgboost=ONE_PROCESS, sklearn=ONE_PROCESS)
+    inapplicable = RANKS_OF_TORCH
     left_out_of = ("boosted_trees",)
 
     def __init__(self, every: int = 50, patience: int = 2) -> None:

@@ -21,7 +21,7 @@ _WRITE = select.PIPE_BUF
 class Receiver:
     """A descriptor of the supervisor to which output is forwarded, without blocking.
 
-    When its reader is gone, what is forwarded is dropped.
+    Once nobody reads it any more, output is no longer forwarded.
 
     Args:
         selector: calls the key's data when ready; must accept files of any kind.
