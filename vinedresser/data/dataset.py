@@ -11,14 +11,19 @@ from numpy.typing import NDArray
 
 from vinedresser.data.feed import Feed, check_positive, check_rank, check_same
 from vinedresser.data.formats.registry import format_of, open_format
-from vinedresser.data.index import make_index
+from vinedresser.data.index import Index, make_index
 from vinedresser.data.order import Epoch, Settings
 from vinedresser.data.reading import Reader
 from vinedresser.data.records import Batch
 from vinedresser.data.sources.finding import find_objects
-from vinedresser.errors import ConfigError, DamagedData
+from vinedresser.errors import ConfigError, DamagedData, StoreError
+from vinedresser.plain_logs import plain_logger
 
 __all__ = ["Dataset"]
+
+_LOG = plain_logger(__name__)
+# Objects that a message names.
+_NAMED = 3
 
 _STATE_VERSION = 1
 
@@ -49,6 +54,9 @@ class Dataset(Feed):
             epoch at its end, "drop" leaves out the last ones.
         skip_damaged: maximum number of damaged records that are left out, and listed in
             ``damaged``; one more raises `DamagedData`.
+        refresh: find the objects of the sources again when an epoch begins; if that fails, a
+            warning says so, and the epoch has those of the epoch before. With several ranks: a
+            function that returns on all of them what rank 0 passes to it, JSON.
 
     Raises:
         ConfigError: an argument is invalid, or a source names nothing.
@@ -79,6 +87,7 @@ class Dataset(Feed):
         ranks: int = 1,
         uneven: Literal["pad", "drop"] = "pad",
         skip_damaged: int = 0,
+        refresh: bool | Callable[[dict[str, Any]], dict[str, Any]] = False,
     ) -> None:
         check_positive(
             batch_size=batch_size,
@@ -88,7 +97,14 @@ class Dataset(Feed):
             chunk_bytes=chunk_bytes,
         )
         _check_order(seed=seed, lanes=lanes, rank=rank, ranks=ranks, uneven=uneven)
+        if ranks > 1 and refresh is True:
+            raise ConfigError(
+                f"refresh = True: {ranks} ranks might find different objects; pass a function that "
+                "returns what rank 0 passes to it, such as by broadcast_object_list"
+            )
         super().__init__(skip_damaged)
+        self._sources = sources
+        self._refresh = refresh
         objects = find_objects(sources)
         self._kind = format_of(objects, format)
         self._format = open_format(self._kind, columns=columns)
@@ -96,17 +112,10 @@ class Dataset(Feed):
         self._settings = Settings(batch_size, seed, lanes, window_bytes, chunk_bytes, drop_last)
         self._connections = connections
         self._rank, self._ranks, self._uneven = rank, ranks, uneven
-        self._index = make_index(objects, self._kind, self._format)
-        for found, marks in zip(objects, self._index.marks, strict=True):
-            if marks.flaw is not None:
-                self._note(DamagedData(found.uri, *marks.flaw))
-        self._order = Epoch(self._index, self._settings, 0)
         self._next = 0
-        if not self._steps():
-            raise ConfigError(
-                f"{self.records} records are less than one batch of {batch_size} for each of "
-                f"{ranks} ranks"
-            )
+        # The last epoch that was begun in this process.
+        self._begun: int | None = None
+        self._use(make_index(objects, self._kind, self._format), 0)
 
     @property
     def records(self) -> int:
@@ -129,9 +138,14 @@ class Dataset(Feed):
         return self._order.number
 
     @property
-    def epoch_length(self) -> int:
+    def epoch_length(self) -> int | None:
         """See `Feed.epoch_length`."""
-        return self._steps_of(self._order.batches)
+        return None if self._refresh else self._steps_of(self._order.batches)
+
+    @property
+    def changes(self) -> bool:
+        """See `Feed.changes`."""
+        return bool(self._refresh)
 
     def __len__(self) -> int:
         """Return the number of batches that this rank gets until the end of the epoch."""
@@ -162,14 +176,19 @@ class Dataset(Feed):
             **self._settings.as_json(),
             "epoch": self.epoch,
             "batch": self._next,
+            **({"objects": self.uris} if self._refresh else {}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """See `Feed.load_state_dict`."""
-        check_same(state, self.state_dict(), "epoch", "batch")
+        of_list = ("objects", "data", "records") if self._refresh else ()
+        check_same(state, self.state_dict(), "epoch", "batch", *of_list)
         for name in ("epoch", "batch"):
             if not isinstance(state[name], int) or state[name] < 0:
                 raise ConfigError(f"the position has {name} = {state[name]!r}")
+        if self._refresh and state["batch"]:
+            self._use(self._named(state), state["epoch"])
+            self._begun = state["epoch"]
         self._move(state["epoch"], state["batch"])
 
     def board(self, ahead: int) -> NDArray[np.float64]:  # noqa: ARG002 (nothing changes)
@@ -178,12 +197,93 @@ class Dataset(Feed):
 
     def publish(self, board: NDArray[np.float64], ahead: int) -> None:  # noqa: ARG002
         """See `Feed.publish`."""
+        self._begin()
         board[:] = self.epoch, self._next
 
     def follow(self, board: NDArray[np.float64]) -> None:
         """See `Feed.follow`."""
         epoch, batch = board.tolist()
         self._move(int(epoch), int(batch))
+
+    def _begin(self) -> None:
+        """Find the objects of an epoch that begins."""
+        if not self._refresh or self._next or self._begun == self.epoch:
+            return
+        # Those that the constructor has found are new.
+        index = self._index if self._begun is None else self._found()
+        self._begun = self.epoch
+        if callable(self._refresh):
+            index = self._named(self._refresh(_list_of(index)), index)
+        if index.objects != self._index.objects:
+            before = self.uris
+            self._use(index, self.epoch)
+            _LOG.warning("epoch %d: %s", self.epoch, _difference(before, self.uris))
+
+    def _found(self) -> Index:
+        """Return the index of the present objects; of those of the last epoch if that fails."""
+        try:
+            objects = find_objects(self._sources)
+            if objects == self._index.objects:
+                return self._index
+            index = make_index(objects, self._kind, self._format)
+            self._ordered(index, self.epoch)
+        except (ConfigError, DamagedData, StoreError) as error:
+            _LOG.warning("epoch %d has the objects of the one before: %s", self.epoch, error)
+            return self._index
+        return index
+
+    def _named(self, wanted: Mapping[str, Any], known: Index | None = None) -> Index:
+        """Return the index of objects by name.
+
+        Args:
+            wanted: what `_list_of` returned, in this process or in another one.
+            known: an index that may have some of them; None: the present one.
+
+        Raises:
+            ConfigError: they are not what they were.
+            StoreError: one of them cannot be read.
+        """
+        known = known or self._index
+        uris, digest = wanted["objects"], wanted["data"]
+        if digest == known.digest:
+            return known
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+            raise ConfigError(f"objects = {uris!r}: must be a list of paths or URLs")
+        objects = {found.uri: found for found in known.objects}
+        for uri in uris:
+            if uri not in objects:
+                if self._kind == "augmented":
+                    raise ConfigError(f"{uri}: the manifest does not describe it any more")
+                (objects[uri],) = find_objects(uri)
+        index = make_index([objects[uri] for uri in uris], self._kind, self._format)
+        if index.digest != digest:
+            raise ConfigError(
+                f"the {len(uris)} objects are not those with which the epoch began: at least one "
+                "was replaced"
+            )
+        return index
+
+    def _use(self, index: Index, epoch: int) -> None:
+        """Read the objects of an index, from an epoch on."""
+        self._order = self._ordered(index, epoch)
+        self._index = index
+        for found, marks in zip(index.objects, index.marks, strict=True):
+            if marks.flaw is not None:
+                self._note(DamagedData(found.uri, *marks.flaw))
+
+    def _ordered(self, index: Index, epoch: int) -> Epoch:
+        """Return the order of an epoch.
+
+        Raises:
+            ConfigError: it has no batch for each of the ranks.
+        """
+        order = Epoch(index, self._settings, epoch)
+        if not self._steps_of(order.batches):
+            raise ConfigError(
+                f"{index.records} records are less than one batch of {self._settings.batch_size} "
+                f"for each of {self._ranks} ranks"
+            )
+        return order
 
     def _move(self, epoch: int, batch: int) -> None:
         if epoch != self.epoch:
@@ -215,3 +315,22 @@ def _check_order(*, seed: int | None, lanes: int, rank: int, ranks: int, uneven:
     check_rank(rank, ranks)
     if uneven not in ("pad", "drop"):
         raise ConfigError(f"uneven = {uneven!r}: must be 'pad' or 'drop'")
+
+
+def _list_of(index: Index) -> dict[str, Any]:
+    """Return the objects of an index as JSON, for `Dataset._named`."""
+    return {"objects": [found.uri for found in index.objects], "data": index.digest}
+
+
+def _difference(before: list[str], now: list[str]) -> str:
+    """Describe how the objects of an epoch differ from those of the one before."""
+    parts = []
+    for word, some in (
+        ("added", {*now} - {*before}),
+        ("removed", {*before} - {*now}),
+    ):
+        if some:
+            others = f" and {len(some) - _NAMED} others" if len(some) > _NAMED else ""
+            parts.append(f"{len(some)} {word} ({', '.join(sorted(some)[:_NAMED])}{others})")
+    found = ", ".join(parts) or "others of the same names, or in another order"
+    return f"the objects have changed: {found}"

@@ -57,6 +57,11 @@ class Feed(ABC):
     def epoch_length(self) -> int | None:
         """Number of batches that this rank gets of a whole epoch, at most; None if unknown."""
 
+    @property
+    def changes(self) -> bool:
+        """Whether epochs may have different records."""
+        return False
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of batches that this rank gets until the end of the epoch."""
@@ -68,6 +73,7 @@ class Feed(ABC):
             DamagedData: more records are damaged than may be left out.
             StoreError: an object cannot be read.
         """
+        self._begin()
         with Iteration(self.delivered) as iteration:
             for batch in self.share(0, 1):
                 self.deliver(batch)
@@ -146,6 +152,9 @@ class Feed(ABC):
 
     def withdraw(self) -> None:  # noqa: B027 (optional)
         """Note that the workers of the last `publish` have ended their iteration."""
+
+    def _begin(self) -> None:  # noqa: B027 (optional)
+        """Note that an iteration begins in this process; workers are not asked."""
 
     @abstractmethod
     def _advance(self, batch: Batch) -> None:

@@ -46,6 +46,11 @@ class TorchLoader(DataLoader[Batch]):
     ) -> None:
         if options.get("in_order") is False:
             raise ConfigError("in_order = False: the position needs the order of the batches")
+        if options.get("persistent_workers") and dataset.changes:
+            raise ConfigError(
+                "persistent_workers = True: these workers would keep the objects of the first "
+                "epoch; leave it out, or refresh"
+            )
         self._data = dataset
         # By default, torch has each worker prefetch two batches.
         ahead = options.get("prefetch_factor") or 2
