@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
-__all__ = ["listen", "wrap"]
+__all__ = ["listen", "replace", "wrap"]
 
 # Methods that Python calls for code that does not contain their names.
 _IMPLICIT = ("__call__", "__iter__", "__next__")
@@ -103,6 +104,24 @@ def wrap(owner: type, name: str, wrapper: _Wrapper) -> Callable[[], None]:
     method = _observed(owner, name)
     method.add(None, wrapper)
     return lambda: method.discard(wrapper)
+
+
+def replace(
+    owner: type | ModuleType, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Callable[[], None]:
+    """Replace a method of a class, or a function of a module, by one that calls it.
+
+    Args:
+        owner: the class or the module.
+        name: name of the method or function.
+        make: receives the original; returns its replacement.
+
+    Returns:
+        A function that restores the original.
+    """
+    original = vars(owner)[name]
+    setattr(owner, name, functools.wraps(original)(make(original)))
+    return functools.partial(setattr, owner, name, original)
 
 
 def _observed(owner: type, name: str) -> _ObservedMethod:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import keras
@@ -13,6 +12,7 @@ from keras.src.trainers.trainer import Trainer
 
 from vinedresser.frameworks.keras_.model_state import variable_paths
 from vinedresser.frameworks.keras_.names import Names
+from vinedresser.frameworks.methods import replace
 
 __all__ = ["GradientStep", "gradients_by_path", "without_updates"]
 
@@ -34,25 +34,19 @@ def without_updates(
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
         take(self, grads, trainable_variables)
 
-    compute = vars(Trainer)["_compute_loss"]
+    def noting(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def compute_loss(*args: Any, **kwargs: Any) -> Any:
+            loss = compute(*args, **kwargs)
+            take_loss(loss)
+            return loss
 
-    @functools.wraps(compute)
-    def compute_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
-        loss = compute(self, *args, **kwargs)
-        take_loss(loss)
-        return loss
+        return compute_loss
 
-    owners = (BaseOptimizer, keras.optimizers.LossScaleOptimizer)
-    originals = [(owner, vars(owner)["apply"]) for owner in owners]
-    try:
-        for owner in owners:
-            owner.apply = apply
-        Trainer._compute_loss = compute_loss
+    with ExitStack() as ends:
+        for owner in (BaseOptimizer, keras.optimizers.LossScaleOptimizer):
+            ends.callback(replace(owner, "apply", lambda _: apply))
+        ends.callback(replace(Trainer, "_compute_loss", noting))
         yield
-    finally:
-        for owner, original in originals:
-            owner.apply = original
-        Trainer._compute_loss = compute
 
 
 def gradients_by_path(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tensorflow.python.framework import op_callbacks
 
 from vinedresser.frameworks.keras_.names import Names
+from vinedresser.frameworks.methods import replace
 from vinedresser.replay.results import Located, Place
 
 __all__ = ["locate_in"]
@@ -122,22 +123,24 @@ def locate_in(models: Mapping[str, Any]) -> Iterator[_Scan]:
     stack: list[str] = []
     paths = {id(one): path for each in models.values() for path, one in Names(each).layers()}
     scan = _Scan(stack)
-    original = vars(keras.layers.Layer)["__call__"]
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        stack.append(paths.get(id(self), stack[-1] if stack else ""))
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            stack.pop()
+    def located(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            stack.append(paths.get(id(self), stack[-1] if stack else ""))
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                stack.pop()
 
-    keras.layers.Layer.__call__ = call
+        return call
+
+    restore = replace(keras.layers.Layer, "__call__", located)
     op_callbacks.add_op_callback(scan)
     try:
         yield scan
     finally:
         op_callbacks.remove_op_callback(scan)
-        keras.layers.Layer.__call__ = original
+        restore()
 
 
 def _caller(module: str) -> Place:

@@ -10,7 +10,6 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import keras
@@ -27,6 +26,7 @@ from vinedresser.capture.keras_.observation.observers import (
     PatchPoint,
     StepObserver,
 )
+from vinedresser.frameworks.methods import replace
 
 __all__ = [
     "current_observer",
@@ -47,7 +47,7 @@ _LOCAL = _Local()
 # By the id of the model and of the loss object.
 _observers: dict[int, ModelObserver] = {}
 _losses: dict[int, ModelObserver] = {}
-_originals: list[tuple[type | ModuleType, str, Any]] = []
+_restores: list[Callable[[], None]] = []
 
 
 def current_observer() -> StepObserver | None:
@@ -86,9 +86,8 @@ def notify_comparison(comparison: Comparison) -> None:
 
 def watch(observer: ModelObserver) -> None:
     """Register an observer; the first one patches Keras."""
-    if not _originals:
-        for owner, name, make in (*_PATCH_POINTS, *observer.patch_points):
-            _replace(owner, name, make)
+    if not _restores:
+        _restores.extend(replace(*one) for one in (*_PATCH_POINTS, *observer.patch_points))
     _observers[id(observer.model)] = observer
     if observer.loss is not None:
         _losses[id(observer.loss)] = observer
@@ -99,16 +98,8 @@ def unwatch(observer: ModelObserver) -> None:
     for known in (_observers, _losses):
         for key in [key for key, one in known.items() if one is observer]:
             del known[key]
-    while _originals and not _observers:
-        owner, name, original = _originals.pop()
-        setattr(owner, name, original)
-
-
-def _replace(owner: type | ModuleType, name: str, make: Callable[[Original], Original]) -> None:
-    """Replace a method of a class or a function of a module."""
-    original = vars(owner)[name]
-    _originals.append((owner, name, original))
-    setattr(owner, name, functools.wraps(original)(make(original)))
+    while _restores and not _observers:
+        _restores.pop()()
 
 
 def _layer_call(original: Original) -> Original:
