@@ -167,12 +167,13 @@ class Rule(ABC):
         evidence: dict[str, Any],
         fault: Fault | None = None,
         severity: Severity | None = None,
+        rank: int | None = None,
         correction: dict[str, Any] | None = None,
     ) -> Finding:
         """Return a finding of this rule at a step; see `Finding` for the arguments.
 
-        ``fault`` and ``severity`` default to those of the rule. NaN and infinities in the evidence
-        become strings.
+        ``fault`` and ``severity`` default to those of the rule, ``rank`` to that of the step. NaN
+        and infinities in the evidence become strings.
         """
         return Finding(
             rule=self.name,
@@ -180,7 +181,7 @@ class Rule(ABC):
             step=step.step,
             since=since,
             mode=step.mode,
-            rank=step.rank,
+            rank=step.rank if rank is None else rank,
             tensor=tensor,
             statistic=statistic,
             value=value,

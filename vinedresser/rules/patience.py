@@ -25,23 +25,25 @@ class Patience:
         self.count = 0
         self.since = 0
         self._enough = checks
+        self._kind: object = None
 
     @property
     def exhausted(self) -> bool:
         """Whether the symptom was seen often enough."""
         return self.count >= self._enough
 
-    def add(self, step: int, *, seen: bool) -> bool:
+    def add(self, step: int, *, seen: bool, kind: object = None) -> bool:
         """Count a check; return whether the symptom was seen often enough.
 
         Args:
             step: step of the check.
             seen: the symptom was seen; otherwise the count starts again.
+            kind: what was seen, if that varies; the count starts again with another kind.
         """
         if not seen:
             self.count = 0
             return False
-        if not self.count:
-            self.since = step
+        if not self.count or kind != self._kind:
+            self.count, self.since, self._kind = 0, step, kind
         self.count += 1
         return self.exhausted

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.applicability import RANKS_OF_TORCH
-from vinedresser.rules.base import OnceRule
-from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
-from vinedresser.rules.ranks.aligned import Aligned, told
+from vinedresser.rules.patience import Patience
+from vinedresser.rules.ranks.aligned import Aligned, RankRule, told
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -62,7 +62,7 @@ class _Fault:
     cost: bool = False
 
 
-class GradientReduction(OnceRule):
+class GradientReduction(RankRule):
     """The optimizer's gradient is not the mean of the ranks' gradients, or is reduced too often.
 
     Let g_r be the gradient of rank r before any reduction, and G that which the optimizer consumes,
@@ -85,71 +85,52 @@ class GradientReduction(OnceRule):
         patience: number of consecutive checks.
     """
 
-    severity = "warning"
     fault = "gradient_reduction"
     position = 462
-    inapplicable = RANKS_OF_TORCH
-    left_out_of = ("boosted_trees",)
 
     def __init__(self, every: int = 50, patience: int = 2) -> None:
-        require_at_least(1, patience=patience)
-        self.every = every
-        self.patience = patience
+        super().__init__(patience, every)
         # What reduces the gradients rarely changes.
         self.needs = (
             Need("rank_gradients", every, rarer_from=_EARLY, regex=_CAPTURED, required=False),
         )
-        self._samples: dict[str, Aligned[_Sample]] = {}
-        self._info: RunRecord | None = None
+        self._samples: defaultdict[str, Aligned[_Sample]] = defaultdict(Aligned)
         self._losses: dict[str, dict[str, Any]] = {}
-        # The kinds of faults at the latest checks of each model, with the step of the first.
-        self._seen: dict[str, tuple[str, int, int]] = {}
+        # Of each model.
+        self._seen = defaultdict[str, Patience](functools.partial(Patience, patience))
 
     def begin(self, info: RunRecord) -> None:
-        """Read the number of ranks."""
-        self._info = info
+        """Read the number of ranks, and which losses are means."""
+        super().begin(info)
         self._losses = info.losses
 
     def on_record(self, info: RunRecord) -> None:
         """Read which losses are means."""
         self._losses = info.losses
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._done or step.mode != "train" or step.step % self.every:
-            return None
-        return self._once(self.watch(step))
-
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`: here, of all ranks."""
         for name in step.tensor_names:
             found = _NAME.match(name)
-            if found and self._info is not None and self._info.world_size > 1:
-                finding = self._look(step, found[1])
-                if finding is not None:
-                    return finding
+            finding = self._look(step, found[1]) if found else None
+            if finding is not None:
+                return finding
         return None
 
     def _look(self, step: Step, prefix: str) -> Finding | None:
-        samples = self._samples.get(prefix)
-        if samples is None:
-            assert self._info is not None, "set before the first step"
-            samples = self._samples[prefix] = Aligned()
-            samples.begin(self._info)
-        ranks = samples.add(step.step, step.rank, self._sample(step, prefix))
+        ranks = self._samples[prefix].add(step, self._sample(step, prefix), self.world)
         if ranks is None:
             return None
         fault = _fault_of(ranks)
-        kind = "" if fault is None else fault.kind
-        before, since, count = self._seen.get(prefix, ("", 0, 0))
-        if kind != before:
-            since, count = step.step, 0
-        self._seen[prefix] = kind, since, count + 1
-        if fault is None or count + 1 < self.patience:
+        if fault is None:
+            self._seen.pop(prefix, None)
             return None
-        finding = self.found(
+        if not self._seen[prefix].add(step.step, seen=True, kind=fault.kind):
+            return None
+        return self.found(
             step,
-            since=since,
+            since=self._seen[prefix].since,
+            rank=fault.ranks[0] if fault.ranks else 0,
             tensor=f"ranks/{prefix}gradients",
             statistic=fault.kind,
             value=fault.value,
@@ -159,9 +140,8 @@ class GradientReduction(OnceRule):
             cause=fault.cause,
             remedy=fault.remedy,
             severity="info" if fault.cost else None,
-            evidence={"kind": fault.kind, "checks": count + 1, **_evidence(ranks)},
+            evidence={"kind": fault.kind, "checks": self._seen[prefix].count, **_evidence(ranks)},
         )
-        return replace(finding, rank=fault.ranks[0] if fault.ranks else 0)
 
     def _is_mean(self, loss: str) -> bool:
         known = self._losses.get(loss, {})

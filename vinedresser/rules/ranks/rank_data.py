@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from vinedresser.rules.applicability import RANKS_OF_TORCH
-from vinedresser.rules.base import OnceRule
-from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
-from vinedresser.rules.ranks.aligned import Aligned, told
+from vinedresser.rules.patience import Patience
+from vinedresser.rules.ranks.aligned import Aligned, RankRule, told
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -50,7 +47,7 @@ class _Fault(NamedTuple):
     severity: Severity | None = None
 
 
-class RankData(OnceRule):
+class RankData(RankRule):
     """Data-parallel ranks are fed the same data, or unequal amounts of it.
 
     Compares fingerprints of the model's inputs, the states of torch's random generators and the
@@ -74,54 +71,44 @@ class RankData(OnceRule):
         patience: number of consecutive checks.
     """
 
-    severity = "warning"
     fault = "rank_data"
     stage = "data"
     position = 463
-    inapplicable = RANKS_OF_TORCH
-    left_out_of = ("boosted_trees",)
 
     def __init__(self, every: int = 50, patience: int = 2) -> None:
-        require_at_least(1, patience=patience)
-        self.every = every
-        self.patience = patience
+        super().__init__(patience, every)
         self.needs = (Need("rank_data", every, rarer_from=0, regex=_CAPTURED, required=False),)
         self._fed = Aligned[_Fed]()
         self._before: list[_Fed] = []
         self._loaded = False
-        # Consecutive checks with the same inputs, and random states, and the first of them.
-        self._same, self._same_since = 0, 0
-        self._drawn, self._drawn_since = 0, 0
+        # Of checks with the same inputs, and with the same random states.
+        self._same, self._drawn = Patience(patience), Patience(patience)
         # Random states have differed.
         self._differed = False
         self._even = 0
 
     def begin(self, info: RunRecord) -> None:
-        """Read the number of ranks."""
-        self._fed.begin(info)
+        """Read the number of ranks, and whether a state was loaded."""
+        super().begin(info)
         self._loaded = info.loaded
 
     def on_record(self, info: RunRecord) -> None:
         """Read whether a state was loaded."""
         self._loaded = info.loaded
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        due = self._fed.world > 1 and step.mode == "train" and not step.step % self.every
-        return self._once(self.watch(step)) if due and not self._done else None
-
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`: here, of all ranks."""
-        now = self._fed.add(step.step, step.rank, _fed(step))
+        now = self._fed.add(step, _fed(step), self.world)
         if now is None or not all(one.parallel for one in now):
             return None
         fault = self._same_inputs(now) or self._same_random(now) or self._unequal_rows(now)
         self._before = now
         if fault is None:
             return None
-        found = self.found(
+        return self.found(
             step,
             since=fault.since,
+            rank=fault.ranks[0],
             tensor="ranks/rows"
             if fault.kind == "unequal_rows"
             else "ranks/random"
@@ -137,23 +124,17 @@ class RankData(OnceRule):
             severity=fault.severity,
             evidence={"kind": fault.kind, "ranks": list(fault.ranks)},
         )
-        return replace(found, rank=fault.ranks[0])
 
     def _same_inputs(self, now: Sequence[_Fed]) -> _Fault | None:
         same = _equal([one.inputs or None for one in now])
         moves = not self._before or self._before[0].inputs != now[0].inputs
-        if not (same and moves):
-            self._same = 0
+        if not self._same.add(now[0].step, seen=bool(same) and moves):
             return None
-        self._same += 1
-        self._same_since = now[0].step if self._same == 1 else self._same_since
-        if self._same < self.patience:
-            return None
-        seen = f"{told(same)} are fed the same inputs since step {self._same_since}"
+        seen = f"{told(same)} are fed the same inputs since step {self._same.since}"
         if not set(same) <= set(_equal([one.random for one in now])):
             return _Fault(
                 "same_inputs",
-                self._same_since,
+                self._same.since,
                 same,
                 f"{seen}, with different random states",
                 "the sampler does not know the rank, or all ranks read the same files",
@@ -162,7 +143,7 @@ class RankData(OnceRule):
             )
         return _Fault(
             "same_inputs_and_random_state",
-            self._same_since,
+            self._same.since,
             same,
             f"{seen}, and have the same random state",
             "a checkpoint of one rank was loaded by all, with its random state"
@@ -178,17 +159,14 @@ class RankData(OnceRule):
         same = _equal([one.random for one in now])
         if len(same) < len(now):
             self._differed |= all(one.random is not None for one in now)
-            self._drawn = 0
-            return None
-        self._drawn += self._differed
-        self._drawn_since = now[0].step if self._drawn == 1 else self._drawn_since
-        if self._drawn < self.patience:
+        shared = self._differed and len(same) == len(now)
+        if not self._drawn.add(now[0].step, seen=shared):
             return None
         return _Fault(
             "random_state_shared",
-            self._drawn_since,
+            self._drawn.since,
             same,
-            f"{told(same)} have the same random state since step {self._drawn_since}, and did not "
+            f"{told(same)} have the same random state since step {self._drawn.since}, and did not "
             "before",
             "all ranks have loaded the random state of one, as from a checkpoint, or were seeded "
             "alike: dropout masks, noise and the order of data repeat on all ranks",

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from vinedresser.rules.applicability import RANKS_OF_TORCH
-from vinedresser.rules.base import OnceRule
-from vinedresser.rules.bounds import require_above, require_at_least
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
-from vinedresser.rules.ranks.aligned import Aligned
+from vinedresser.rules.ranks.aligned import Aligned, RankRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import RunRecord
 
 _BLOCK = 50
 # Difference of two means in units of its standard error; healthy blocks stay below 4.
@@ -43,7 +41,7 @@ class _Block:
         return float(np.var(self.values)) / len(self.values)
 
 
-class RankOutlier(OnceRule):
+class RankOutlier(RankRule):
     """The loss of one rank leaves that of the others, which it resembled before.
 
     All data-parallel ranks have the same weights, so their losses differ by their rows only.
@@ -59,39 +57,24 @@ class RankOutlier(OnceRule):
         patience: number of consecutive blocks.
     """
 
-    severity = "warning"
     fault = "rank_data"
     position = 464
-    inapplicable = RANKS_OF_TORCH
     left_out_of = ("boosted_trees", "adversarial")
     needs = (Need("losses", required=False),)
 
     def __init__(self, ratio: float = 1.5, patience: int = 2) -> None:
         require_above(1, ratio=ratio)
-        require_at_least(1, patience=patience)
+        super().__init__(patience)
         self.ratio = ratio
-        self.patience = patience
-        self._blocks: dict[str, Aligned[_Block]] = {}
+        self._blocks: defaultdict[str, Aligned[_Block]] = defaultdict(Aligned)
         self._open: dict[tuple[str, int], _Block] = {}
-        self._info: RunRecord | None = None
         # By loss: number of blocks in which all ranks agreed, and the mean in the latest of them.
         self._agreed: dict[str, tuple[int, float]] = {}
         # By loss: the rank that has left, the first step, and the number of blocks.
         self._left: dict[str, tuple[int, int, int]] = {}
 
-    def begin(self, info: RunRecord) -> None:
-        """Read the number of ranks."""
-        self._info = info
-
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        several = self._info is not None and self._info.world_size > 1
-        return None if self._done or not several else self._once(self.watch(step))
-
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`: here, of all ranks."""
-        if step.mode != "train":
-            return None
         for name, value in step.scalars_of("losses").items():
             block = self._open.setdefault((name, step.rank), _Block([]))
             block.values.append(value)
@@ -99,11 +82,7 @@ class RankOutlier(OnceRule):
             return None
         for name in [name for name, rank in self._open if rank == step.rank]:
             block = self._open.pop((name, step.rank))
-            if name not in self._blocks:
-                assert self._info is not None, "set before the first step"
-                self._blocks[name] = Aligned()
-                self._blocks[name].begin(self._info)
-            ranks = self._blocks[name].add(step.step, step.rank, block)
+            ranks = self._blocks[name].add(step, block, self.world)
             finding = None if ranks is None else self._look(step, name, ranks)
             if finding is not None:
                 return finding
@@ -139,9 +118,10 @@ class RankOutlier(OnceRule):
         self, step: Step, name: str, rank: int, means: Sequence[float], since: int
     ) -> Finding:
         rest = float(np.median([one for place, one in enumerate(means) if place != rank]))
-        found = self.found(
+        return self.found(
             step,
             since=since,
+            rank=rank,
             tensor=name,
             statistic="ratio to the other ranks",
             value=means[rank] / rest,
@@ -155,7 +135,6 @@ class RankOutlier(OnceRule):
             "are like those of the others, run the rank on another machine",
             evidence={"means": list(means)},
         )
-        return replace(found, rank=rank)
 
 
 def _farthest(means: Sequence[float], usual: float) -> int:

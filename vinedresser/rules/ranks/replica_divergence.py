@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
-from vinedresser.rules.applicability import RANKS_OF_TORCH
-from vinedresser.rules.base import Rule
-from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
-from vinedresser.rules.ranks.aligned import Aligned, deviating, told
+from vinedresser.rules.ranks.aligned import Aligned, RankRule, deviating, told
 from vinedresser.rules.ranks.divergence import Replica, divergence_of, unlike
 from vinedresser.rules.signals.parameters.learning_rate import LEARNING_RATE
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import RunRecord
 
 # Factor of the patience if the ranks communicate: weights may be averaged now and then.
 _LONGER = 3
@@ -28,7 +23,7 @@ _COLLECTIVES = re.compile(r"^ranks/(?:.*\.)?collectives$")
 _SETTINGS = 100
 
 
-class ReplicaDivergence(Rule):
+class ReplicaDivergence(RankRule):
     """A weight or bias differs between ranks.
 
     The rule compares CRC-32C fingerprints of the parameters of all ranks at the same step. All
@@ -58,15 +53,12 @@ class ReplicaDivergence(Rule):
         patience: number of consecutive checks.
     """
 
+    severity = "stop"
     fault = "replica_divergence"
     position = 460
-    inapplicable = RANKS_OF_TORCH
-    left_out_of = ("boosted_trees",)
 
     def __init__(self, every: int = 50, patience: int = 2) -> None:
-        require_at_least(1, patience=patience)
-        self.every = every
-        self.patience = patience
+        super().__init__(patience, every)
         self.needs = (
             *(
                 Need(name, every, ("fingerprint",), rarer_from=0, required=False)
@@ -83,34 +75,30 @@ class ReplicaDivergence(Rule):
         self._known: set[str] = set()
         # Steps at which a parameter differed.
         self._differ: dict[str, list[int]] = {}
-        self._off = False
         # Some parameters differed at the first check, and their gradients did not.
         self._apart = False
         # Numbers of collectives when all weights and gradients differed first.
         self._counts: list[float | None] = []
         self._warned = False
 
-    def begin(self, info: RunRecord) -> None:
-        """Read the number of ranks."""
-        self._replicas.begin(info)
-        self._settings.begin(info)
-
     def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._off or self._replicas.world < 2 or step.mode != "train":
-            return None
+        """See `Rule.update`: a warning may come before the finding that ends the run."""
         given = step.scalars_of("learning_rate")
-        if given:
-            self._set = self._settings.add(step.step, step.rank, given) or self._set
-        if step.step % self.every:
+        if self._done or self.world < 2 or step.mode != "train":
             return None
+        if given:
+            self._set = self._settings.add(step, given, self.world) or self._set
+        return self.watch(step) if self.is_due(step) else None
+
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`: here, of all ranks."""
         weights = {
             **step.reduction_of("weights", "fingerprint"),
             **step.reduction_of("biases", "fingerprint"),
         }
         if not weights:
             return None
-        now = self._replicas.add(step.step, step.rank, _replica(step, weights))
+        now = self._replicas.add(step, _replica(step, weights), self.world)
         if now is None:
             return None
         finding = self._compare(step, now)
@@ -126,10 +114,10 @@ class ReplicaDivergence(Rule):
         again = any(name in self._differ for name in names if name not in different)
         if (fresh or self._apart) and not reduced:
             self._apart = _same_gradients(different, now, self._before)
-            self._off = not self._apart
+            self._done = not self._apart
         if again and not reduced:
-            self._off = True
-        if self._off:
+            self._done = True
+        if self._done:
             return None
         self._known.update(names)
         for name in different:
@@ -146,7 +134,7 @@ class ReplicaDivergence(Rule):
         ]
         if not sure:
             return None
-        self._off = True
+        self._done = True
         return self._finding(step, sure, now, whole=len(sure) == len(names))
 
     def _unreduced(self, step: Step, names: list[str], now: Sequence[Replica]) -> Finding | None:
@@ -157,7 +145,7 @@ class ReplicaDivergence(Rule):
         seen = min(len(self._differ[name]) for name in names)
         since = min(self._differ[name][0] for name in names)
         if not communicate and step.step - since >= _ALONE:
-            self._off = True
+            self._done = True
             return self._finding(step, names, now, whole=True)
         if self._warned or (communicate and seen < self.patience * _LONGER):
             return None
@@ -183,9 +171,10 @@ class ReplicaDivergence(Rule):
         who = f"{told(odd)} differs" if odd else "the ranks differ"
         since_when = f"step {since} (equal at step {since - self.every})" if since else "the start"
         more = f", and {len(names) - 1} other tensors too" if len(names) > 1 else ""
-        finding = self.found(
+        return self.found(
             step,
             since=since,
+            rank=odd[0] if odd else 0,
             tensor=name,
             statistic="fingerprint",
             value=float(len(names)),
@@ -202,7 +191,6 @@ class ReplicaDivergence(Rule):
                 "tensors": names[:50],
             },
         )
-        return replace(finding, rank=odd[0] if odd else 0)
 
 
 def _replica(step: Step, weights: dict[str, float]) -> Replica:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.applicability import RANKS_OF_TORCH
-from vinedresser.rules.base import OnceRule
-from vinedresser.rules.bounds import require_above, require_at_least, require_between
+from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.need import Need
-from vinedresser.rules.ranks.aligned import Aligned, told
+from vinedresser.rules.patience import Patience
+from vinedresser.rules.ranks.aligned import Aligned, RankRule, told
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import RunRecord
 
 _BLOCK = 50
 # Caches fill, kernels are compiled and workers start in the first steps.
@@ -47,7 +44,7 @@ class _Times(NamedTuple):
         return self.wait + (0.0 if math.isnan(self.forward) else self.forward)
 
 
-class SlowRank(OnceRule):
+class SlowRank(RankRule):
     """One rank makes the others wait, and which part of its step does.
 
     Ranks that reduce their gradients end each step together; the fast ones wait in the backward
@@ -66,36 +63,24 @@ class SlowRank(OnceRule):
         patience: number of consecutive blocks.
     """
 
-    severity = "warning"
     fault = "slow_rank"
     position = 472
-    inapplicable = RANKS_OF_TORCH
-    left_out_of = ("boosted_trees",)
     needs = (Need("timing", required=False),)
 
     def __init__(self, share: float = 0.2, seconds: float = 0.005, patience: int = 3) -> None:
         require_between(0, 1, share=share)
         require_above(0, seconds=seconds)
-        require_at_least(1, patience=patience)
+        super().__init__(patience)
         self.share = share
         self.seconds = seconds
-        self.patience = patience
         self._blocks = Aligned[_Times]()
         # The steps of the open block of each rank: step, wait and forward.
         self._open: dict[int, list[tuple[float, float, float]]] = {}
-        self._slow: tuple[int, int, int] | None = None
-
-    def begin(self, info: RunRecord) -> None:
-        """Read the number of ranks."""
-        self._blocks.begin(info)
-
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        return None if self._done or self._blocks.world < 2 else self._once(self.watch(step))
+        self._slow = Patience(patience)
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`: here, of all ranks."""
-        if step.mode != "train" or step.step < _WARM_UP:
+        if step.step < _WARM_UP:
             return None
         times = [
             step.scalars.get(f"timing/{word}", math.nan) for word in ("step", "wait", "forward")
@@ -108,7 +93,7 @@ class SlowRank(OnceRule):
         del self._open[step.rank]
         if len(rows) < _BLOCK // 2:
             return None
-        ranks = self._blocks.add(step.step, step.rank, _means(np.array(rows)))
+        ranks = self._blocks.add(step, _means(np.array(rows)), self.world)
         return None if ranks is None else self._look(step, ranks)
 
     def _look(self, step: Step, ranks: Sequence[_Times]) -> Finding | None:
@@ -117,20 +102,13 @@ class SlowRank(OnceRule):
         others = [one for place, one in enumerate(ranks) if place != rank]
         lost = own[rank] - _middle(others, "own")
         took = _middle(ranks, "step")
-        if not (lost >= self.seconds and lost >= self.share * took > 0):
-            self._slow = None
+        slow = lost >= self.seconds and lost >= self.share * took > 0
+        first = max(step.step - _BLOCK + 1, _WARM_UP)
+        if not self._slow.add(first, seen=slow, kind=rank):
             return None
-        known, since, blocks = self._slow or (rank, max(step.step - _BLOCK + 1, _WARM_UP), 0)
-        if known != rank:
-            since, blocks = step.step - _BLOCK + 1, 0
-        self._slow = rank, since, blocks + 1
-        if blocks + 1 < self.patience:
-            return None
-        return self._finding(step, rank, ranks, lost, since)
+        return self._finding(step, rank, ranks, lost)
 
-    def _finding(
-        self, step: Step, rank: int, ranks: Sequence[_Times], lost: float, since: int
-    ) -> Finding:
+    def _finding(self, step: Step, rank: int, ranks: Sequence[_Times], lost: float) -> Finding:
         others = [one for place, one in enumerate(ranks) if place != rank]
         took = _middle(ranks, "step")
         more = {word: getattr(ranks[rank], word) - _middle(others, word) for word in _SECTIONS}
@@ -146,22 +124,22 @@ class SlowRank(OnceRule):
                 f"compare the machine of {who} with the others (clock, temperature, other "
                 "processes), and the lengths of its rows"
             )
-        found = self.found(
+        return self.found(
             step,
-            since=since,
+            since=self._slow.since,
+            rank=rank,
             tensor=f"timing/{section}",
             statistic="share of the step",
             value=lost / took,
             threshold=self.share,
             confidence=0.8,
             seen=f"the other ranks wait {1e3 * lost:.3g} ms of {1e3 * took:.3g} ms per step for "
-            f"{who} ({lost / took:.0%} of the time, since step {since}), which spends "
+            f"{who} ({lost / took:.0%} of the time, since step {self._slow.since}), which spends "
             f"{1e3 * more[section]:.3g} ms more {_SECTIONS[section]}",
             cause=f"{who} is slower {_SECTIONS[section]}",
             remedy=remedy,
             evidence={"section": section, "ranks": [one._asdict() for one in ranks]},
         )
-        return replace(found, rank=rank)
 
 
 def _middle(ranks: Sequence[_Times], word: str) -> float:
