@@ -28,8 +28,7 @@ from vinedresser.cli.pruning import prune
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
-from vinedresser.cli.snapshots.listing import snapshots
-from vinedresser.cli.snapshots.replaying import replay
+from vinedresser.cli.snapshots import replay, snapshots
 from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep

@@ -10,8 +10,7 @@ import pytest
 
 from tests.explain.reports.pages import finding
 from tests.pruning.rounds.test_ending import TABLE, rounds
-from vinedresser.explain.reports.pruning.charts import pareto
-from vinedresser.explain.reports.pruning.report import PruningPage, write_pruning_report
+from vinedresser.explain.reports.pruning import PruningPage, pareto, write_pruning_report
 from vinedresser.pruning.folders import ResultRecord
 from vinedresser.pruning.rounds.round_record import RoundRecord
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.explain.reports.sweep.causes import causes
-from vinedresser.explain.reports.sweep.report import SweepPage, without_links, write_sweep_report
+from vinedresser.explain.reports.sweep import SweepPage, causes, without_links, write_sweep_report
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space

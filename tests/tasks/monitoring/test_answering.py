@@ -10,7 +10,7 @@ import pytest
 from tests.serving.unlimited import UNLIMITED
 from tests.tasks.monitoring.lives import WINDOW, begin_life, record
 from vinedresser.drift import Baseline
-from vinedresser.explain.reports.monitor.report import MonitorPage, write_monitor_report
+from vinedresser.explain.reports.monitor import MonitorPage, write_monitor_report
 from vinedresser.serving import RequestRecorder, RequestStore
 from vinedresser.tasks.monitoring.answering import answer
 from vinedresser.tasks.monitoring.arming import Life

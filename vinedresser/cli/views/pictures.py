@@ -209,8 +209,7 @@ def draw_explanation(run: Run, target: Path | None, *, model: str | None) -> Pat
         CorruptData: the bytes on disk do not match their checksum.
         StoreError: the file cannot be written.
     """
-    from vinedresser.explain.runs.explaining import explain_captured, explain_model
-    from vinedresser.explain.runs.page import write_run_explanation
+    from vinedresser.explain.runs import explain_captured, explain_model, write_run_explanation
 
     place = _page(run, target, "explain", ".html")
     found = explain_captured(run) if model is None else explain_model(run, _built(model))

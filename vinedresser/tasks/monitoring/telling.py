@@ -9,7 +9,7 @@ from typing import Any
 
 from vinedresser.drift import Baseline
 from vinedresser.errors import TrackingError
-from vinedresser.explain.reports.monitor.report import (
+from vinedresser.explain.reports.monitor import (
     MOST_WINDOWS,
     MonitorPage,
     write_monitor_report,

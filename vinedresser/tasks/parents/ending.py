@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from vinedresser.errors import NotAFile, TrackingError
-from vinedresser.explain.reports.sweep.report import without_links
+from vinedresser.explain.reports.sweep import without_links
 from vinedresser.infra.catalog.known_tracking import require_known
 from vinedresser.infra.catalog.stores import local_state
 from vinedresser.infra.services.tracking import (

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from vinedresser.explain.reports.pruning.report import PruningPage, write_pruning_report
+from vinedresser.explain.reports.pruning import PruningPage, write_pruning_report
 from vinedresser.infra.services.tracking import RunStatus
 from vinedresser.objects import LocalStorage, Location
 from vinedresser.pruning.folders import ResultRecord, round_folder

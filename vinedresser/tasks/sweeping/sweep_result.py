@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from vinedresser.errors import VinedresserError
-from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
+from vinedresser.explain.reports.sweep import SweepPage, write_sweep_report
 from vinedresser.infra.services.tracking import RunStatus
 from vinedresser.objects import Location
 from vinedresser.store.records import TrackingRecord

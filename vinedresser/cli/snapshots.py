@@ -1,4 +1,4 @@
-"""`vinedresser replay`: run the step of a snapshot again."""
+"""Commands about snapshots: list those of a run, and run the step of one again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vinedresser.cli.options import check_number
-from vinedresser.errors import ConfigError, UntrustedTracking
+from vinedresser.cli.options import RunArgument, check_number
+from vinedresser.errors import ConfigError, NotARun, UntrustedTracking
 from vinedresser.objects.location import is_remote
 
 if TYPE_CHECKING:
@@ -17,7 +17,34 @@ if TYPE_CHECKING:
     from vinedresser.snapshots.reading import Snapshot
     from vinedresser.snapshots.replay_record import ReplayRecord
 
-__all__ = ["replay"]
+__all__ = ["replay", "snapshots"]
+
+
+def snapshots(run: RunArgument) -> None:
+    """List the snapshots of a run."""
+    from vinedresser.cli.views.console import console, error_console, say
+    from vinedresser.cli.views.snapshots import snapshot_table
+    from vinedresser.objects import open_storage
+    from vinedresser.snapshots.reading import list_snapshots
+    from vinedresser.snapshots.replay_record import read_replay
+    from vinedresser.store.records import RunRecord
+
+    storage = open_storage(run)
+    if not storage.exists(RunRecord.KEY):
+        raise NotARun(f"{run}: not a run: it has no {RunRecord.KEY}")
+    faults: list[str] = []
+    found = list_snapshots(storage, faults)
+    if not found:
+        console.print(f"{run}: no snapshots", soft_wrap=True, markup=False)
+    else:
+        console.print(snapshot_table(found))
+    for one in found:
+        replayed = read_replay(storage, one.name, faults)
+        for sentence in [] if replayed is None else replayed.sentences:
+            say(f"{one.name}: {sentence}")
+    for fault in faults:
+        error_console.print(f"vinedresser: {fault}", soft_wrap=True, markup=False)
+
 
 _DIFFERS = 1
 # The keys of `vinedresser.replay.wider.WIDER`, which needs torch.

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from tests.explain.reports.pages import Page
 from vinedresser.capture import Hook, SaveConfig, open_run
 from vinedresser.errors import ConfigError, UnknownStep
-from vinedresser.explain.runs.explaining import explain_captured, explain_model
-from vinedresser.explain.runs.page import write_run_explanation
+from vinedresser.explain.runs import explain_captured, explain_model, write_run_explanation
 from vinedresser.explain.saliency import saliency
 from vinedresser.store.reading.reader import Run
 

@@ -1,15 +1,20 @@
-"""The examples of a run that its model gets wrong, or is least sure of, with their saliency."""
+"""Explaining a run: where its model looks in the examples that it gets wrong."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.examples.cells import Cell, cells
 from vinedresser.explain.examples.explained import Explained, explain_true, explained
+from vinedresser.explain.examples.pictures import cell_sheet, contact_rows
+from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.confusion import class_pairs
 from vinedresser.explain.reports.hard_examples import (
     RankedRow,
@@ -19,14 +24,17 @@ from vinedresser.explain.reports.hard_examples import (
     share_of_prediction,
 )
 from vinedresser.explain.reports.last_batches import LastBatches, last_batches
+from vinedresser.explain.reports.templating import write_page
+from vinedresser.explain.saliency import sheet
 from vinedresser.explain.saliency.captured import captured_saliency, saliency_steps
 from vinedresser.explain.saliency.model_input import plain_inputs
 from vinedresser.explain.saliency.options import Method
 from vinedresser.explain.saliency.over_steps.explaining import captured_examples, check_model
 from vinedresser.explain.saliency.over_steps.weights import last_step, load_step
+from vinedresser.explain.saliency.parts import largest_parts
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["RunExplanation", "explain_captured", "explain_model"]
+__all__ = ["RunExplanation", "explain_captured", "explain_model", "write_run_explanation"]
 
 _EXAMPLES = 32
 _METHOD: Method = "fullgrad"
@@ -179,3 +187,68 @@ def _groups(made: Explained) -> list[Cell]:
         return wrong
     unknown: list[str | None] = [None] * len(made.true)
     return cells(made.classes, made.confidence, unknown)
+
+
+def write_run_explanation(found: RunExplanation, destination: str | os.PathLike[str]) -> Path:
+    """Write the explanation of a run: one self-contained HTML file.
+
+    Args:
+        found: the explanation.
+        destination: file to write; replaced atomically, its directory is created.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    maps = found.examples.result.map
+    images = maps is not None and maps.ndim == 3
+    return write_page(
+        destination,
+        "run_explanation.html.j2",
+        name=found.run.info.name,
+        what=found.what,
+        origin=found.origin,
+        completeness=str(found.examples.result),
+        cells=_cells(found) if images else [],
+        contacts=sheet("", contact_rows("", found.examples)) if images else None,
+        rows=[] if images else _rows(found),
+        records=found.origins,
+        examples=_named(found) if images and found.origins else [],
+    )
+
+
+def _cells(found: RunExplanation) -> list[tuple[str, Svg]]:
+    return [(group.title, cell_sheet(found.examples, group, of=found.of)) for group in found.groups]
+
+
+def _named(found: RunExplanation) -> list[tuple[str, str, str]]:
+    """Return true class, predicted class and record of each example."""
+    made = found.examples
+    return [
+        (true or "", predicted, record)
+        for true, predicted, record in zip(made.true, made.classes, found.origins, strict=True)
+    ]
+
+
+def _rows(found: RunExplanation) -> list[list[str]]:
+    """Return a row per example: classes, confidence, completeness error, largest contributions.
+
+    Those of the groups come first.
+    """
+    made = found.examples
+    grouped = dict.fromkeys(place for group in found.groups for place in group.places)
+    places = [*grouped, *(one for one in range(len(made.classes)) if one not in grouped)]
+    errors = made.result.completeness_error
+    return [
+        [
+            made.true[place] or "",
+            made.classes[place],
+            "" if np.isnan(made.confidence[place]) else f"{made.confidence[place]:.0%}",
+            number(float(errors[place]), 1),
+            ", ".join(largest_parts(found.run, made.inputs[place], made.result, place)),
+            *found.origins[place : place + 1],
+        ]
+        for place in places
+    ]
