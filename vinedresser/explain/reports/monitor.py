@@ -73,7 +73,7 @@ class MonitorPage:
             return None
         needed = max(float(one["needed"]) for one in self.last["features"])
         first = self.windows - len(self.verdicts)
-        return evidence_chart(found, needed, first, _WIDE)
+        return _evidence_chart(found, needed, first, _WIDE)
 
     @property
     def charts(self) -> list[tuple[str, Svg]]:
@@ -89,7 +89,7 @@ class MonitorPage:
             now = read_column(self.columns.get(name, []), column.kind, column.width)
             if now is None or column.kind == "embedding":
                 continue
-            draw = values_chart if column.kind == "number" else categories_chart
+            draw = _values_chart if column.kind == "number" else _categories_chart
             label = f"{name} in the last window and in the baseline"
             drawn.append(
                 (texts.get(name, name), draw(self.baseline.sample[name], now, _SMALL, label))
@@ -127,7 +127,7 @@ _MOST_CATEGORIES = 10
 _BEYOND = 0.005
 
 
-def evidence_chart(
+def _evidence_chart(
     evidence: dict[str, NDArray[np.float64]], needed: float, first: int, size: Size
 ) -> Svg:
     """Return the evidence of features over the windows, and what raises an alarm.
@@ -166,7 +166,7 @@ def evidence_chart(
     )
 
 
-def values_chart(
+def _values_chart(
     before: NDArray[np.float64], now: NDArray[np.float64], size: Size, label: str
 ) -> Svg:
     """Return the distribution of a number in a window, over that in the baseline.
@@ -203,7 +203,7 @@ def values_chart(
     )
 
 
-def categories_chart(before: NDArray[Any], now: NDArray[Any], size: Size, label: str) -> Svg:
+def _categories_chart(before: NDArray[Any], now: NDArray[Any], size: Size, label: str) -> Svg:
     """Return the shares of categories in a window beside those in the baseline.
 
     Args:

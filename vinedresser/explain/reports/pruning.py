@@ -90,11 +90,11 @@ def write_pruning_report(page: PruningPage, destination: str | os.PathLike[str])
     """
     number = page.chosen.round if page.chosen is not None else None
     charts = {
-        name: trade_off(_told(page.rounds, cost), cost, number, _SIZE)
+        name: _trade_off(_told(page.rounds, cost), cost, number, _SIZE)
         for cost, name in _COSTS.items()
         if page.rounds
     }
-    channels = channels_left(page.rounds) if page.rounds else None
+    channels = _channels_left(page.rounds) if page.rounds else None
     return write_page(destination, "pruning.html.j2", page=page, charts=charts, channels=channels)
 
 
@@ -125,7 +125,7 @@ def pareto(rounds: Sequence[RoundRecord], cost: Target) -> list[RoundRecord]:
     return front
 
 
-def trade_off(rounds: Sequence[RoundRecord], cost: Target, chosen: int | None, size: Size) -> Svg:
+def _trade_off(rounds: Sequence[RoundRecord], cost: Target, chosen: int | None, size: Size) -> Svg:
     """Return a chart of the figure of each round against a cost, as a share of the unpruned one's.
 
     A line joins the Pareto front; small rings show the figures before fine-tuning.
@@ -175,7 +175,7 @@ def _point(frame: Frame, one: RoundRecord, share: float, *, chosen: bool) -> Svg
     )
 
 
-def channels_left(rounds: Sequence[RoundRecord]) -> Svg:
+def _channels_left(rounds: Sequence[RoundRecord]) -> Svg:
     """Return a table of bars: the share of channels left, by group and round.
 
     Args:

@@ -30,7 +30,7 @@ from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import LEAST_RESULTS, Trial, TrialState, saved_share
 from vinedresser.sweeps.trial_advice import trial_advice
 
-__all__ = ["SweepPage", "causes", "without_links", "write_sweep_report"]
+__all__ = ["Cause", "SweepPage", "causes", "without_links", "write_sweep_report"]
 
 # As the template writes them.
 _LINK = re.compile(r'<a class="report" href="[^"]*">([^<]*)</a>')
@@ -125,8 +125,8 @@ def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> 
         page=page,
         metric=metric,
         value=_value,
-        curves=learning_curves(page.trials, _SIZE, f"{metric} of every trial over the epochs"),
-        coordinates=coordinates(
+        curves=_learning_curves(page.trials, _SIZE, f"{metric} of every trial over the epochs"),
+        coordinates=_coordinates(
             page.trials, page.space, metric, _SIZE, "every configuration as a line"
         ),
         causes=causes(page.trials, page.space, page.best),
@@ -177,7 +177,7 @@ def _trial_label(trial: Trial) -> str:
     return f"{trial.name}, {ending.state}{why}: {trial.configuration}"
 
 
-def learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | None:
+def _learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | None:
     """Return a chart of all trials with a value; None if there are none.
 
     Args:
@@ -216,7 +216,7 @@ def _curve(trial: Trial, frame: Frame) -> Svg:
     )
 
 
-def coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, label: str) -> Svg:
+def _coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, label: str) -> Svg:
     """Return a chart with one axis per hyperparameter, and one for the last value of the metric.
 
     Lines have gaps at hyperparameters that a trial does not use.
