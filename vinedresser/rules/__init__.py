@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from vinedresser.rules.base import Rule as Rule
     from vinedresser.rules.base import capture_for as capture_for
     from vinedresser.rules.engine import Engine as Engine
-    from vinedresser.rules.gradients.vanishing_gradient import (
-        VanishingGradient as VanishingGradient,
-    )
     from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing as LossNotDecreasing
     from vinedresser.rules.losses.overfitting import Overfitting as Overfitting
     from vinedresser.rules.need import Need as Need
@@ -19,6 +16,9 @@ if TYPE_CHECKING:
     from vinedresser.rules.registry import describe as describe
     from vinedresser.rules.registry import rules_from_table as rules_from_table
     from vinedresser.rules.tensors.nonfinite import Nonfinite as Nonfinite
+    from vinedresser.rules.tensors.vanishing_gradient import (
+        VanishingGradient as VanishingGradient,
+    )
 
 # Module of each public name; imported on first use.
 _HOMES = {
@@ -29,7 +29,7 @@ _HOMES = {
     "Nonfinite": "tensors.nonfinite",
     "Overfitting": "losses.overfitting",
     "Rule": "base",
-    "VanishingGradient": "gradients.vanishing_gradient",
+    "VanishingGradient": "tensors.vanishing_gradient",
     "capture_for": "base",
     "describe": "registry",
     "rules_from_table": "registry",

@@ -24,8 +24,14 @@ __all__ = ["RESERVED", "RULES", "describe", "find_rules", "known_rules", "rules_
 
 # Subpackages with rules. Every rule class of their modules is a built-in rule.
 _FAMILIES = (
-    *("activations", "data", "gradients", "losses", "optimisation"),
-    *("ranks", "system", "tensors", "trees", "weights"),
+    "activations",
+    "data",
+    "losses",
+    "optimisation",
+    "ranks",
+    "system",
+    "tensors",
+    "trees",
 )
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import Data, adam, digits, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation, mean_slope
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.rules.inside_trainings import captured, found
 from tests.rules.trainings import Data
-from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.rules.activations.missing_activation import MissingActivation
 from vinedresser.store.finding import Finding
 

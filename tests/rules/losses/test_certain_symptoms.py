@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import nn
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import Data, adam, digits, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.base import Rule
 from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
-from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
+from vinedresser.rules.tensors.vanishing_gradient import VanishingGradient
 from vinedresser.store.finding import Severity
 from vinedresser.testing.runs import make_run, step_record
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.rules.weights.inside_trainings import captured, found
+from tests.rules.inside_trainings import captured, found
 from vinedresser.rules.losses.underfitting import Underfitting
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor, nn
 
-from tests.rules.weights.inside_trainings import captured, found
+from tests.rules.inside_trainings import captured, found
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 
 

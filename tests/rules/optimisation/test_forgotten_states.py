@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.rules.inside_trainings import captured, found
 from tests.rules.trainings import Data, digits
-from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import adam, batches, digits, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule, capture_for

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 
+from tests.rules.inside_trainings import found
 from tests.rules.trainings import batches, digits
-from tests.rules.weights.inside_trainings import found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.mixed_precision import MixedPrecision

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.rules.inside_trainings import found
 from tests.rules.trainings import digits
-from tests.rules.weights.inside_trainings import found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters

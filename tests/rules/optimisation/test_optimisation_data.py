@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import Data, adam, digits, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.capture import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs

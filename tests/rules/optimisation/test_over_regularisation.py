@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.rules.inside_trainings import captured, found
 from tests.rules.trainings import Data, digits
-from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.over_regularisation import OverRegularisation

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer, lr_scheduler
 
+from tests.rules.inside_trainings import found, stack
 from tests.rules.trainings import batches, digits
-from tests.rules.weights.inside_trainings import found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.capture.torch_.optimizers.schedulers import NotedSchedulers, Schedulers
 from vinedresser.errors import ConfigError

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import adam, digits
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.causes.root_cause import root_causes

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.rules.weights.inside_trainings import found
+from tests.rules.inside_trainings import found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.rules.inside_trainings import captured, found
 from tests.rules.trainings import digits
-from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge

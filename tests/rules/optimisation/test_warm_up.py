@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from tests.rules.inside_trainings import found, stack
 from tests.rules.trainings import batches, digits
-from tests.rules.weights.inside_trainings import found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.rules.weights.inside_trainings import captured, found, stack
+from tests.rules.inside_trainings import captured, found, stack
 from vinedresser.rules.base import Rule
 from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.rules.inside_trainings import found
 from tests.rules.trainings import batches, digits
-from tests.rules.weights.inside_trainings import found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.wrong_mode import WrongMode

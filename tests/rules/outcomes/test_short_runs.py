@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import adam, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import Data, adam, digits, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.tensors.no_signal import NoSignal

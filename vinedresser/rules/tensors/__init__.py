@@ -1,1 +1,1 @@
-"""Rules about arbitrary tensors."""
+"""Rules about the values of tensors: weights, gradients, or any others."""

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import adam, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
 from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
-from vinedresser.rules.weights.bad_initialisation import BadInitialisation
-from vinedresser.rules.weights.identical_units import IdenticalUnits
+from vinedresser.rules.tensors.bad_initialisation import BadInitialisation
+from vinedresser.rules.tensors.identical_units import IdenticalUnits
 from vinedresser.testing.runs import make_run, step_record
 
 DEEP = (64, *[32] * 8, 10)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import adam, sgd
-from tests.rules.weights.inside_trainings import captured, found, stack
-from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
+from vinedresser.rules.tensors.vanishing_gradient import VanishingGradient
 
 SIGMOIDS = (64, *[32] * 8, 10)
 

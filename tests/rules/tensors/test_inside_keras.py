@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.rules.inside_trainings import found
 from tests.rules.trainings import digits
-from tests.rules.weights.inside_trainings import found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule, capture_for
-from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
+from vinedresser.rules.tensors.bad_initialisation import BadInitialisation
+from vinedresser.rules.tensors.identical_units import IdenticalUnits
 from vinedresser.rules.tensors.no_signal import NoSignal
-from vinedresser.rules.weights.bad_initialisation import BadInitialisation
-from vinedresser.rules.weights.identical_units import IdenticalUnits
+from vinedresser.rules.tensors.vanishing_gradient import VanishingGradient
 from vinedresser.store.reading.reader import Run, open_run
 
 # Raised by Keras itself when it converts a variable to an array.

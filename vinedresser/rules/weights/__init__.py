@@ -1,1 +1,0 @@
-"""Rules about weights: how they begin, how far they move."""
