@@ -79,6 +79,13 @@ def run(
         int,
         typer.Option(min=1, metavar="N", help="Start N processes that train together."),
     ] = 1,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=REGEX",
+            help="A metric in the printed lines, the first group of a regex; repeatable.",
+        ),
+    ] = None,
     control: Annotated[
         bool | None,
         typer.Option(
@@ -121,6 +128,7 @@ def run(
         live=LiveSettings(control, replay_controls, live).located(Path.cwd()),
         total_steps=steps,
         ranks=ranks,
+        metrics=_metrics(metric),
     )
     if short := core_shortage(ranks):
         say(f"--ranks: {short}", to=error_console)
@@ -145,6 +153,27 @@ def run(
             to=error_console,
         )
     sys.exit(_exit_code(ended))
+
+
+def _metrics(given: list[str] | None) -> dict[str, str]:
+    """Return the regexes of ``--metric`` by name.
+
+    Raises:
+        ConfigError: one is invalid.
+    """
+    from vinedresser.printed_metrics import check_metrics
+
+    metrics = {}
+    for one in given or []:
+        name, equals, regex = one.partition("=")
+        if not equals:
+            raise ConfigError(f"--metric {one}: must be NAME=REGEX, as in 'acc=acc: ([0-9.]+)'")
+        metrics[name] = regex
+    try:
+        check_metrics(metrics)
+    except ValueError as error:
+        raise ConfigError(f"--metric {error}") from None
+    return metrics
 
 
 def _other_environment(program: str) -> str | None:

@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from multiprocessing.util import Finalize
 from typing import Any
@@ -21,6 +20,8 @@ from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.store.records import LaunchRecord, read_record
+
+__all__ = ["AttachedHook", "is_worker"]
 
 # Share of the grace period between SIGTERM and SIGKILL.
 _OWN_SHARE = 0.4
@@ -44,9 +45,13 @@ class AttachedHook(Hook):
         self._session.detected = True
         if not self._run.launched and self._environment.rank == 0:
             self._session.shield.report(f"another training is captured in {self.path}")
-        if _is_worker():
+        if is_worker():
             # Workers of multiprocessing skip atexit.
             Finalize(self, self.close, exitpriority=0)
+
+    def expect_training(self) -> None:
+        """Prepare for a training, after metrics that were printed before it."""
+        self._control.world_size = self._environment.world_size
 
     @property
     def steps(self) -> int:
@@ -141,7 +146,7 @@ class AttachedHook(Hook):
         A script that handles SIGTERM itself gets almost half of its grace period to end by itself.
         A pool sends its workers one SIGTERM, even if they are idle, and waits for their end.
         """
-        if self._environment.world_size > 1 or not _is_worker():
+        if self._environment.world_size > 1 or not is_worker():
             read = self._session.shield.guard("reading the grace period", read_record)
             launch = read(self._run.storage, LaunchRecord)
             if launch is not None:
@@ -164,13 +169,12 @@ class AttachedHook(Hook):
 
     def logged(self, metrics: Mapping[str, Any], *, training: bool) -> None:
         """See `Attached.logged`."""
-        recorder = self._session.recorder
         if training:
-            recorder.resume_training(certain=True)
-        own = training or recorder.implicit_evaluation or recorder.explicit_mode is not None
-        with nullcontext() if own else recorder.mode("eval"):
+            self._session.recorder.resume_training(certain=True)
             for name, value in metrics.items():
                 self.metric(name, value)
+        else:
+            self._evaluated(metrics)
 
     def let_go(self) -> None:
         """Close the hook and release the models."""
@@ -190,7 +194,7 @@ class AttachedHook(Hook):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _is_worker() -> bool:
+def is_worker() -> bool:
     """Return whether this is a child process of multiprocessing."""
     processes = sys.modules.get("multiprocessing.process")
     return processes is not None and processes.parent_process() is not None

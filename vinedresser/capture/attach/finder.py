@@ -43,9 +43,9 @@ class TrainingFinder:
     def _attach_hook(self) -> AttachedHook:
         """Return the hook of a training that begins; see `Attachment.begin`."""
         # A process that trains nothing does not need the hook's imports.
-        from vinedresser.capture.attach.attached_hook import AttachedHook
+        from vinedresser.capture.attach.printed_metrics import next_hook
 
-        self._hook = self._attachment.begin(AttachedHook, self._hook)
+        self._hook = self._attachment.begin(next_hook, self._hook)
         if self._tracebacks is None and self._clean is not None:
             self._tracebacks = PlainTracebacks(self._attachment.shield, self._clean)
         return self._hook

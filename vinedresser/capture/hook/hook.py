@@ -168,6 +168,8 @@ class Hook(SteeredTraining):
         self._take_loss = shielded("the loss", self._control.take_loss, skip=lambda: self._closed)
         for one, of in (tunable or {}).items():
             self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
+        if rank == 0 and self._environment.run:
+            self._search_output()
         atexit.register(self.close)
         self._ready = True
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 from vinedresser.capture.hook.user_values import LoopSteps, UserValues
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.requests.control import CaptureControl
+from vinedresser.capture.run.printed_lines import PRINTED
 from vinedresser.errors import ConfigError
 from vinedresser.store.step_record import MODES, Mode
 
@@ -25,6 +26,9 @@ class ReportedValues:
     _values: UserValues
     _steps: LoopSteps
     _closed: bool
+    _begun: bool
+    # Number of printed lines with metrics before a training was found.
+    _lines = 0
     # Shielded callbacks.
     _save: Callable[[str, Any], None]
     _take_loss: Callable[..., object]
@@ -140,6 +144,34 @@ class ReportedValues:
             ConfigError: the name is empty.
         """
         self.save(name, value, "metrics")
+
+    def _search_output(self) -> None:
+        """Search the output of this process for metrics, if the run has such ones."""
+        guard = self._session.shield.guard
+        PRINTED.sink = guard("a printed metric", self._printed, skip=lambda: self._closed)
+        PRINTED.begin()
+
+    def _printed(self, metrics: Mapping[str, float]) -> None:
+        """Save metrics of a printed line; if nothing reports steps, each line is one."""
+        if not self._begun:
+            if self._lines:
+                # These are no steps whose times mean anything.
+                self._session.recorder.timing = None
+                self._session.recorder.end_train_step()
+            else:
+                # Readers would wait for the other ranks, which capture nothing.
+                self._control.world_size = 1
+                self._control.describe()
+            self._lines += 1
+        self._evaluated(metrics)
+
+    def _evaluated(self, metrics: Mapping[str, Any]) -> None:
+        """Save metrics in the open evaluation, or else as one of their own."""
+        recorder = self._session.recorder
+        begun = recorder.implicit_evaluation or recorder.explicit_mode is not None
+        with nullcontext() if begun else recorder.mode("eval"):
+            for name, value in metrics.items():
+                self.metric(name, value)
 
     def _begin(self, *, describe: bool = True) -> None:
         """Prepare for a training, once."""

@@ -39,6 +39,7 @@ from __future__ import annotations
 from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
     FLOW_VARIABLE,
+    METRICS_VARIABLE,
     MLFLOW_VARIABLE,
     PREFLIGHT_VARIABLE,
     RANK_VARIABLE,
@@ -126,6 +127,7 @@ __all__ = [
     "PREFLIGHT_VARIABLE",
     "FORMAT_VERSION",
     "LOG_KEY",
+    "METRICS_VARIABLE",
     "MLFLOW_VARIABLE",
     "RANK_VARIABLE",
     "REPLAY_KERAS_VARIABLE",

@@ -45,6 +45,8 @@ class LaunchSettings:
         ranks: processes of the command that train together as one run, on one machine.
         gpus_per_rank: GPUs that each of the ranks sees, and no other process uses; 0: each rank
             sees those of the run.
+        metrics: metrics in the lines that the program prints: by name a regex whose first group is
+            the number.
     """
 
     gpus: int = 0
@@ -53,6 +55,7 @@ class LaunchSettings:
     environment_from: list[str] = field(default_factory=list)
     ranks: int = 1
     gpus_per_rank: int = 0
+    metrics: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check values that types do not; the supervisor has no package that does."""

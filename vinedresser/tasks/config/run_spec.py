@@ -20,6 +20,7 @@ from vinedresser.infra.supervise.cores import cores
 from vinedresser.infra.supervise.gpus import visible_gpus
 from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.masking import masked_arguments, masked_names
+from vinedresser.printed_metrics import check_metrics
 from vinedresser.store.records import LaunchSettings, name_fault
 
 __all__ = [
@@ -84,6 +85,10 @@ class RunTable(LaunchSettings):
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
         if fault := name_fault(self.name):
             raise ValueError(f"name: {fault}")
+        try:
+            check_metrics(self.metrics)
+        except ValueError as error:
+            raise ValueError(f"metrics: {error}") from None
         for name in self.environment_from:
             if name in self.environment:
                 raise ValueError(f"environment_from: {name} is also in environment; remove one")

@@ -68,6 +68,7 @@ class Script:
         total_steps: number of optimizer steps in the whole run, None if unknown.
         forward: pass the script's output through, besides logging it.
         ranks: processes of the script that train together.
+        metrics: see `LaunchSettings`.
     """
 
     command: Sequence[str]
@@ -81,6 +82,7 @@ class Script:
     total_steps: int | None = None
     forward: bool = True
     ranks: int = 1
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 def prepare_script(directory: Path, script: Script, *, name: str | None = None) -> RunPlace:
@@ -128,6 +130,7 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         forward=script.forward,
         attach=script.attach,
         ranks=script.ranks,
+        metrics=dict(script.metrics),
     )
     prepare_run(directory, run, launch)
     if script.rules:

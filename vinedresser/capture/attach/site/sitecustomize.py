@@ -87,23 +87,27 @@ class _Imports:
 
 def _attach(framework: str) -> None:
     """Start looking for trainings of a framework."""
+    _waiting.discard(framework)
+    _start(_FINDERS[framework], f"{framework} trainings")
+
+
+def _start(name: str, what: str) -> None:
+    """Start a module of `vinedresser.capture.attach`, which captures what the text says."""
     # Built in; a process without a framework does not need it.
     import gc
 
-    _waiting.discard(framework)
     collects = gc.isenabled()
     # A collection in the middle would take longer than the import, since it visits all objects of
     # the framework.
     gc.disable()
     try:
         _import_package()
-        name = _FINDERS[framework]
         __import__(name)
         sys.modules[name].attach()
     except (ImportError, SyntaxError, AttributeError) as error:
         # The last one is raised by other versions of a framework.
         sys.stderr.write(
-            f"vinedresser: {sys.executable}: {framework} trainings are not captured: {error}; "
+            f"vinedresser: {sys.executable}: {what} are not captured: {error}; "
             "install vinedresser for this Python\n"
         )
     finally:
@@ -169,4 +173,6 @@ if __name__ == "sitecustomize":
     if _asked and os.environ.get("VINEDRESSER_ATTACH"):
         sys.meta_path.insert(0, _Imports())  # type: ignore[arg-type]
         _tell_stacks()
+        if os.environ.get("VINEDRESSER_METRICS"):
+            _start("vinedresser.capture.attach.printed_metrics", "printed metrics")
     _chain()

@@ -28,6 +28,11 @@ class Family:
     def __init__(self, belongs: Callable[[Environment], bool]) -> None:
         self._trainers: dict[int, Trainer] = {}
         self._belongs = belongs
+        self._spared: set[int] = set()
+
+    def spare(self, pid: int) -> None:
+        """Add a child that is not part of the training: it is not asked to end, and not killed."""
+        self._spared.add(pid)
 
     def adopt(self, trainer: Trainer) -> None:
         """Add a trainer that was started."""
@@ -36,7 +41,7 @@ class Family:
     def members(self) -> list[int]:
         """Return the ids of the living processes."""
         self.reap_orphans()
-        return descendants(os.getpid())
+        return [pid for pid in descendants(os.getpid()) if pid not in self._spared]
 
     def ask(self) -> None:
         """Send SIGTERM to the living processes; if a trainer was a shell, one is the training."""

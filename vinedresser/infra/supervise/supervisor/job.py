@@ -11,6 +11,7 @@ from typing import Any
 
 from vinedresser.infra.supervise.supervisor.family import Family
 from vinedresser.infra.supervise.supervisor.first_failure import first_failure
+from vinedresser.infra.supervise.supervisor.metric_reader import MetricReader
 from vinedresser.infra.supervise.supervisor.output_log import OutputLog
 from vinedresser.infra.supervise.supervisor.output_pump import Outlet, OutputPump, Receiver
 from vinedresser.infra.supervise.supervisor.rank import Rank
@@ -81,6 +82,9 @@ class Job:
             raise
         common = OutputLog(directory, LOG_KEY, report)
         self._logs = [common]
+        self._reader: MetricReader | None = None
+        if launch.metrics:
+            self._reader = self._start_reader(launch, directory, selector, report)
         self._receivers = (Receiver(selector, 1), Receiver(selector, 2)) if launch.forward else ()
         self.ranks: list[Rank] = []
         for number, trainer in enumerate(trainers):
@@ -89,7 +93,22 @@ class Job:
                 logs.append(OutputLog(directory, rank_log_key(number), report))
                 self._logs.append(logs[-1])
             outlets = self._outlets(number, several=several)
-            self.ranks.append(Rank(number, trainer, logs, outlets, selector))
+            reader = self._reader if number == 0 else None
+            self.ranks.append(Rank(number, trainer, logs, outlets, selector, reader=reader))
+
+    def _start_reader(
+        self,
+        launch: LaunchRecord,
+        directory: Path,
+        selector: selectors.BaseSelector,
+        report: Callable[[str], None],
+    ) -> MetricReader | None:
+        """Start the process that searches metrics in the output of rank 0."""
+        try:
+            return MetricReader(launch.metrics, directory, selector, self.family, report)
+        except OSError as error:
+            report(f"no metrics are searched in the output: {error}")
+            return None
 
     def _outlets(self, rank: int, *, several: bool) -> tuple[Outlet, Outlet]:
         """Return where a rank's output is shown: all of rank 0, and the errors of the others."""
@@ -174,6 +193,8 @@ class Job:
                 turn()
             for one in group:
                 one.close()
+        if self._reader is not None:
+            self._reader.end(turn)
 
     def close(self) -> None:
         """Close the logs, and give the ports back."""

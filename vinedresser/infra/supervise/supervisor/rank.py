@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from vinedresser.infra.supervise.supervisor.crash_reason import CrashReason
+from vinedresser.infra.supervise.supervisor.metric_reader import MetricReader
 from vinedresser.infra.supervise.supervisor.output_log import OutputLog
 from vinedresser.infra.supervise.supervisor.output_pump import Outlet, OutputPump
 from vinedresser.infra.supervise.supervisor.trainer import Trainer
@@ -27,6 +28,7 @@ class Rank:
         logs: the common log, and the rank's own if it has one.
         outlets: where its standard output and error are shown.
         selector: calls the key's data when ready.
+        reader: searches metrics in its output, if any.
 
     Attributes:
         number: the rank.
@@ -44,6 +46,8 @@ class Rank:
         logs: list[OutputLog],
         outlets: tuple[Outlet, Outlet],
         selector: selectors.BaseSelector,
+        *,
+        reader: MetricReader | None,
     ) -> None:
         self.number = number
         self.trainer = trainer
@@ -59,6 +63,8 @@ class Rank:
             common.write(f"[rank {number}] {line}" if own else line for line in lines)
             for log in own:
                 log.write(lines)
+            if reader is not None:
+                reader.write(lines)
 
         self.pumps = (
             OutputPump(selector, trainer.outputs[0], deliver, outlets[0]),

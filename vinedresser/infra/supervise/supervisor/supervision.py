@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import signal
@@ -21,6 +22,7 @@ from vinedresser.infra.supervise.supervisor.verdict import never_started, not_st
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
+    METRICS_VARIABLE,
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
     ExitRecord,
@@ -130,11 +132,13 @@ class Supervisor:
 
     def _environment(self) -> dict[str, str]:
         """Return the trainer's environment."""
+        searched = {METRICS_VARIABLE: json.dumps(self._launch.metrics)}
         return {
             # Python would print into a pipe in blocks of 8 KiB, but users wait for the lines.
             "PYTHONUNBUFFERED": "1",
             **os.environ,
             **self._launch.environment,
+            **(searched if self._launch.metrics else {}),
             RUN_VARIABLE: str(self._directory),
             RUN_ID_VARIABLE: self._run_id,
         }

@@ -1,0 +1,103 @@
+"""The lines that this process prints, in which metrics are searched."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import IO
+
+from vinedresser.capture.run.attachment import ATTACHMENT
+from vinedresser.printed_metrics import LONGEST, MetricSearch
+from vinedresser.store.records import METRICS_VARIABLE
+
+__all__ = ["PRINTED", "PrintedLines"]
+
+_Sink = Callable[[Mapping[str, float]], object]
+
+
+class PrintedLines:
+    """Gives the metrics in the lines that this process prints to the hook of its training.
+
+    A line is searched before its end is written, so that the hook, and not a reader of the output,
+    is the first to have it.
+
+    Attributes:
+        sink: receives the metrics of a line; None: there is no hook yet.
+        open_hook: called with the metrics if there is no hook; returns whether to look on.
+    """
+
+    def __init__(self) -> None:
+        self.sink: _Sink | None = None
+        self.open_hook: Callable[[], bool] | None = None
+        self._search: MetricSearch | None = None
+        self._begun = self._busy = False
+
+    def begin(self, *, listen: bool = True) -> None:
+        """Begin to search, if the run has such metrics; repeating this is harmless.
+
+        Args:
+            listen: to the output of this process; otherwise only `take` has lines.
+        """
+        metrics = os.environ.get(METRICS_VARIABLE)
+        if self._begun or not metrics:
+            return
+        self._begun = True
+        shield = ATTACHMENT.shield
+        try:
+            self._search = MetricSearch(json.loads(metrics), shield.report)
+        except ImportError as error:
+            shield.report(
+                f"{sys.executable}: metrics are not searched in what it prints: {error}; install "
+                "google-re2 for this Python"
+            )
+            return
+        for stream in (sys.stdout, sys.stderr) if listen else ():
+            if hasattr(stream, "__dict__"):
+                self._listen(stream)
+
+    def take(self, line: str) -> None:
+        """Search a line, and deliver what it has."""
+        # A problem that is reported is printed, too.
+        if self._search is None or self._busy:
+            return
+        self._busy = True
+        try:
+            values = self._search.values(line)
+            if values and self.sink is None and self.open_hook is not None and not self.open_hook():
+                self._search = None
+            elif values and self.sink is not None:
+                self.sink(values)
+        finally:
+            self._busy = False
+
+    def _listen(self, stream: IO[str]) -> None:
+        write = stream.write
+        take = ATTACHMENT.shield.guard("searching metrics in the output", self._feed)
+        rest = [""]
+
+        def listening(text: str, /) -> int:
+            take(rest, text)
+            return write(text)
+
+        vars(stream)["write"] = listening
+
+    def _feed(self, rest: list[str], text: object) -> None:
+        """Search the lines that end in a text.
+
+        Args:
+            rest: the beginning of the current line, which is updated.
+            text: what is printed.
+        """
+        if not isinstance(text, str):
+            # The stream will refuse it.
+            return
+        *ends, last = (rest[0] + text).split("\n")
+        # As in a terminal, a carriage return begins the line again.
+        rest[0] = last[last.rfind("\r", 0, -1) + 1 :][:LONGEST]
+        for end in ends:
+            self.take(end.rstrip("\r").rpartition("\r")[2])
+
+
+PRINTED = PrintedLines()
