@@ -138,5 +138,12 @@ class History:
             raise ConfigError("the weights of all classes would be 0")
         self.changes = changes
 
+    def raised(self) -> list[int]:
+        """Return for each class how often its weight was raised above the first one."""
+        weights = np.array([one for _, one in self.changes])
+        above = weights > weights[0]
+        times: list[int] = np.count_nonzero(above[1:] & ~above[:-1], axis=0).tolist()
+        return times
+
     def _place(self, batch: int) -> int:
         return bisect_right(self.changes, batch, key=lambda one: one[0]) - 1

@@ -79,6 +79,8 @@ class Mixture(Feed):
         damaged: the errors of the records that were left out.
         statistics: what reading in this process cost so far.
         fed: by class the number of its records that were delivered in this process so far.
+        boosted: by class that had been boosted when the position was loaded, its boost then and how
+            often it had been boosted.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class Mixture(Feed):
         self._rank, self._ranks = rank, ranks
         first = self.records_by_class if weights is None else weights
         self._history = History([(0, self._first_weights(first))])
+        self.boosted: dict[str, list[float]] = {}
         self._blend = Blend.begin(batch_size, lanes, len(found))
         self.fed = dict.fromkeys(self._names, 0)
         # Who draws in this process: up to which batch, and in which thread.
@@ -319,6 +322,8 @@ class Mixture(Feed):
             raise ConfigError("the position is not one that state_dict() returned")
         with self._drawing:
             self._history = History(changes)
+            raised = zip(self.boosts.items(), self._history.raised(), strict=True)
+            self.boosted = {name: [boost, times] for (name, boost), times in raised if times}
             self._blend = Blend(self._blend.size, state["batch"], counts, lacking)
             self._drawn = 0
 

@@ -162,6 +162,77 @@ def test_the_rule_finds_a_class_that_is_not_learned_and_its_catching_up(
     assert plan.of(second) == ("tag", "boost")
 
 
+@pytest.mark.thorough
+def test_a_class_that_is_lost_again_is_boosted_again_and_at_last_for_good(
+    data: Mixture, tmp_path: Path
+) -> None:
+    rule = ClassImbalance()
+    every: Any = {
+        "collections": dict.fromkeys(
+            {one.collection for one in rule.all_needs}, SaveConfig(every=1)
+        )
+    }
+    learned = False
+
+    def decode(point: list[float], name: str) -> Any:
+        # The model never changes: it is right, unless points lie where those of others are.
+        label = [*SIZES].index(name)
+        return torch.eye(3)[label if learned or name != "eel" else 0] * 9, label
+
+    def train(name: str, data: Mixture, steps: int, begin: int = 300, turn: int = 150) -> Any:
+        """Train; from a step on, the class is learned and lost in turns."""
+        training = Training(tmp_path / name, data, **every)
+        training.optimizer.param_groups[0]["lr"] = 0.0
+        with torch.no_grad():
+            training.model.weight.copy_(torch.eye(3))
+
+        def until() -> bool:
+            nonlocal learned
+            before = learned
+            learned = training.steps > begin and (training.steps - begin) // turn % 2 == 0
+            if learned != before:
+                data.boost({"eel": 4 if learned else 1})
+            return training.steps == steps
+
+        with training.hook:
+            training.run(until=until)
+        run = open_run(tmp_path / name)
+        return run, judge(run, [rule])
+
+    def mixture() -> Mixture:
+        return Mixture(
+            {name: tmp_path / f"{name}.jsonl" for name in SIZES},
+            batch_size=32,
+            weights=SIZES | {"eel": 25},
+            decode=decode,
+        )
+
+    data = mixture()
+    _, found = train("run", data, 1200)
+    assert [one.severity for one in found] == ["warning", "info"] * 2 + ["warning"]
+    assert [max(one.step - 300, 0) // 150 for one in found] == [0, 0, 1, 2, 3]
+    assert all({*one.evidence[MISSED]} == {"2"} for one in found[::2])
+
+    # A training that is resumed when the boost was in force, and one when it was taken back.
+    state = data.state_dict()
+    for boost, times, begin, first in ((4.0, 2, -1, "info"), (1.0, 2, 200, "warning")):
+        changes = state["weights"][: 2 * times + (boost == 1.0)]
+        resumed = mixture()
+        resumed.load_state_dict({**state, "weights": changes})
+        assert resumed.boosts["eel"] == boost
+        run, found = train(first, resumed, 200, begin=begin, turn=1000)
+        assert run.info.boosted == {"eel": [boost, times]}
+        assert [one.severity for one in found] == [first]
+        assert found[0].step < 200
+    resumed.load_state_dict({**state, "weights": state["weights"][:2]})
+    training = Training(tmp_path / "taken", resumed)
+    with training.hook:
+        training.run(until=lambda: True)
+        over = missed(**{CAUGHT_UP: {"2": 0.1}})
+        assert taken(tmp_path / "taken", "a", over, training)[0] == "done"
+    assert resumed.boosts["eel"] == 1
+
+
 def test_what_is_no_mixture_is_named(data: Mixture, tmp_path: Path) -> None:
     with Hook(tmp_path / "run", collections={"losses": SaveConfig(every=1)}) as hook:
         with pytest.raises(ConfigError, match=r"'boost', …\): not supported by a builtins.dict"):

@@ -66,6 +66,7 @@ class SteeredTraining(ReportedValues):
         self._requests.executor.declare(name, targets, get=get, set_to=set, low=min, high=max)
         if name == "boost" and targets:
             self._session.classes = class_order(targets[0])
+            self._session.boosted = lambda: dict(targets[0].boosted)
             shares = FedShares(targets[0], self._save)
             self._session.each_step.append(
                 self._session.shield.guard("the shares of classes", shares.step_ended)

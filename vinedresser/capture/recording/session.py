@@ -57,6 +57,7 @@ class Session:
             thread may set it.
         each_step: called at the end of each train step with the number of finished steps.
         classes: names of the classes in the order of their labels; []: unknown.
+        boosted: returns which classes were boosted before a resumption, see `RunRecord`.
         snapshots: takes snapshots of the training; None: nobody wants any.
         batch_takers: for each watched model that can be given the batch of a snapshot, a function
             that receives the snapshot's location and returns what the batch gives, in words.
@@ -88,6 +89,7 @@ class Session:
         self.between_steps: Callable[[], object] | None = None
         self.each_step: list[Callable[[int], object]] = []
         self.classes: list[str] = []
+        self.boosted: Callable[[], dict[str, list[float]]] = dict
         self.snapshots: SnapshotTaker | None = None
         self.batch_takers: list[Callable[[str], str]] = []
         config = self.guarded(config)

@@ -30,6 +30,10 @@ class Mixed(Protocol):
     def fed(self) -> Mapping[str, int]:
         """By class the number of its records so far."""
 
+    @property
+    def boosted(self) -> Mapping[str, list[float]]:
+        """By class that was boosted before a resumption, its boost and how often."""
+
     def boost(self, factors: Mapping[str, float]) -> int:
         """Set weights to multiples of the first ones."""
 

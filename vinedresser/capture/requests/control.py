@@ -155,6 +155,7 @@ class CaptureControl:
             classes=next(
                 (one.classes() for one in adapters if one.classes()), self._session.classes
             ),
+            boosted=self._session.boosted(),
             losses=setup.losses,
             optimizers=list(setup.optimizers.values()),
             # Also those unfrozen since: rules judge the steps before that, too.

@@ -99,7 +99,9 @@ class BoostAction:
             return ActionResult("refused", f"{context.finding.rule} names no classes")
         record = read_record(context.storage, RunRecord)
         names = [] if record is None else record.classes
+        earlier = {} if record is None else record.boosted
         asked = {one.parameter for one in _requests(context.storage)}
+        asked |= {f"boost.{name}" for name, one in earlier.items() if one[0] > 1}
         results = []
         for number in shares:
             known = number.isdecimal() and int(number) < len(names)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from vinedresser.store.records import RunRecord
 _CHECKS = 64
 _ROWS = 10
 _SURE = 2.0
+# Number of reports of a class; after the last one, it is not reported to have caught up.
+_MOST_REPORTS = 3
 # The frequent class is learned first. The other classes may need this many steps, or this share of
 # a run.
 _PATIENCE = 300
@@ -58,7 +61,11 @@ class ClassImbalance(OnceRule):
 
     After a finding in the training, the rule reports once for each of these classes that it has
     caught up, as "info": over at least 10 rows of the last 64 checks since then, the mispredicted
-    share is below half of ``misprediction`` by two standard errors.
+    share is below half of ``misprediction`` by two standard errors. If such a class is not learned
+    any more, by its last 20 rows as above, it is reported again, and again when it has caught up.
+    After the third report it is not: a boost stays, since the class is lost without it.
+
+    In a training that was resumed, classes that were boosted before are taken for reported ones.
 
     Source: ClassImbalance of the predecessor project, which requires either the ratio of the counts
     or the mispredicted share.
@@ -101,21 +108,27 @@ class ClassImbalance(OnceRule):
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._matrices: dict[str, deque[NDArray[np.int64]]] = {}
         self._last: Step | None = None
-        # Classes that were reported in the training, and have not caught up, by loss.
+        # Classes that were reported in the training, by loss: those that have not caught up, and
+        # those that have.
         self._behind: dict[str, set[int]] = {}
+        self._recovered: dict[str, set[int]] = {}
+        # How often they were reported, those of before a resumption included.
+        self._reports: Counter[int] = Counter()
+        self._earlier: dict[str, list[float]] = {}
         # Confusion matrix of the last evaluation by loss, and its step.
         self._evaluated: dict[str, NDArray[np.int64]] = {}
         self._evaluated_at = -1
 
     def on_record(self, info: RunRecord) -> None:
-        """Read the class names."""
+        """Read the class names, and which of them were boosted before."""
         self._names = list(info.classes)
+        self._earlier = info.boosted
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
-        if any(self._behind.values()) and step.rank == 0 and step.mode == "train":
+        if self._behind and step.rank == 0 and step.mode == "train":
             self._count(step)
-            return self._caught_up(step)
+            return self._once(self._caught_up(step) or self._lost(step))
         return super().update(step)
 
     def watch(self, step: Step) -> Finding | None:
@@ -140,10 +153,23 @@ class ClassImbalance(OnceRule):
             if matrix is None:
                 continue
             self._last = step
+            if compared.loss not in self._counts:
+                self._know_earlier(compared.loss)
             counts = self._counts.setdefault(compared.loss, np.zeros(len(matrix), np.int64))
             if counts.shape == matrix.shape[:1]:
                 counts += matrix.sum(1)
                 self._matrices.setdefault(compared.loss, deque(maxlen=_CHECKS)).append(matrix)
+
+    def _know_earlier(self, loss: str) -> None:
+        """Take classes that were boosted before a resumption for reported ones."""
+        for name, (boost, times) in self._earlier.items():
+            if name not in self._names:
+                continue
+            number = self._names.index(name)
+            self._reports[number] = int(times)
+            self._behind.setdefault(loss, set())
+            known = self._behind if boost > 1 else self._recovered
+            known.setdefault(loss, set()).add(number)
 
     def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
@@ -258,13 +284,24 @@ class ClassImbalance(OnceRule):
     def _finding(self, step: Step) -> Finding | None:
         for loss, counts in self._counts.items():
             matrices = list(self._matrices.get(loss, ()))
-            if counts.sum() < self.samples or len(matrices) < 2:
+            if counts.sum() < self.samples:
                 continue
-            missed = self._missed(counts, matrices)
-            if missed and not (len(counts) == 2 and self.outcome.verdict().kind == "good"):
-                self._behind[loss] = set(missed)
-                self._matrices.clear()
-                return self._report(step, loss, counts, np.sum(matrices, axis=0), missed)
+            rare = np.flatnonzero((counts > 0) & (counts * self.imbalance < counts.max()))
+            missed = self._missed(rare[counts[rare].argsort(kind="stable")].tolist(), matrices)
+            if missed:
+                return self._report(step, loss, matrices, missed)
+        return None
+
+    def _lost(self, step: Step) -> Finding | None:
+        """Return the finding that classes which had caught up are not learned any more."""
+        for loss, recovered in self._recovered.items():
+            matrices = list(self._matrices.get(loss, ()))
+            missed = [
+                one for one in sorted(recovered) if self._missed([one], _recent(matrices, one))
+            ]
+            if missed:
+                recovered.difference_update(missed)
+                return self._report(step, loss, matrices, missed, again=True)
         return None
 
     def _caught_up(self, step: Step) -> Finding | None:
@@ -273,6 +310,8 @@ class ClassImbalance(OnceRule):
             matrix = np.sum(list(self._matrices.get(loss, ())), axis=0)
             shares = {}
             for one in behind if np.ndim(matrix) == 2 else ():
+                if self._reports[one] >= _MOST_REPORTS:
+                    continue
                 wrong, rows = _missed_of(matrix, one)
                 share = wrong / max(rows, 1)
                 error = math.sqrt(max(share * (1 - share), 1 / max(rows, 1)) / max(rows, 1))
@@ -280,6 +319,7 @@ class ClassImbalance(OnceRule):
                     shares[one] = share
             if shares:
                 behind.difference_update(shares)
+                self._recovered.setdefault(loss, set()).update(shares)
                 return self._report_caught_up(step, loss, shares)
         return None
 
@@ -302,18 +342,19 @@ class ClassImbalance(OnceRule):
             fault="",
         )
 
-    def _missed(self, counts: NDArray[np.int64], matrices: list[NDArray[np.int64]]) -> list[int]:
-        """Return the rare classes that are not learned, rarest first."""
-        rare = np.flatnonzero((counts > 0) & (counts * self.imbalance < counts.max()))
+    def _missed(self, classes: Sequence[int], matrices: list[NDArray[np.int64]]) -> list[int]:
+        """Return which of some classes are not learned; none if the training is good so."""
+        if len(matrices) < 2:
+            return []
         halves = [
             np.sum(part, axis=0)
             for part in (matrices[: len(matrices) // 2], matrices[len(matrices) // 2 :])
         ]
-        return [
-            int(one)
-            for one in rare[counts[rare].argsort(kind="stable")]
-            if self._not_learned(*(_missed_of(half, int(one)) for half in halves))
+        missed = [
+            one for one in classes if self._not_learned(*(_missed_of(half, one) for half in halves))
         ]
+        good = missed and len(halves[0]) == 2 and self.outcome.verdict().kind == "good"
+        return [] if good else missed
 
     def _not_learned(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
         """Return whether too many rows of a class are mispredicted, and not fewer than before.
@@ -335,10 +376,15 @@ class ClassImbalance(OnceRule):
         self,
         step: Step,
         loss: str,
-        counts: NDArray[np.int64],
-        matrix: NDArray[np.int64],
+        matrices: list[NDArray[np.int64]],
         missed: list[int],
+        *,
+        again: bool = False,
     ) -> Finding:
+        self._behind.setdefault(loss, set()).update(missed)
+        self._reports.update(missed)
+        self._matrices[loss].clear()
+        counts, matrix = self._counts[loss], np.sum(matrices, axis=0)
         most = int(counts.argmax())
         shares = {one: 1 - matrix[one, one] / matrix[one].sum() for one in missed}
         words = ", ".join(
@@ -358,8 +404,8 @@ class ClassImbalance(OnceRule):
             value=ratio,
             threshold=self.imbalance,
             confidence=0.8,
-            seen=f"classes not learned, out of {counts.sum()} labels: {words}; {self._name(most)} "
-            f"is {ratio:.3g} times as frequent",
+            seen=f"classes not learned{' any more' * again}, out of {counts.sum()} labels: "
+            f"{words}; {self._name(most)} is {ratio:.3g} times as frequent",
             cause="such a rare class contributes little to the mean loss, so ignoring it costs "
             "little",
             remedy=f"use class weights ({weights}; {self._name(most)} 1) or sample the rows of "
@@ -372,6 +418,15 @@ class ClassImbalance(OnceRule):
 
     def _name(self, number: int) -> str:
         return self._names[number] if number < len(self._names) else f"class {number}"
+
+
+def _recent(matrices: list[NDArray[np.int64]], number: int) -> list[NDArray[np.int64]]:
+    """Return the last matrices that have enough rows of a class for two halves.
+
+    With all of them, the many rows of a class that was boosted would outweigh those since then.
+    """
+    rows = np.cumsum([matrix[number].sum() for matrix in reversed(matrices)])
+    return matrices[-1 - int(np.searchsorted(rows, 2 * _ROWS)) :]
 
 
 def _missed_of(matrix: NDArray[np.int64], number: int) -> tuple[int, int]:

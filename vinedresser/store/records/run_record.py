@@ -68,6 +68,8 @@ class RunRecord(Record):
             models by path, followed by "model" for a watched model itself.
         features: names of the input features, in the order of the tensors; [] if unknown.
         classes: names of the classes, in the order of their numbers; [] if unknown.
+        boosted: by class of a mixture that was boosted before this training was resumed, its boost
+            at the resumption (1 if it was taken back), and how often it was boosted.
         losses: ``{"type": class or function, "settings": {…}}`` of each loss by name (without
             ``losses/``): plain settings such as reduction, label_smoothing, from_logits; for class
             weights, whether there are any; with ``"custom": true`` if no framework defines the
@@ -126,6 +128,7 @@ class RunRecord(Record):
     modules: dict[str, list[str]] = field(default_factory=dict)
     features: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
+    boosted: dict[str, list[float]] = field(default_factory=dict)
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)
@@ -178,6 +181,9 @@ class RunRecord(Record):
         check_time("created", self.created)
         if self.capture_budget is not None and not 0 < self.capture_budget <= 1:
             raise ValueError(f"capture_budget is {self.capture_budget}, not above 0 and at most 1")
+        for name, pair in self.boosted.items():
+            if len(pair) != 2:
+                raise ValueError(f"boosted has {shown(pair)} for {name}, not two numbers")
         if self.remedy:
             RemedyRecord.from_json(self.remedy)
 
