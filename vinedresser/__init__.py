@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vinedresser.explain.comparison.comparing import compare as compare
     from vinedresser.explain.live_display import live as live
     from vinedresser.explain.plotting import plot as plot
+    from vinedresser.explain.verdicts import verdict as verdict
     from vinedresser.queries.asking import ask as ask
     from vinedresser.queries.stored.streams import streams as streams
     from vinedresser.store.reading.reader import open_run as open_run
@@ -30,6 +31,7 @@ __all__ = [
     "plot",
     "plot_answers",
     "streams",
+    "verdict",
 ]
 
 # Read by libraries that this package imports, here or in programs that it starts, before they send
@@ -57,6 +59,7 @@ _HOMES = {
     "plot": "explain.plotting",
     "plot_answers": "explain.answers_plot",
     "streams": "queries.stored.streams",
+    "verdict": "explain.verdicts",
 }
 
 

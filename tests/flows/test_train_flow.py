@@ -16,7 +16,7 @@ import pytest
 from tests.flows.changing_files import invalid_once_read
 from tests.paths import ROOT
 from tests.waiting import until
-from vinedresser.explain.verdicts import attributed
+from vinedresser.explain.verdicts import verdict
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.reading.reader import open_run
@@ -112,7 +112,7 @@ def test_runs_are_judged_stopped_and_recorded(
     tags = recorded["digits-nan"]["tags"]
     assert int(tags["stop.step"]) == again[0].step
     # Its cause, which is found only later if the training goes on for long.
-    told = attributed(nan.status, nan.findings())
+    told = verdict(nan).status
     assert (tags["stop.rule"], tags["stop.reason"]) == (told.rule, told.reason)
     assert recorded["digits-healthy"]["steps"] == list(range(400))
     assert recorded["digits-healthy"]["params"] == {"lr": "0.05", "model": "mlp", "steps": "400"}

@@ -18,6 +18,7 @@ from vinedresser.store.records import (
     ActionRecord,
     CaptureChange,
     CaptureRequest,
+    ChecksRecord,
     FedRecord,
     Heartbeat,
     Record,
@@ -25,6 +26,7 @@ from vinedresser.store.records import (
     TrainerAnswer,
     TrainerRequest,
     actions_key,
+    checks_key,
     fed_key,
     findings_key,
     heartbeat_key,
@@ -36,7 +38,7 @@ DOCUMENT = ROOT.joinpath("docs/run_directory.md").read_text(encoding="utf-8")
 # Those of which a run has several; the others lie under their one key.
 NUMBERED = {
     *(Heartbeat, FedRecord, CaptureRequest, CaptureChange, Finding),
-    *(ActionRecord, TagsRecord, TrainerRequest, TrainerAnswer, SuspicionRecord),
+    *(ActionRecord, ChecksRecord, TagsRecord, TrainerRequest, TrainerAnswer, SuspicionRecord),
 }
 RECORDS: dict[str, Any] = {
     **{
@@ -54,6 +56,7 @@ RECORDS: dict[str, Any] = {
     "trainer_answers/<rank>/<number>.json": TrainerAnswer,
     findings_key("<group>"): Finding,
     actions_key("<group>"): ActionRecord,
+    checks_key("<group>"): ChecksRecord,
     tags_key("<group>"): TagsRecord,
     suspicions_key("<group>"): SuspicionRecord,
 }

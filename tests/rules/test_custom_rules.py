@@ -117,14 +117,14 @@ def test_a_file_that_fails_is_named_with_its_line(tmp_path: Path, text: str, mes
 
 def test_a_check_tells_sound_rules_from_others(mine: Path, run: Path) -> None:
     sound = try_rules({f"{mine}:Above": {"limit": 2.5}}, str(run))
-    assert (sound.rules, sound.steps, sound.sound) == (("above",), 5, True)
+    assert (sound.checks.rules, sound.steps, sound.sound) == (["above"], 5, True)
     assert [finding.step for finding in sound.findings] == [3, 4]
     forgetful = try_rules({f"{mine}:Forgetful": {"limit": -1.0}}, str(run))
     assert not forgetful.same
     broken = try_rules({f"{mine}:Broken": {}}, str(run))
     assert broken.failed == ("broken",)
     # All rules of the file.
-    assert try_rules({str(mine): {}}, str(run)).rules == ("above", "forgetful", "broken")
+    assert try_rules({str(mine): {}}, str(run)).checks.rules == ["above", "forgetful", "broken"]
 
 
 @pytest.mark.thorough

@@ -21,9 +21,10 @@ from vinedresser.rules.registry import RULES
 from vinedresser.rules.signals.base import Signal
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.finding import Finding, Severity
-from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import (
+    ChecksRecord,
     ClaimRecord,
     ExitCause,
     ExitRecord,
@@ -214,19 +215,28 @@ def test_a_need_of_an_unknown_collection_is_refused() -> None:
         capture_for([Misspelt()])
 
 
-def test_a_rule_without_data_is_counted_at_the_end(tmp_path: Path) -> None:
+def checks(run: Run, rules: list[Rule]) -> ChecksRecord:
+    """Judge a run in which the rules find nothing; return what they checked."""
+    found = judge(run, rules)
+    assert found == []
+    assert found.checks is not None
+    return found.checks
+
+
+def test_a_rule_without_data_is_named_at_the_end(tmp_path: Path) -> None:
     run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
-    (finding,) = judge(run, [LossAbove()])
-    assert (finding.severity, finding.step, finding.rule) == ("info", 2, "no_data")
-    assert finding.seen == "1 rule had nothing to look at: no losses (1)"
-    assert "watch(model, loss=…)" in finding.remedy
+    checked = checks(run, [LossAbove()])
+    assert checked.rules == ["loss_above"]
+    assert checked.lacking == {"loss_above": ["losses"]}
+    assert checked.lacks == "no losses (1 rule)"
+    assert "watch(model, loss=…)" in checked.advice
+    assert checked.ended
 
 
 def test_the_advice_fits_a_script_without_a_hook(tmp_path: Path) -> None:
     run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
     write_first(run.storage, ClaimRecord("{}"))
-    (finding,) = judge(run, [LossAbove()])
-    assert finding.remedy.startswith("losses are seen in the backward pass")
+    assert checks(run, [LossAbove()]).advice.startswith("losses are seen in the backward pass")
 
 
 def test_data_that_come_later_are_not_missing(tmp_path: Path) -> None:
@@ -234,20 +244,20 @@ def test_data_that_come_later_are_not_missing(tmp_path: Path) -> None:
     run = make_run(
         tmp_path, [step_record(step, scalars=later if step else {}) for step in range(3)]
     )
-    assert judge(run, [LossAbove()]) == []
+    assert checks(run, [LossAbove()]) == ChecksRecord(["loss_above"], ended=True)
 
 
-def test_rules_that_miss_data_share_one_finding(tmp_path: Path) -> None:
+def test_what_several_rules_lack_is_counted(tmp_path: Path) -> None:
     class Other(LossAbove):
         pass
 
     run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
-    (finding,) = judge(run, [LossAbove(), LossAbove(), Other(), RULES["vanishing_gradient"]()])
-    assert finding.seen == "3 rules had nothing to look at: no losses (3), no gradients (1)"
-    assert finding.evidence == {"rules": ["loss_above", "other", "vanishing_gradient"]}
+    checked = checks(run, [LossAbove(), Other(), RULES["vanishing_gradient"]()])
+    assert checked.lacks == "no losses (3 rules), no gradients (1 rule)"
+    assert [*checked.lacking] == ["loss_above", "other", "vanishing_gradient"]
     # At the end of a run without a step, too.
-    (finding,) = judge(make_run(tmp_path / "empty", []), [LossAbove(), Other()])
-    assert finding.seen == "2 rules had nothing to look at: no losses (2)"
+    empty = checks(make_run(tmp_path / "empty", []), [LossAbove(), Other()])
+    assert empty.lacks == "no losses (2 rules)"
 
 
 @pytest.mark.parametrize("cause", ["crashed", "stopped", "killed"])
@@ -258,7 +268,7 @@ def test_a_run_that_was_cut_short_lacks_nothing(
     record = read_record(run.storage, ExitRecord)
     assert record is not None
     write_record(run.storage, replace(record, cause=cause))
-    assert judge(open_run(tmp_path), [LossAbove(), Overfitting()]) == []
+    assert checks(open_run(tmp_path), [LossAbove(), Overfitting()]).lacking == {}
 
 
 def test_missing_statistics_are_named(tmp_path: Path) -> None:
@@ -266,23 +276,40 @@ def test_missing_statistics_are_named(tmp_path: Path) -> None:
         step_record(step, scalars={LOSS: 1.0}, reductions={"gradients/a": {"l2": 1.0}})
         for step in range(3)
     ]
-    (finding,) = judge(make_run(tmp_path, records), [RULES["vanishing_gradient"]()])
-    assert finding.seen == "1 rule had nothing to look at: no abs_mean of gradients (1)"
+    checked = checks(make_run(tmp_path, records), [RULES["vanishing_gradient"]()])
+    assert checked.lacks == "no abs_mean of gradients (1 rule)"
 
 
 def test_a_run_that_only_evaluates_lacks_train_steps(tmp_path: Path) -> None:
     run = make_run(tmp_path, [step_record(0, mode="eval", scalars={"metrics/figure": 1.0})])
-    (finding,) = judge(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
-    assert (finding.rule, finding.severity) == ("no_data", "info")
-    assert finding.seen == "3 rules had nothing to look at: no train steps (3)"
+    checked = checks(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
+    assert checked.lacks == "no train steps (3 rules)"
 
 
 def test_a_run_without_a_network_lacks_what_only_networks_have(tmp_path: Path) -> None:
     # Reported steps, without evaluations.
     run = make_run(tmp_path, losses(1, 1, 1))
-    (finding,) = judge(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
-    assert (finding.rule, finding.severity, finding.step) == ("no_data", "info", 2)
-    assert finding.seen == ("2 rules had nothing to look at: no gradients (1), no evaluations (1)")
+    checked = checks(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
+    assert checked.lacks == "no gradients (1 rule), no evaluations (1 rule)"
+
+
+@pytest.mark.parametrize(
+    ("framework", "ranks", "judging"),
+    [
+        ("torch", 1, ["vanishing_gradient"]),
+        ("torch", 2, ["vanishing_gradient", "rank_data"]),
+        ("keras", 2, ["vanishing_gradient"]),
+        ("xgboost", 1, ["tree_depth"]),
+    ],
+)
+def test_rules_that_do_not_apply_are_not_counted(
+    framework: str, ranks: int, judging: list[str], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path, losses(1, 1, 1))
+    info = replace(run.info, framework=framework, world_size=ranks)
+    write_record(run.storage, info)
+    kinds = ("vanishing_gradient", "rank_data", "tree_depth")
+    assert checks(open_run(tmp_path), [RULES[one]() for one in kinds]).rules == judging
 
 
 def test_a_collection_that_the_user_named_must_exist_in_any_run(tmp_path: Path) -> None:

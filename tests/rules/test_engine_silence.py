@@ -7,8 +7,6 @@ from pathlib import Path
 from tests.rules.test_engine import LOSS, LossAbove, losses
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
-from vinedresser.rules.losses.overfitting import Overfitting
-from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
@@ -108,19 +106,3 @@ def test_a_rule_that_has_stopped_keeps_the_silent_ones_silent(tmp_path: Path) ->
     engine = begun([first, LossAbove(limit=1.9), Last(limit=1.9)], run)
     found = [[one.rule for one in engine.update(step)] for step in run.follow()]
     assert found == [["loss_above", "loss_above"], ["loss_above"], ["loss_above"]]
-
-
-def test_rules_without_data_are_one_finding_about_the_last_step(tmp_path: Path) -> None:
-    run = make_run(tmp_path, [*losses(1, 1), step_record(7, scalars={LOSS: 1.0})])
-    engine = begun([RULES["vanishing_gradient"](), Overfitting()], run)
-    for step in run.follow():
-        engine.update(step)
-    (finding,) = engine.finish()
-    assert finding.rule == "no_data"
-    assert finding.severity == "info"
-    assert (finding.step, finding.since, finding.mode, finding.rank) == (7, 7, "train", 0)
-    assert (finding.tensor, finding.statistic) == ("", "")
-    assert (finding.value, finding.threshold, finding.confidence) == (2.0, 0.0, 1.0)
-    assert finding.evidence == {"rules": ["vanishing_gradient", "overfitting"]}
-    assert finding.cause
-    assert finding.remedy

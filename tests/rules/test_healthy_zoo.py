@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import pytest
 from tests.rules.healthy_zoo.registry import LACKS, ZOO
 from tests.rules.healthy_zoo.with_keras import KERAS
 from vinedresser.capture import open_run
-from vinedresser.rules.engine import NO_DATA
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding
+from vinedresser.store.reading.findings import Findings
 
 _SEEDS = (0, 1)
 # These with the first seed; the rest by `make test-slow`.
@@ -45,15 +44,19 @@ def _in_words(findings: list[Finding]) -> str:
     return "\n".join(f"{one.severity} {one.rule} at {one.step}: {one.seen}" for one in findings)
 
 
-def _about_itself(finding: Finding, lacks: frozenset[str]) -> bool:
-    """Return whether a rule failed, or missed data that exist."""
-    if "the rule itself failed" in finding.seen or "could not be read" in finding.seen:
-        return True
-    if finding.rule != NO_DATA:
-        return False
-    missing = finding.seen.partition(": no ")[2].split(", no ")
+def _missed(findings: Findings, lacks: frozenset[str]) -> dict[str, list[str]]:
+    """Return the rules that missed data that exist, with these data."""
+    assert findings.checks is not None
     expected = lacks | {"evaluations"}
-    return any(expected.isdisjoint(re.findall(r"\w+", one)) for one in missing)
+    return {
+        rule: wrong
+        for rule, lacking in findings.checks.lacking.items()
+        if (wrong := [one for one in lacking if expected.isdisjoint(one.split())])
+    }
+
+
+def _failed(finding: Finding) -> bool:
+    return "the rule itself failed" in finding.seen or "could not be read" in finding.seen
 
 
 @pytest.mark.parametrize(("name", "seed"), list(_trainings()))
@@ -65,7 +68,8 @@ def test_a_healthy_training_is_not_stopped(name: str, seed: int, tmp_path: Path)
     losses = run.scalars("losses", mode="train")
     assert max(len(one.steps) for one in losses.values()) >= 30
     findings = judge(run, [kind() for kind in RULES.values()])
-    faulty = [one for one in findings if _about_itself(one, LACKS[name])]
+    faulty = [one for one in findings if _failed(one)]
     assert not faulty, _in_words(faulty)
+    assert _missed(findings, LACKS[name]) == {}
     if any(one.severity == "stop" for one in findings):
         pytest.fail(_in_words(findings))

@@ -1,9 +1,13 @@
-"""`vinedresser status` and `vinedresser reconcile`: list and clean up the runs of a store."""
+"""`vinedresser status` and `vinedresser reconcile`: the verdicts of runs, and cleaning up."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import ConfigError
@@ -12,22 +16,47 @@ from vinedresser.objects import Location, parse_location
 __all__ = ["reconcile", "status"]
 
 
-def status(store: StoreArgument = str(DEFAULT_STORE)) -> None:
-    """List the runs, sweeps and prunings of a store with their state."""
+def status(
+    place: Annotated[
+        str,
+        typer.Argument(metavar="STORE|RUN", help="Directory of runs or of a run, or s3://…."),
+    ] = str(DEFAULT_STORE),
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per run instead.")
+    ] = False,
+) -> None:
+    """List the runs, sweeps and prunings of a store, or tell the verdict on a run."""
     from vinedresser.cli.views.console import console, say
     from vinedresser.cli.views.parents import parent_line
-    from vinedresser.cli.views.results import results_table
+    from vinedresser.cli.views.results import print_result, results_table
+    from vinedresser.objects import open_storage
     from vinedresser.store.reading.store_runs import runs_in
-    from vinedresser.tasks.lifecycle.run_result import result_or_damage
+    from vinedresser.store.records import RunRecord
+    from vinedresser.tasks.lifecycle.run_result import result_or_damage, run_result
     from vinedresser.tasks.parents.kinds import parents_in
 
-    place = parse_location(store)
-    _check_directory(place)
-    runs, parents = runs_in(place), parents_in(place)
-    if runs or not parents:
-        console.print(results_table([result_or_damage(run) for run in runs]))
-    for one in parents:
-        say(parent_line(one))
+    location = parse_location(place)
+    _check_directory(location)
+    single = open_storage(location).exists(RunRecord.KEY)
+    results = (
+        [run_result(location)] if single else [result_or_damage(one) for one in runs_in(location)]
+    )
+    if as_json:
+        for run in results:
+            # Unlike rich, it wraps nothing.
+            sys.stdout.write(json.dumps(run.to_json()) + "\n")
+        return
+    if single:
+        print_result(results[0])
+        if not results[0].status.over:
+            say(f"  open its page  vinedresser watch {place}", style="dim")
+        return
+    parents = parents_in(location)
+    if results or not parents:
+        console.print(results_table(results))
+    for parent in parents:
+        say(parent_line(parent))
 
 
 def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:

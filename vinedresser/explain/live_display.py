@@ -14,6 +14,7 @@ from vinedresser.explain.charts.plot import panel_of
 from vinedresser.explain.charts.standalone import standalone
 from vinedresser.explain.charts.svg import element
 from vinedresser.explain.plotting import plot
+from vinedresser.explain.verdicts import verdict
 from vinedresser.explain.watching.answer_pictures import answer_picture
 from vinedresser.queries.followed import FollowedQuery
 from vinedresser.queries.query import Query
@@ -97,7 +98,7 @@ class _LiveView:
         if self.over:
             # Steps that were committed after the last refresh and before the end.
             run.refresh()
-        self._text, self._html = repr(run), run._repr_html_()
+        self._text, self._html = repr(run), verdict(run)._repr_html_() + run._repr_html_()
         # There may be no loss so far.
         with suppress(ConfigError):
             self._html += _image(plot(run, "losses")._repr_svg_())

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.rules.applicability import Reasons
+from vinedresser.rules.applicability import RANKS_OF_TORCH, Reasons
 from vinedresser.rules.faults import Fault, Stage
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import constructor_parameters, signals_of
@@ -74,6 +74,13 @@ class Rule(ABC):
         Args:
             info: hyperparameters, expected steps, capture configuration.
         """
+
+    @classmethod
+    def applies_to(cls, info: RunRecord) -> bool:
+        """Return whether the rule has something to look at in runs of a framework and its ranks."""
+        if cls.inapplicable is RANKS_OF_TORCH and info.world_size == 1:
+            return False
+        return not getattr(cls.inapplicable, info.framework, "")
 
     def on_record(self, info: RunRecord) -> None:  # noqa: B027 (optional)
         """Read what the hook completes in the record, in the first steps and for new models.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.causes.chain import is_unexplained
@@ -12,12 +11,10 @@ from vinedresser.rules.rule_runner import RuleRunner
 from vinedresser.rules.signals.base import SignalPool
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import RunRecord
+from vinedresser.store.records import ChecksRecord, RunRecord
 
-__all__ = ["NO_DATA", "Engine"]
+__all__ = ["Engine"]
 
-# Rule name of the finding about the rules that had nothing to look at.
-NO_DATA = "no_data"
 # What provides missing data: for a training with a hook, and for one without.
 _ADVICE = {
     "losses": (
@@ -56,8 +53,7 @@ class Engine:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._pool = SignalPool()
         self._runners: list[RuleRunner] = []
-        self._last: Step | None = None
-        self._framework = ""
+        self._info: RunRecord | None = None
         # Whether a rule of severity "stop" has fired.
         self._stopped = False
         # Runners of the rules that judge silence.
@@ -71,20 +67,20 @@ class Engine:
 
     def begin(self, info: RunRecord) -> None:
         """Begin all signals and rules, before the first step."""
-        self._framework = info.framework
+        self._info = info
         self._pool.begin(info)
         for runner in self._runners:
             runner.begin(info)
 
     def on_record(self, info: RunRecord) -> None:
         """Let signals and rules read the record again, which the hook has completed."""
+        self._info = info
         self._pool.on_record(info)
         for runner in self._runners:
             runner.on_record(info)
 
     def update(self, step: Step) -> list[Finding]:
         """Pass the next step to all rules; return their findings in the order of the rules."""
-        self._last = step
         silence = self.idle(step.time)
         self._pool.update(step)
         found = self._filtered((runner, runner.update(step)) for runner in self._runners)
@@ -94,22 +90,36 @@ class Engine:
         """Report that no step was committed up to a time, in seconds since the epoch."""
         return self._filtered((runner, runner.idle(until)) for runner in self._timed)
 
-    def finish(
-        self, *, whole: bool = True, early: bool = False, attached: bool = False
-    ) -> list[Finding]:
+    def finish(self, *, early: bool = False) -> list[Finding]:
         """Report the end of the run; return the rules' last findings.
 
         Args:
-            whole: the training was not cut short; otherwise nothing is said about missing data.
             early: neither the training nor a rule ended it (`Rule.finish_early`).
+        """
+        return self._filtered((runner, runner.finish(early=early)) for runner in self._runners)
+
+    def checks(self, *, whole: bool, attached: bool) -> ChecksRecord:
+        """Return which rules have judged the run, whose end was reported, and what it lacks.
+
+        Those that do not apply to its framework, or to a single process, are left out.
+
+        Args:
+            whole: the training was not cut short; otherwise it lacks nothing.
             attached: the script had no hook of its own.
         """
-        found = self._filtered((runner, runner.finish(early=early)) for runner in self._runners)
-        lacks = {runner.rule.name: runner.lacks for runner in self._runners if runner.lacks}
-        if lacks and whole:
-            boosts = self._framework == "xgboost"
-            found.append(_no_data(self._last, lacks, attached=attached, boosts=boosts))
-        return found
+        info = self._info
+        able = [one for one in self._runners if info is None or one.rule.applies_to(info)]
+        lacking = {one.rule.name: one.lacks for one in able if one.lacks and whole}
+        kinds = dict.fromkeys(lack.split()[0] for lacks in lacking.values() for lack in lacks)
+        words = [_ADVICE[kind][attached] for kind in kinds if kind in _ADVICE]
+        if words and attached and info is not None and info.framework == "xgboost":
+            words = [_XGBOOST_ADVICE]
+        return ChecksRecord(
+            rules=[runner.rule.name for runner in able],
+            lacking=lacking,
+            advice="; ".join(dict.fromkeys(words)),
+            ended=True,
+        )
 
     def suspicions(self) -> list[Finding]:
         """Return the suspicions of all rules; see `Rule.suspicion`."""
@@ -133,38 +143,3 @@ class Engine:
                 kept += found
                 self._stopped |= any(one.severity == "stop" for one in found)
         return kept
-
-
-def _no_data(
-    last: Step | None, lacks: Mapping[str, list[str]], *, attached: bool, boosts: bool
-) -> Finding:
-    """Return the finding about the rules that had nothing to look at.
-
-    Args:
-        last: last step; None if there was none.
-        lacks: by rule name the data that the run lacks.
-        attached: the script had no hook of its own.
-        boosts: XGBoost trains.
-    """
-    counts = Counter(one for some in lacks.values() for one in some)
-    missing = ", ".join(f"no {one} ({count})" for one, count in counts.most_common())
-    words = [advice[attached] for one in counts if (advice := _ADVICE.get(one.split()[0]))]
-    if boosts and attached and words:
-        words = [_XGBOOST_ADVICE]
-    return Finding(
-        rule=NO_DATA,
-        severity="info",
-        step=last.step if last else 0,
-        since=last.step if last else 0,
-        mode=last.mode if last else "train",
-        rank=last.rank if last else 0,
-        tensor="",
-        statistic="",
-        value=float(len(lacks)),
-        threshold=0.0,
-        confidence=1.0,
-        seen=f"{len(lacks)} rule{'s' if len(lacks) > 1 else ''} had nothing to look at: {missing}",
-        cause="the run does not have the data that they read",
-        remedy="; ".join(dict.fromkeys(words)) or "no action needed",
-        evidence={"rules": list(lacks)},
-    )

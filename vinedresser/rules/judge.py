@@ -81,7 +81,7 @@ def judge(
         on_step: called with each step after the rules.
 
     Returns:
-        The findings in the order in which they were made.
+        The findings in the order in which they were made, with the rules that have judged.
 
     Raises:
         StoreError: the storage refused.
@@ -133,7 +133,8 @@ def judge(
     whole = end is not None and end.cause == "finished"
     early = not whole and (end is None or end.stop is None or end.stop.by != "rule")
     attached = run.storage.exists(ClaimRecord.KEY)
-    take(engine.finish(whole=whole, early=early, attached=attached))
+    take(engine.finish(early=early))
+    findings.checks = engine.checks(whole=whole, attached=attached)
     return findings
 
 

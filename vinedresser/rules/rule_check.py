@@ -15,6 +15,7 @@ from vinedresser.rules.engine import Engine
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import ChecksRecord, ClaimRecord
 
 __all__ = ["RuleCheck", "try_rules"]
 
@@ -25,7 +26,7 @@ class RuleCheck:
 
     Attributes:
         run: location of the run.
-        rules: names of the rules.
+        checks: the rules, and what the run lacks for them.
         findings: findings in the order in which they were made.
         steps: number of steps of all modes and ranks.
         seconds: time that judging took, including reading.
@@ -34,7 +35,7 @@ class RuleCheck:
     """
 
     run: str
-    rules: tuple[str, ...]
+    checks: ChecksRecord
     findings: tuple[Finding, ...]
     steps: int
     seconds: float
@@ -65,13 +66,13 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
         whole |= dict.fromkeys(names, settings)
     rules = rules_from_table(whole)
     began = time.perf_counter()
-    findings, steps = _judged(rules, run)
+    findings, checks, steps = _judged(rules, run)
     seconds = time.perf_counter() - began
-    again, _ = _judged(rules, run)
+    again, _, _ = _judged(rules, run)
     failed = dict.fromkeys(one.rule for one in findings if _FAILED in one.seen)
     return RuleCheck(
         run=run,
-        rules=tuple(rule.name for rule in rules),
+        checks=checks,
         findings=tuple(findings),
         steps=steps,
         seconds=seconds,
@@ -84,7 +85,7 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
 _FAILED = "the rule itself failed"
 
 
-def _judged(rules: Iterable[Rule], location: str) -> tuple[list[Finding], int]:
+def _judged(rules: Iterable[Rule], location: str) -> tuple[list[Finding], ChecksRecord, int]:
     run = open_run(location)
     if not run.status.over:
         raise ConfigError(f"{location}: is still running; try rules on a run that is over")
@@ -97,4 +98,6 @@ def _judged(rules: Iterable[Rule], location: str) -> tuple[list[Finding], int]:
         count += 1
     status = run.status
     whole = status.state == "finished"
-    return findings + engine.finish(whole=whole, early=not whole and status.by != "rule"), count
+    findings += engine.finish(early=not whole and status.by != "rule")
+    attached = run.storage.exists(ClaimRecord.KEY)
+    return findings, engine.checks(whole=whole, attached=attached), count

@@ -2,10 +2,10 @@
 
     worker RUN --group G --spec FILE     FILE: {"rules": {"nonfinite": {}, …}, "actions": {…}}
 
-The worker waits for the run to begin, writes findings/G.jsonl, takes the actions that follow the
-findings and records them in actions/G.jsonl. It ends with the run or with its parent. It has no
-other state: a restarted worker judges from the first step, makes the same findings, and takes the
-actions that were not taken.
+The worker waits for the run to begin, writes findings/G.jsonl and checks/G.json, takes the actions
+that follow the findings and records them in actions/G.jsonl. It ends with the run or with its
+parent. It has no other state: a restarted worker judges from the first step, makes the same
+findings, and takes the actions that were not taken.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.reading.awaiting import await_run
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.records import ChecksRecord, checks_key, write_record
 
 __all__ = ["end_with_parent", "judge_run", "main"]
 
@@ -109,9 +110,13 @@ def _judge(
     if objective:
         metric, mode = str(objective.get("metric")), str(objective.get("mode"))
         suspicions = SuspicionWriter(run.storage, group, metric, mode, dispatcher.stops).take
-    judge(run, rules, live=True, on_finding=take, stopping=dispatcher, on_step=suspicions)
+    key = checks_key(group)
+    write_record(run.storage, ChecksRecord([rule.name for rule in rules]), key=key)
+    found = judge(run, rules, live=True, on_finding=take, stopping=dispatcher, on_step=suspicions)
     findings.close()
     dispatcher.close()
+    if found.checks is not None:
+        write_record(run.storage, found.checks, key=key)
 
 
 def _table(spec: Path, key: str, default: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -84,7 +84,10 @@ def test_a_run_that_was_stopped_does_not_win(tmp_path: Path) -> None:
     write_record(LocalStorage(tmp_path / "stopped"), ExitRecord("stopped", "", 1.0, last_step=3))
     found = compare([tmp_path / "stopped", tmp_path / "done"])
     assert found.winner == "Best: done, eval/accuracy 0.7; no other configuration has finished."
-    assert [run.verdict for run in found.runs] == ["finished", "stopped at step 3"]
+    assert [run.verdict for run in found.runs] == [
+        "finished; cannot tell: no rule has judged it",
+        "stopped at step 3",
+    ]
     assert math.isnan(found.groups[1].mean)
 
 

@@ -24,7 +24,7 @@ def test_a_run_without_steps_names_missing_data(tmp_path: Path) -> None:
     assert "Crashed with exit code 1 — KeyError: 'x'" in page.text
     assert "Nothing was captured: no optimizer step has finished." in page.text
     assert "Gradient statistics were not captured." in page.text
-    assert "No rule has judged this run" in page.text
+    assert "No rule has judged it" in page.text
     assert "The run has no named parameters." in page.text
     assert page.charts() == []
 
@@ -42,7 +42,7 @@ def test_a_run_of_only_nan_has_a_page(tmp_path: Path) -> None:
     page = Page(write_report(run, tmp_path / "report.html"))
     assert "no finite value" in page.text
     assert "not finite 40 times, first at step 0" in page.text
-    assert "The rules judged this run and found nothing." in page.text
+    assert "By which rules it was judged is not recorded" in page.text
     assert set(page.cells().ravel().tolist()) == {NOT_FINITE}
     (strokes,) = [
         node for node in page.charts()[0].iter("path") if node.get("class") == "nonfinite"

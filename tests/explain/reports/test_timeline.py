@@ -43,18 +43,27 @@ def test_the_root_cause_comes_first_and_its_symptoms_follow(tmp_path: Path) -> N
     ]
     assert [card.get("class") for card in cards] == [
         "panel finding warning",
-        "panel finding warning symptom",
-        "panel finding stop symptom",
         "panel finding info",
     ]
     for words in (
-        "1 Rate warning root cause of the next 2 step 12, seen since step 6",
-        "2 Dead warning symptom step 18",
-        "3 Flat stop symptom step 24",
-        "4 Imbalance info step 5",
+        "1 Rate warning step 12, seen since step 6",
         "Correction lr = 0.005 instead of 0.05",
+        "2 Dead at step 18: ",
+        "3 Flat at step 24: ",
+        "4 Imbalance info step 5",
     ):
         assert words in page.text
+
+
+def test_a_rule_is_named_once_among_the_symptoms(tmp_path: Path) -> None:
+    again = [
+        finding(rule="dead", fault="dying_relu", severity="warning", step=step, since=step)
+        for step in (19, 20, 21)
+    ]
+    page = page_of(tmp_path, [*found(), *again])
+    symptoms = [attributes for tag, attributes in page.tags if tag == "li"]
+    assert [one.get("id") for one in symptoms] == ["finding-2", "finding-3"]
+    assert "Dead at step 18: " in page.text
 
 
 def test_the_time_line_goes_from_first_sign_to_detection(tmp_path: Path) -> None:

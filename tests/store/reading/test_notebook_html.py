@@ -45,7 +45,8 @@ def test_a_run_says_how_it_ended(run: Run) -> None:
 
 def test_a_notebook_shows_a_run_with_its_findings(run: Run) -> None:
     shown = run._repr_html_()
-    assert "<p>made: finished: losses/x is &lt;b&gt;infinite" in shown
+    assert "<p>made: finished</p>" in shown
+    assert "losses/x is &lt;b&gt;infinite" in shown
     assert "<td>lower the learning rate</td>" in shown
     assert "\x1b" not in shown
 

@@ -13,9 +13,11 @@ from vinedresser.snapshots.replay_record import ReplayRecord, save_replay
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
+    ChecksRecord,
     ExitRecord,
     StopRecord,
     TrackingRecord,
+    checks_key,
     findings_key,
     write_record,
 )
@@ -39,7 +41,7 @@ def test_a_stopped_run_says_what_where_why_and_what_to_do(tmp_path: Path) -> Non
     end = ExitRecord("stopped", "", 1.0, last_step=24, stop=stop)
     other = finding(rule="dying_relu", severity="warning", fault="", step=5, since=2)
     tags = end_tags(ended(tmp_path / "run", end, other, finding()), end, (), TRACKING)
-    assert tags["verdict"] == "stopped by vanishing_gradient at step 24; 1 warning: dying_relu"
+    assert tags["verdict"] == "stopped by vanishing_gradient at step 24; problem: dying_relu"
     decisive = finding()
     assert tags["verdict.rule"] == "vanishing_gradient"
     assert tags["verdict.since"] == 16
@@ -48,9 +50,7 @@ def test_a_stopped_run_says_what_where_why_and_what_to_do(tmp_path: Path) -> Non
     assert tags["verdict.remedy"] == decisive.remedy
     assert tags["steps.saved"] == 75
     words = str(tags["mlflow.note.content"])
-    assert words.startswith(
-        "**Stopped by vanishing\\_gradient at step 24; 1 warning: dying\\_relu**"
-    )
+    assert words.startswith("**Stopped by vanishing\\_gradient at step 24; ")
     assert "75 steps saved · [report](#/experiments/7/runs/f00/artifacts/report.html)" in words
     assert decisive.remedy in words.replace("\\", "")
 
@@ -87,9 +87,14 @@ def test_a_proved_cure_is_told_with_the_finding(tmp_path: Path) -> None:
     assert own.keys() == {"verdict.tried"}
 
 
-def test_a_healthy_run_says_so(tmp_path: Path) -> None:
+def test_a_healthy_run_says_what_that_rests_on(tmp_path: Path) -> None:
     end = ExitRecord("finished", "", 1.0, last_step=99)
-    tags = end_tags(ended(tmp_path / "run", end), end)
-    assert tags["verdict"] == "finished"
-    assert tags["mlflow.note.content"] == "**Finished**, no findings"
+    run = ended(tmp_path / "run", end)
+    doubtful = end_tags(run, end)
+    assert doubtful["verdict.kind"] == "cannot tell"
+    assert "no problem" not in str(doubtful["verdict"])
+    write_record(run.storage, ChecksRecord(["a", "b"], ended=True), key=checks_key("default"))
+    tags = end_tags(run, end)
+    assert (tags["verdict"], tags["verdict.kind"]) == ("finished; no problem found", "healthy")
+    assert tags["mlflow.note.content"] == "**Finished; no problem found**: 2 rules, 100 steps"
     assert "verdict.rule" not in tags

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from vinedresser.cli.views.console import console, figure, plain, plain_table, relative, say
+from vinedresser.explain.verdicts import Verdict
 from vinedresser.objects import Storage
 from vinedresser.preflight.record import PreflightRecord
-from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import RemedyRecord
@@ -33,14 +32,14 @@ __all__ = [
 _MOST_SYMPTOMS = 3
 # Notes on lost and damaged data in a row of the table.
 _MOST_NOTES = 2
+# Colours of the tones of verdicts.
 _STYLES = {
-    "finished": "green",
-    "running": "cyan",
-    "stopped": "yellow",
-    "crashed": "red",
-    "killed": "red",
-    "dead": "red",
-    "unreadable": "red",
+    "good": "green",
+    "info": "cyan",
+    "warning": "yellow",
+    "stop": "yellow",
+    "bad": "red",
+    "muted": "",
 }
 _NO_TRAINING = (
     "no training was seen, so nothing was captured: no Python process made a step of a torch "
@@ -57,43 +56,39 @@ def results_table(results: Sequence[RunResult]) -> Table:
     table.add_column("ended", no_wrap=True)
     for name in ("steps", "saved", "loss", "accuracy"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("why")
+    table.add_column("verdict")
     for run in results:
+        verdict = run.verdict
         accuracies = {key: one for key, one in run.metrics.items() if "accuracy" in key.lower()}
         table.add_row(
             run.name,
-            _state(run),
-            str(run.steps),
-            "" if run.steps_saved is None else str(run.steps_saved),
+            plain(verdict.status.state, _STYLES[verdict.tone]),
+            str(verdict.steps),
+            "" if verdict.saved is None else str(verdict.saved),
             _first(run.losses),
             _first(accuracies),
-            _why(run),
+            _found(run),
         )
     return table
 
 
 def print_result(run: RunResult, *, to: Console = console) -> None:
-    """Print how one run ended, and why."""
+    """Print how one run ended, and its verdict."""
+    verdict = run.verdict
     # A training with more steps than it declared has no known total.
-    of = f" of {run.total_steps}" if run.total_steps and run.steps <= run.total_steps else ""
+    of = f" of {verdict.total}" if verdict.total and verdict.steps <= verdict.total else ""
     loss = f"loss {_first(run.losses)}   " if run.losses else ""
-    line = plain(f"{run.name}   step {run.steps}{of}   {loss}")
-    by = f" by {run.status.rule or run.status.by}" if run.status.by else ""
-    say(line.append_text(_state(run)).append_text(plain(by)), to)
+    words = verdict.headline[0].lower() + verdict.headline[1:]
+    line = plain(f"{run.name}   step {verdict.steps}{of}   {loss}")
+    say(line.append_text(plain(words, _STYLES[verdict.tone])), to)
     if run.remedy is not None:
         say(f"  {retry_line(run.remedy)}", to)
     if run.preflight is not None:
         say(f"  pre-flight: {run.preflight.summary}", to)
-    if run.stopping is not None:
-        print_finding(run.stopping, to=to)
-    elif run.status.state not in ("finished", "running"):
-        say(f"  {run.status.reason}", to)
-    if run.proof:
-        say(f"  tried          {run.proof}", to)
-    _print_other_findings(run, to)
+    _print_verdict(verdict, to)
     for note in run.notes:
         say(f"  {note}", to, style="red")
-    where = [f"saved {run.steps_saved} of {run.total_steps} steps"] if run.steps_saved else []
+    where = [f"saved {verdict.saved} of {verdict.total} steps"] if verdict.saved else []
     if isinstance(run.directory, Path):
         where.append(f"report {relative(run.directory / REPORT)}")
     else:
@@ -101,6 +96,28 @@ def print_result(run: RunResult, *, to: Console = console) -> None:
     if run.mlflow_run:
         where.append(f"mlflow {run.mlflow_run[:6]}")
     say("  " + "   ".join(where), to, style="dim")
+
+
+def _print_verdict(verdict: Verdict, to: Console) -> None:
+    """Print what decides a verdict and what to do, then a line for each other finding."""
+    state, finding = verdict.status.state, verdict.finding
+    if finding is None or (state not in ("finished", "stopped", "running")):
+        say(f"  {verdict.sentence if finding is None else verdict.status.reason}", to)
+    if finding is not None:
+        print_finding(finding, to=to)
+    if verdict.proof:
+        say(f"  tried          {verdict.proof}", to)
+    for root in verdict.causes:
+        shown = root.finding is finding
+        if not shown:
+            say(f"  {root.finding.severity}: {root.finding.rule}: {root.finding.seen}", to)
+        symptoms = {one.rule: one for one in reversed(root.symptoms) if one is not finding}
+        for symptom in list(symptoms.values())[::-1][:_MOST_SYMPTOMS]:
+            say(f"  symptom: {symptom.rule}: {symptom.seen}", to)
+        if (more := len(symptoms) - _MOST_SYMPTOMS) > 0:
+            say(f"  symptoms: {more} more in the report", to)
+    if verdict.advice and verdict.kind == "cannot tell":
+        say(f"  try            {verdict.advice}", to)
 
 
 def print_finding(finding: Finding, *, to: Console = console) -> None:
@@ -157,30 +174,12 @@ def retry_line(remedy: RemedyRecord) -> str:
     return f"retries {remedy.stopped} {remedy.beginning}: {remedy.change} ({why})"
 
 
-def _print_other_findings(run: RunResult, to: Console) -> None:
-    """Print a line for each finding besides the one that stopped the run, symptoms after causes."""
-    for root in root_causes(run.findings):
-        if root.finding is not run.stopping:
-            say(f"  {root.finding.severity}: {root.finding.rule}: {root.finding.seen}", to)
-        for symptom in root.symptoms[:_MOST_SYMPTOMS]:
-            say(f"  symptom: {symptom.rule}: {symptom.seen}", to)
-        more = len(root.symptoms) - _MOST_SYMPTOMS
-        if more > 0:
-            say(f"  symptoms: {more} more in the report", to)
-
-
-def _state(run: RunResult) -> Text:
-    return plain(run.status.state, _STYLES[run.status.state])
-
-
-def _why(run: RunResult) -> str:
-    """Return in a few words why a run ended early, and what data is lost or damaged."""
-    why = ""
-    if run.stopping is not None:
-        why = run.stopping.rule
-    elif run.status.state not in ("finished", "running"):
-        why = run.status.rule or run.status.reason
-    return "; ".join(filter(None, (why, *run.notes[:_MOST_NOTES], _more(run.notes))))
+def _found(run: RunResult) -> str:
+    """Return in a few words what was found in a run, and what data is lost or damaged."""
+    verdict = run.verdict
+    ended = verdict.status.state not in ("finished", "running")
+    why = verdict.status.rule or (verdict.status.reason if ended else "")
+    return "; ".join(filter(None, (why, verdict.brief, *run.notes[:_MOST_NOTES], _more(run.notes))))
 
 
 def _more(notes: Sequence[str]) -> str:

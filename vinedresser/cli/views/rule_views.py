@@ -28,11 +28,16 @@ def rules_table(rules: Mapping[str, type[Rule]]) -> Table:
 def print_check(check: RuleCheck) -> None:
     """Print what rules found in a recorded run, and whether they behaved."""
     each = 1e6 * check.seconds / check.steps if check.steps else 0.0
-    say(f"{check.run}: {', '.join(check.rules)}: {check.steps} steps, {each:.0f} us per step")
+    say(
+        f"{check.run}: {', '.join(check.checks.rules)}: {check.steps} steps, {each:.0f} us per step"
+    )
     for finding in check.findings:
         say(f"  {finding.severity} at step {finding.step}")
         print_finding(finding)
     if not check.findings:
         say("  no findings")
+    if lacks := check.checks.lacks:
+        say(f"  the run lacks what the rules need: {lacks}", style="yellow")
+        say(f"  try            {check.checks.advice}")
     if not check.same:
         say("  different findings on the second pass: the rule keeps state elsewhere", style="red")

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from vinedresser.explain.comparison.settings import configuration
-from vinedresser.explain.verdicts import steps_done, verdict
+from vinedresser.explain.verdicts import Verdict
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
@@ -26,14 +26,12 @@ class ComparedRun:
     Attributes:
         name: its name, unique among the runs that are compared.
         run: the run.
-        status: its status.
-        findings: its findings.
+        judged: verdict on it.
     """
 
     name: str
     run: Run
-    status: Status
-    findings: Sequence[Finding]
+    judged: Verdict
 
     @cached_property
     def scalars(self) -> dict[str, Column]:
@@ -61,8 +59,8 @@ class ComparedRun:
 
     @property
     def verdict(self) -> str:
-        """See `verdict`."""
-        return verdict(self.status, self.findings)
+        """See `Verdict.words`."""
+        return self.judged.words
 
     @property
     def fatal(self) -> str:
@@ -70,10 +68,20 @@ class ComparedRun:
         severe = (one.rule for one in self.findings if one.severity == "stop")
         return self.status.rule or next(severe, "")
 
-    @cached_property
+    @property
     def steps(self) -> int:
         """Number of optimizer steps done."""
-        return steps_done(self.run, self.status)
+        return self.judged.steps
+
+    @property
+    def status(self) -> Status:
+        """Its status."""
+        return self.judged.status
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Its findings."""
+        return self.judged.findings
 
 
 def named_scalars(run: Run) -> dict[str, Column]:

@@ -27,6 +27,7 @@ from vinedresser.explain.comparison.settings import (
     observed_of,
     parameters_of,
 )
+from vinedresser.explain.verdicts import verdict
 from vinedresser.objects import Location, parse_location
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.series import Column
@@ -150,7 +151,7 @@ def compare(
     for place in places:
         try:
             run = open_run(place)
-            found.append(ComparedRun(names[place], run, run.status, run.findings()))
+            found.append(ComparedRun(names[place], run, verdict(run)))
         except (CorruptData, NotARun) as error:
             problems.append(str(error))
     if len(found) < 2:

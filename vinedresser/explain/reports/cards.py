@@ -8,11 +8,9 @@ from typing import Any
 
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, evidence_rows, plain
-from vinedresser.explain.verdicts import decisive_finding, stopping_finding
-from vinedresser.rules.causes.root_cause import RootCause, remedies, root_causes
+from vinedresser.explain.verdicts import Verdict
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.status import Status
 
 __all__ = ["Card", "finding_cards", "markers_of"]
 
@@ -21,85 +19,84 @@ _MOST_CARDS, _MOST_MARKERS = 50, 12
 
 @dataclass(frozen=True)
 class Card:
-    """A finding prepared for the page.
+    """A finding prepared for the page: a root cause, or a symptom in a line below it.
 
     Attributes:
         number: number in the page and its charts.
         title: name of the rule as words.
         finding: the finding.
-        evidence: rows of name and text.
+        evidence: rows of name and text; none for a symptom.
         remedy: what to change; "" for a symptom, which goes with its cause.
         corrections: rows of a hyperparameter and its new value; none for a symptom.
         stopped: the finding stopped the run.
-        relation: how the root cause above explains the finding: "symptom", or "same fault" if its
-            rule made the finding, too; "" for a root cause.
-        symptoms: number of findings that a root cause explains.
+        symptoms: what a root cause explains, the first finding of each rule.
         tried: what trials from a snapshot proved to cure the run, if the finding decides the
             verdict; else "".
+        is_symptom: whether it is a symptom.
     """
 
     number: int
     title: str
     finding: Finding
-    evidence: Sequence[tuple[str, str]]
-    remedy: str
-    corrections: Sequence[tuple[str, str]]
-    stopped: bool
-    relation: str
-    symptoms: int
-    tried: str
+    evidence: Sequence[tuple[str, str]] = ()
+    remedy: str = ""
+    corrections: Sequence[tuple[str, str]] = ()
+    stopped: bool = False
+    symptoms: Sequence[Card] = ()
+    tried: str = ""
+    is_symptom: bool = False
+
+    @property
+    def all(self) -> list[Card]:
+        """The root cause and its symptoms."""
+        return [self, *self.symptoms]
 
 
-def finding_cards(run: Run, status: Status, proof: str) -> tuple[list[Card], str]:
-    """Return the findings: root causes first, each followed by its symptoms.
+def finding_cards(run: Run, verdict: Verdict) -> tuple[list[Card], str]:
+    """Return the root causes, the one that decides the verdict first, each with its symptoms.
 
     Args:
         run: the run.
-        status: status of the run.
-        proof: what trials proved to cure it, or "".
+        verdict: verdict on it.
 
     Returns:
         The cards, and a note if there are none or some are left out.
     """
-    faults: list[str] = []
-    findings = run.findings(faults)
-    ended = stopping_finding(status, findings)
-    decisive = decisive_finding(status, findings)
-    roots = root_causes(findings)
-    ordered = [
-        (finding, root, remedy if finding is root.finding else "")
-        for root, remedy in zip(roots, remedies(roots), strict=True)
-        for finding in root.all
-    ]
-    cards = [
-        Card(
-            number=place,
-            title=finding.rule.replace("_", " ").capitalize(),
-            finding=finding,
-            evidence=evidence_rows(finding.evidence),
-            remedy=remedy,
-            corrections=_corrections(finding, run.info.parameters) if remedy else [],
-            stopped=finding is ended,
-            relation=_relation(finding, root),
-            symptoms=len(root.all) - 1 if finding is root.finding else 0,
-            tried=proof if finding is decisive else "",
+    cards: list[Card] = []
+    number = 1
+    for root, remedy in list(zip(verdict.causes, verdict.remedies, strict=True))[:_MOST_CARDS]:
+        finding = root.finding
+        firsts = {one.rule: one for one in reversed(root.symptoms)}
+        symptoms = [one for one in root.symptoms if firsts[one.rule] is one]
+        cards.append(
+            Card(
+                number=number,
+                title=_title(finding),
+                finding=finding,
+                evidence=evidence_rows(finding.evidence),
+                remedy=remedy,
+                corrections=_corrections(finding, run.info.parameters) if remedy else [],
+                stopped=finding is verdict.stopping,
+                symptoms=[
+                    Card(
+                        number=place,
+                        title=_title(one),
+                        finding=one,
+                        stopped=one is verdict.stopping,
+                        is_symptom=True,
+                    )
+                    for place, one in enumerate(symptoms, start=number + 1)
+                ],
+                tried=verdict.proof if finding is verdict.finding else "",
+            )
         )
-        for place, (finding, root, remedy) in enumerate(ordered[:_MOST_CARDS], start=1)
-    ]
-    if cards:
-        more = len(findings) - len(cards)
-        return cards, f"{count(more, 'more finding')} not shown" if more else ""
-    if faults:
-        return [], f"No finding can be read: {faults[0]}"
-    if run.storage.list("findings/"):
-        return [], "The rules judged this run and found nothing."
-    return [], "No rule has judged this run; the last section shows how to do it."
+        number += 1 + len(symptoms)
+    more = len(verdict.causes) - len(cards)
+    return cards, f"{count(more, 'more finding')} not shown" if more else ""
 
 
-def _relation(finding: Finding, root: RootCause) -> str:
-    if finding is root.finding:
-        return ""
-    return "same fault" if finding.rule == root.finding.rule else "symptom"
+def _title(finding: Finding) -> str:
+    return finding.rule.replace("_", " ").capitalize()
 
 
 def _corrections(finding: Finding, parameters: dict[str, Any]) -> list[tuple[str, str]]:
@@ -111,7 +108,11 @@ def _corrections(finding: Finding, parameters: dict[str, Any]) -> list[tuple[str
 
 
 def markers_of(cards: Sequence[Card]) -> list[Marker]:
-    """Return the markers of the first findings, for the charts."""
+    """Return the markers of the first findings, for the charts.
+
+    Args:
+        cards: root causes.
+    """
     return [
         Marker(
             number=card.number,
@@ -119,5 +120,5 @@ def markers_of(cards: Sequence[Card]) -> list[Marker]:
             severity=card.finding.severity,
             title=f"{card.title} at step {card.finding.step:,}: {card.finding.seen}",
         )
-        for card in cards[:_MOST_MARKERS]
+        for card in [each for one in cards for each in one.all][:_MOST_MARKERS]
     ]

@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from vinedresser.explain.formatting import count, duration, number, plain
-from vinedresser.explain.verdicts import attributed, steps_done
+from vinedresser.explain.verdicts import Verdict
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Columns
 from vinedresser.store.records import RemedyRecord, lost_records
-from vinedresser.store.status import Status
 
 __all__ = ["Overview", "Tile", "overview"]
 
@@ -42,90 +41,70 @@ class Overview:
 
     Attributes:
         name: name of the run.
-        status: status of the run.
-        headline: the status in a few words.
+        verdict: verdict on the run.
         tiles: steps, steps saved, duration, last loss, lost records.
         parameters: hyperparameters as text.
         facts: command, versions and identifiers as text.
-        steps_run: number of finished optimizer steps.
         remedy: the stopped run that this run retries, with the change; None for other runs.
         first_report: report of the first of these runs, as a URL relative to this report, or "".
     """
 
     name: str
-    status: Status
-    headline: str
+    verdict: Verdict
     tiles: Sequence[Tile]
     parameters: Sequence[tuple[str, str]]
     facts: Sequence[tuple[str, str]]
-    steps_run: int
     remedy: RemedyRecord | None
     first_report: str
 
 
-def overview(run: Run, losses: Columns) -> Overview:
+def overview(run: Run, verdict: Verdict, losses: Columns) -> Overview:
     """Return the head of the page.
 
     Args:
         run: the run.
+        verdict: verdict on it.
         losses: losses of the run.
     """
-    status = attributed(run.status, run.findings())
-    steps_run = steps_done(run, status)
     remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None
     first = quote(remedy.first, errors="replace") if remedy else ""
     return Overview(
         name=run.info.name,
-        status=status,
-        headline=_headline(status),
+        verdict=verdict,
         tiles=[
-            *_step_tiles(run, status, steps_run),
-            *_duration_tile(run, status, steps_run),
+            *_step_tiles(verdict),
+            *_duration_tile(run, verdict),
             *_loss_tile(losses),
             *_lost_tile(run),
         ],
         parameters=[(key, plain(value)) for key, value in _flat(run.info.parameters)],
         facts=_facts(run),
-        steps_run=steps_run,
         remedy=remedy,
         first_report=f"../{first}/report.html" if remedy else "",
     )
 
 
-def _headline(status: Status) -> str:
-    if status.state == "stopped":
-        who = {"rule": f"by {status.rule}", "sweep": "by its sweep"}
-        who |= {"person": "on request", "owner": "by the end of its owner"}
-        return f"Stopped {who.get(status.by, '')}".rstrip()
-    if status.state == "killed" and status.signal:
-        return f"Killed by {status.signal}"
-    if status.state == "crashed" and status.code is not None:
-        return f"Crashed with exit code {status.code}"
-    return {"dead": "Died unexpectedly", "running": "Still running"}.get(
-        status.state, status.state.capitalize()
-    )
-
-
-def _step_tiles(run: Run, status: Status, steps_run: int) -> list[Tile]:
-    total = run.info.total_steps
+def _step_tiles(verdict: Verdict) -> list[Tile]:
+    total, steps = verdict.total, verdict.steps
     if not total:
-        return [Tile("Steps run", f"{steps_run:,}", "total unknown")]
-    share = min(steps_run / total, 1.0)
-    tiles = [Tile("Steps run", f"{steps_run:,}", f"of {total:,}", share)]
-    left = total - steps_run
-    if saved := status.steps_saved(total):
+        return [Tile("Steps run", f"{steps:,}", "total unknown")]
+    share = min(steps / total, 1.0)
+    tiles = [Tile("Steps run", f"{steps:,}", f"of {total:,}", share)]
+    left = total - steps
+    if saved := verdict.saved:
         tiles.append(Tile("Steps saved", f"{saved:,}", f"{saved / total:.0%} of the run"))
-    elif status.over and left > 0:
+    elif verdict.status.over and left > 0:
         tiles.append(Tile("Steps missing", f"{left:,}", f"{left / total:.0%} of the run"))
     return tiles
 
 
-def _duration_tile(run: Run, status: Status, steps_run: int) -> list[Tile]:
+def _duration_tile(run: Run, verdict: Verdict) -> list[Tile]:
+    status, steps = verdict.status, verdict.steps
     end = status.ended or (time.time() if status.state == "running" else _last_time(run))
     if end is None or end < run.info.created:
         return []
     seconds = end - run.info.created
-    pace = f"{duration(seconds / steps_run)} per step" if steps_run else ""
+    pace = f"{duration(seconds / steps)} per step" if steps else ""
     return [Tile("Duration", duration(seconds), pace)]
 
 

@@ -15,7 +15,6 @@ from vinedresser.explain.charts.layer_map import GRADIENT_SIZES, gradient_map
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.formatting import count
-from vinedresser.explain.proofs import proof_of
 from vinedresser.explain.reports.cards import Card, finding_cards, markers_of
 from vinedresser.explain.reports.evidence import (
     ExampleSection,
@@ -30,6 +29,7 @@ from vinedresser.explain.reports.rank_output import RankOutput, rank_outputs
 from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections
 from vinedresser.explain.reports.snapshots import ShownSnapshot, shown_snapshots
 from vinedresser.explain.reports.timeline import timeline
+from vinedresser.explain.verdicts import verdict
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
@@ -54,8 +54,8 @@ class Page:
     """Contents of a report.
 
     Attributes:
-        head: name, status, key numbers, parameters.
-        cards: findings, root causes first.
+        head: name, verdict, key numbers, parameters.
+        cards: root causes, each with its symptoms.
         timeline: chart of the findings and changes by hand over the steps; "" if there are none.
         findings_note: note if there are no findings or some are left out.
         preflight: result of the checks that preceded the training; None if there were none.
@@ -103,9 +103,10 @@ def build_page(run: Run) -> Page:
     scalars = run.scalars()
     losses = run.scalars("losses")
     sections = ScalarSections(losses, scalars)
-    head = overview(run, losses)
     faults: list[str] = []
-    cards, findings_note = finding_cards(run, head.status, proof_of(run.storage, faults))
+    judged = verdict(run, faults)
+    head = overview(run, judged, losses)
+    cards, findings_note = finding_cards(run, judged)
     markers = markers_of(cards)
     controls = run.controls()
     extent = _extent(head, sections.drawn, cards)
@@ -128,7 +129,7 @@ def build_page(run: Run) -> Page:
         examples=example_section(run, seen),
         schedule=sections.schedule_section(markers, extent),
         # Reading the columns above reveals damage.
-        problems=list(dict.fromkeys([*faults, *_problems(run, head.status, seen)])),
+        problems=list(dict.fromkeys([*faults, *_problems(run, judged.status, seen)])),
         commands=_commands(run),
         legend=sections.legend | ({"rule"} if markers else set()),
     )
@@ -137,8 +138,8 @@ def build_page(run: Run) -> Page:
 def _extent(head: Overview, columns: Sequence[Column], cards: Sequence[Card]) -> tuple[int, int]:
     """Return the first and last step of the axes."""
     ends = [int(column.steps[-1]) for column in columns if len(column)]
-    fired = [card.finding.step for card in cards]
-    return 0, max([head.steps_run - 1, *ends, *fired], default=0)
+    fired = [each.finding.step for card in cards for each in card.all]
+    return 0, max([head.verdict.steps - 1, *ends, *fired], default=0)
 
 
 def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:

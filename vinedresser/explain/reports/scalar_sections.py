@@ -148,9 +148,9 @@ def _figure(
 
 
 def _no_loss(head: Overview) -> str:
-    if not head.steps_run:
+    if not head.verdict.steps:
         return "Nothing was captured: no optimizer step has finished" + (
-            "." if head.status.over else " yet."
+            "." if head.verdict.status.over else " yet."
         )
     return (
         "No loss was captured. Pass the loss module to the hook with .watch(model, loss=loss_fn), "

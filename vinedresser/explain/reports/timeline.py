@@ -29,12 +29,12 @@ def timeline(
     """Return the time line, a row per finding, in the order of the page, and one of the changes.
 
     Args:
-        cards: findings; the first 30 are drawn.
+        cards: root causes; the first 30 of them and their symptoms are drawn.
         controls: what was changed in the training from outside. There is at least one of both.
         extent: first and last step of the axis.
         width: pixels.
     """
-    cards = cards[:_MOST_ROWS]
+    cards = [each for card in cards for each in card.all][:_MOST_ROWS]
     names = [shortened(f"{card.number}  {card.title}", _LONGEST) for card in cards]
     left = 26.0 + _INDENT + _CHARACTER * max(map(len, [*names, _CHANGES]))
     size = Size(width, _ROW * (len(cards) + bool(controls)), left=left, right=18.0)
@@ -99,7 +99,7 @@ def _row(card: Card, name: str, x: Scale, y: float) -> Svg:
         if finding.since < finding.step
         else []
     )
-    start = 6.0 + (_INDENT if card.relation else 0.0)
+    start = 6.0 + (_INDENT if card.is_symptom else 0.0)
     return element(
         "g",
         element("title", f"{title}{finding.step:,}"),
@@ -107,7 +107,7 @@ def _row(card: Card, name: str, x: Scale, y: float) -> Svg:
         element("text", name, x=start, y=y + 4, class_="name"),
         *bar,
         severity_sign(finding.severity, sure, y),
-        class_=f"entry {finding.severity}{' symptom' if card.relation else ''}",
+        class_=f"entry {finding.severity}{' symptom' if card.is_symptom else ''}",
         data_since=finding.since,
         data_step=finding.step,
     )

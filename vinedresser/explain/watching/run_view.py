@@ -33,5 +33,12 @@ def run_view(run: Run, siblings: Collection[str] = ()) -> View:
         link = f"/run/{quote(first, safe='', errors='replace')}" if first in siblings else ""
         page = replace(page, head=replace(head, first_report=link))
     html = rendered("run_sections.html.j2", page=page, **PAINTS)
-    title = f"{head.name} · {head.headline}"
-    return View(title, head.status.state, html, over=head.status.over, steps=head.steps_run)
+    verdict = head.verdict
+    title = f"{head.name} · {verdict.headline}"
+    return View(
+        title,
+        f"{verdict.status.state} tone-{verdict.tone}",
+        html,
+        over=verdict.status.over,
+        steps=verdict.steps,
+    )

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from vinedresser.explain.formatting import count, number, shortened
 from vinedresser.explain.reports.templating import rendered
-from vinedresser.explain.verdicts import attributed, decisive_finding, steps_done
+from vinedresser.explain.verdicts import verdict
 from vinedresser.explain.watching.view import View
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import Mode
@@ -26,17 +26,19 @@ class Row:
     Attributes:
         name: name of the run in its store.
         state: its state; "unreadable" if it cannot be read.
-        words: the state in a few words.
+        tone: colour of its verdict.
+        words: how it ended and what is wrong, in a few words.
         steps: number of optimizer steps done.
         total: number of optimizer steps of the whole run; None if unknown.
         losses: mode and last value of the first loss, training before evaluation.
         findings: number of findings.
         severity: severity of the finding that decides the verdict; "" without one.
-        reason: what that finding saw, or why the run ended.
+        reason: what that finding saw, why it ended, or what the absence of findings rests on.
     """
 
     name: str
     state: str
+    tone: str
     words: str
     steps: int = 0
     total: int | None = None
@@ -72,26 +74,26 @@ def run_row(name: str, run: Run) -> Row:
         NotARun: it was removed.
         StoreError: the storage refused.
     """
-    findings = run.findings()
-    status = attributed(run.status, findings)
-    decisive = decisive_finding(status, findings)
-    reason = f"{decisive.rule}: {decisive.seen}" if decisive else status.reason
+    judged = verdict(run)
+    finding = judged.finding
+    reason = f"{finding.rule}: {judged.sentence}" if finding else judged.sentence
     return Row(
         name=name,
-        state=status.state,
-        words=status.words,
-        steps=steps_done(run, status),
-        total=run.info.total_steps,
+        state=judged.status.state,
+        tone=judged.tone,
+        words=judged.status.words if judged.status.state == "stopped" else judged.headline,
+        steps=judged.steps,
+        total=judged.total,
         losses=_losses(run),
-        findings=len(findings),
-        severity=decisive.severity if decisive else "",
+        findings=len(judged.findings),
+        severity=finding.severity if finding else "",
         reason=shortened(reason, _LONGEST_REASON),
     )
 
 
 def damaged_row(name: str, problem: str) -> Row:
     """Return the row of a run that cannot be read."""
-    return Row(name, "unreadable", "unreadable", reason=shortened(problem, _LONGEST_REASON))
+    return Row(name, "unreadable", "bad", "unreadable", reason=shortened(problem, _LONGEST_REASON))
 
 
 def _losses(run: Run) -> list[tuple[str, str]]:

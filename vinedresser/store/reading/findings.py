@@ -7,7 +7,7 @@ from vinedresser.objects import Storage
 from vinedresser.store.finding import Finding
 from vinedresser.store.json_values import parse_json
 from vinedresser.store.reading.notebook_html import paragraph, table
-from vinedresser.store.records import known_keys, read_json_lines
+from vinedresser.store.records import ChecksRecord, known_keys, read_json_lines
 
 __all__ = ["Findings", "group_files", "read_findings"]
 
@@ -15,7 +15,13 @@ _SHOWN = ("step", "severity", "rule", "tensor", "seen", "cause", "remedy")
 
 
 class Findings(list[Finding]):
-    """Findings of a run; a table in a notebook."""
+    """Findings of a run; a table in a notebook.
+
+    Attributes:
+        checks: which rules have judged it, and what it lacks for them; None if that is not known.
+    """
+
+    checks: ChecksRecord | None = None
 
     def decisive(self, rule: str) -> Finding | None:
         """Return the finding that decides the verdict; None without a stop or a warning.

@@ -86,16 +86,8 @@ class Run:
         return f"Run({self.path!r}, {self._state()}, {steps:,} step{'' if steps == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        """Return its state, the finding that decides its verdict and all findings."""
-        findings = self.findings()
-        try:
-            rule = self.status.rule
-        except NotARun:
-            rule = ""
-        decisive = findings.decisive(rule)
-        verdict = f": {decisive.seen}" if decisive else ""
-        title = paragraph(f"{self.info.name}: {self._state()}{verdict}")
-        return f"{title}{findings._repr_html_()}"
+        """Return its state and its findings; `vinedresser.verdict` tells them apart."""
+        return paragraph(f"{self.info.name}: {self._state()}") + self.findings()._repr_html_()
 
     def _state(self) -> str:
         try:

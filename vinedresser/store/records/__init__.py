@@ -22,6 +22,7 @@ small.
     trainer_answers/<rank>/<number>.json    answers to them                 hook's writer
     controls.jsonl                  everything that requests have changed   hook's writer
     findings/<group>.jsonl          findings of the rules of a group        judge
+    checks/<group>.json             these rules, and what the run lacks     judge
     suspicions/<group>.json         their suspicions, in a sweep            judge
     actions/<group>.jsonl           actions taken on findings               judge
     tags/<group>.json               tags of the run                         judge
@@ -36,6 +37,7 @@ small.
 
 from __future__ import annotations
 
+from vinedresser.store.records.checks import ChecksRecord
 from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
     FLOW_VARIABLE,
@@ -60,6 +62,7 @@ from vinedresser.store.records.keys import (
     actions_key,
     capture_change_key,
     capture_request_key,
+    checks_key,
     fed_key,
     findings_key,
     heartbeat_key,
@@ -138,6 +141,7 @@ __all__ = [
     "ActionRecord",
     "CaptureChange",
     "CaptureRequest",
+    "ChecksRecord",
     "ClaimRecord",
     "ControlRecord",
     "ExitCause",
@@ -169,6 +173,7 @@ __all__ = [
     "actions_key",
     "capture_change_key",
     "capture_request_key",
+    "checks_key",
     "environment_without_run",
     "fed_key",
     "fed_records",

@@ -10,6 +10,7 @@ __all__ = [
     "actions_key",
     "capture_change_key",
     "capture_request_key",
+    "checks_key",
     "fed_key",
     "findings_key",
     "heartbeat_key",
@@ -51,6 +52,7 @@ _NAMES = {
         ("trainer_requests", rf"{_SIX}\.json", "a request to the trainer"),
         ("trainer_answers", rf"{_RANK}/{_SIX}\.json", "an answer of the trainer"),
         ("findings", rf"{_GROUP}\.jsonl", "a file of findings"),
+        ("checks", rf"{_GROUP}\.json", "a record of checks"),
         ("suspicions", rf"{_GROUP}\.json", "a record of suspicions"),
         ("actions", rf"{_GROUP}\.jsonl", "a journal of actions"),
         ("tags", rf"{_GROUP}\.json", "a record of tags"),
@@ -119,6 +121,11 @@ def capture_change_key(number: int, rank: int) -> str:
 def findings_key(group: str) -> str:
     """Return the key of the findings of one rule group."""
     return f"findings/{group}.jsonl"
+
+
+def checks_key(group: str) -> str:
+    """Return the key of the record of which rules of one group judge the run."""
+    return f"checks/{group}.json"
 
 
 def suspicions_key(group: str) -> str:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Sequence
 
 from vinedresser.explain.formatting import count
-from vinedresser.explain.proofs import proof_of
-from vinedresser.explain.verdicts import attributed, decisive_finding, verdict
+from vinedresser.explain.verdicts import Verdict, verdict
 from vinedresser.infra.services.tracking import NOTE_TAG
 from vinedresser.objects import Storage
 from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
-from vinedresser.rules.causes.root_cause import onset, remedies, root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
@@ -24,7 +22,6 @@ from vinedresser.store.records import (
     known_keys,
     lost_records,
 )
-from vinedresser.store.status import Status
 
 __all__ = ["description", "end_tags", "literal", "proof_tags", "rule_tags"]
 
@@ -50,13 +47,12 @@ def end_tags(
         StoreError: the storage refused.
     """
     stop = end.stop
-    findings = run.findings()
-    status = attributed(run.status, findings)
     damaged = [*faults]
+    judged = verdict(run, damaged)
+    status = judged.status
     rules = rule_tags(run.storage, damaged)
     fed = fed_records(run.storage)
     checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, damaged)
-    proof = proof_of(run.storage, damaged)
     return {
         "exit.cause": end.cause,
         "exit.reason": end.reason,
@@ -66,19 +62,17 @@ def end_tags(
         "data.objects": max((one.total("objects") for one in fed), default=None),
         "data.records": sum(one.total("records") for one in fed) if fed else None,
         "data.damaged": sum(one.total("damaged") for one in fed) if fed else None,
-        "steps.saved": status.steps_saved(run.info.total_steps),
+        "steps.saved": judged.saved,
         "stop.by": stop.by if stop else None,
         # A status without an exit record knows no rule, but the stop record does.
         "stop.rule": status.rule or (stop.rule if stop else "") or None,
         "stop.step": stop.step if stop else None,
         "stop.reason": status.reason if status.rule else stop.reason if stop else None,
-        "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
+        "findings": ", ".join(dict.fromkeys(found.rule for found in judged.findings)) or None,
         "controls": "\n".join(f"step {one.step}: {one.words}" for one in run.controls()) or None,
         "preflight": checked.summary if checked else None,
-        **_verdict_tags(status, findings, proof),
-        NOTE_TAG: "\n\n".join(
-            [description(run, status, findings, tracking, proof), *_suspicions(checked)]
-        ),
+        **_verdict_tags(judged),
+        NOTE_TAG: "\n\n".join([description(judged, tracking), *_suspicions(checked)]),
         "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,
         **rules,
     }
@@ -103,56 +97,44 @@ def proof_tags(run: Run, end: ExitRecord, tracking: TrackingRecord, note: str) -
     return renewed
 
 
-def _verdict_tags(status: Status, findings: Sequence[Finding], proof: str) -> dict[str, object]:
+def _verdict_tags(judged: Verdict) -> dict[str, object]:
     """Return the verdict, and the finding that decides it in columns of MLflow's table."""
-    finding = decisive_finding(status, findings)
-    tags: dict[str, object] = {"verdict": verdict(status, findings)}
+    finding = judged.finding
+    tags: dict[str, object] = {"verdict": judged.words, "verdict.kind": judged.kind}
     if finding is not None:
         tags |= {
             "verdict.rule": finding.rule,
-            "verdict.since": onset(finding, findings),
+            "verdict.since": judged.since,
             "verdict.tensor": finding.tensor or None,
+            "verdict.seen": finding.seen,
             "verdict.cause": finding.cause or None,
             "verdict.remedy": finding.remedy or None,
-            "verdict.tried": proof or None,
+            "verdict.tried": judged.proof or None,
         }
     return tags
 
 
-def description(
-    run: Run,
-    status: Status,
-    findings: Sequence[Finding],
-    tracking: TrackingRecord | None,
-    proof: str = "",
-) -> str:
+def description(judged: Verdict, tracking: TrackingRecord | None) -> str:
     """Return the head of the page of a run in Markdown: the verdict in words, then the findings.
 
     Args:
-        run: the run.
-        status: its status.
-        findings: its findings.
+        judged: verdict on the run.
         tracking: its MLflow run, whose page shows the text and links the report; None: no links.
-        proof: what trials proved to cure it, shown with the finding that decides the verdict.
     """
-    words = verdict(status, findings)
+    words = judged.words
     line = f"**{literal(words[0].upper() + words[1:])}**"
-    if not findings:
-        line += ", no findings"
-    saved = status.steps_saved(run.info.total_steps)
-    if saved:
-        line += f", {count(saved, 'step')} saved"
+    if judged.kind == "healthy":
+        line += f": {literal(judged.sentence)}"
+    if judged.saved:
+        line += f", {count(judged.saved, 'step')} saved"
     if tracking is not None and tracking.run_id:
         place = f"#/experiments/{tracking.experiment_id}/runs/{tracking.run_id}"
         line += f" · [report]({place}/artifacts/report.html)"
-    decisive = decisive_finding(status, findings)
-    roots = root_causes(findings)
-    causes = zip(roots, remedies(roots), strict=True)
     notes = [
         note
-        for root, remedy in causes
+        for root, remedy in zip(judged.causes, judged.remedies, strict=True)
         for note in (
-            _note(root.finding, remedy, proof if root.finding is decisive else ""),
+            _note(root.finding, remedy, judged.proof if root.finding is judged.finding else ""),
             *(_symptom(one) for one in root.symptoms),
         )
     ]

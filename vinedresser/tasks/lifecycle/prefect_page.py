@@ -42,14 +42,15 @@ def state_of_place(place: RunPlace) -> State[Any]:
     logger = get_run_logger()
     try:
         run = open_run(place.location if place.elsewhere else place.directory)
-        status, findings = run.status, run.findings()
+        judged = verdict(run)
     except VinedresserError as error:
         # The tasks that follow report what is wrong with the run.
         logger.warning("the end of the run cannot be read: %s", error)
         return Completed()
-    words = verdict(status, findings)
+    # Its judges may still be at work: what they have not found yet is not told.
+    words = judged.words if judged.findings else judged.status.words
     logger.info("%s: %s", place.name, words)
-    return _completed([status], f"{place.name}: {words}")
+    return _completed([judged.status], f"{place.name}: {words}")
 
 
 def state_of_runs(statuses: Iterable[Status], result: object) -> State[Any]:
@@ -87,7 +88,7 @@ def leave_run_artifact(place: RunPlace) -> None:
         return
     run = open_run(place.location)
     tracking = read_record_or_none(run.storage, TrackingRecord, TrackingRecord.KEY, [])
-    words, _, found = description(run, run.status, run.findings(), None).partition("\n\n")
+    words, _, found = description(verdict(run), None).partition("\n\n")
     # A long text is cut: findings come last.
     where = links({"report": f"{place.location}/report.html"}, tracking)
     body = f"# {literal(place.name)}\n\n{words}\n\n{where}\n\n{found}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vinedresser.errors import NotARun, VinedresserError
-from vinedresser.explain.proofs import proof_of
-from vinedresser.explain.verdicts import attributed, stopping_finding
+from vinedresser.explain.verdicts import Verdict, verdict
 from vinedresser.objects import Location
 from vinedresser.preflight.record import PreflightRecord
-from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
@@ -35,36 +35,28 @@ class RunResult:
     Attributes:
         name: name of the run.
         directory: run directory, or its URL on an object store.
-        status: its status.
-        steps: number of optimizer steps done.
-        total_steps: number of optimizer steps in a whole run, None if unknown.
+        verdict: verdict on it.
         losses: last training loss by name.
         metrics: last value of each metric, from an evaluation if there was one.
-        findings: findings of the rules, in the order of their steps.
         mlflow_run: MLflow's run id, "" if there is none.
         seen: whether any of its processes captured something.
         parameters: hyperparameters.
         remedy: the stopped run that it replaces; None if it replaces none.
         preflight: result of the checks that preceded it; None if there were none.
-        proof: what trials from a snapshot proved to cure it; "" if nothing.
         lost: number of step records lost to a full queue or disk.
         problems: one sentence for each damaged file.
     """
 
     name: str
     directory: Location
-    status: Status
-    steps: int
-    total_steps: int | None
+    verdict: Verdict
     losses: dict[str, float]
     metrics: dict[str, float]
-    findings: tuple[Finding, ...]
     mlflow_run: str
     seen: bool
     parameters: dict[str, Any]
     remedy: RemedyRecord | None
     preflight: PreflightRecord | None = None
-    proof: str = ""
     lost: int = 0
     problems: tuple[str, ...] = ()
 
@@ -74,15 +66,22 @@ class RunResult:
         lost = f"{self.lost} records lost (queue or disk full)" if self.lost else ""
         return (*([lost] if lost else []), *self.problems)
 
-    @property
-    def steps_saved(self) -> int | None:
-        """Number of steps that stopping the run saved; see `Status.steps_saved`."""
-        return self.status.steps_saved(self.total_steps)
+    def to_json(self) -> dict[str, Any]:
+        """Return the run and its verdict as JSON types; numbers that are not finite as None."""
+        return {
+            "name": self.name,
+            "run": str(self.directory),
+            **self.verdict.to_json(),
+            "losses": _finite(self.losses),
+            "metrics": _finite(self.metrics),
+            "mlflow_run": self.mlflow_run or None,
+            "notes": [*self.notes],
+        }
 
     @property
-    def stopping(self) -> Finding | None:
-        """The finding for which the run was stopped: the root cause of the others."""
-        return stopping_finding(self.status, self.findings)
+    def status(self) -> Status:
+        """Its status; see `Verdict.status`."""
+        return self.verdict.status
 
 
 @dataclass(frozen=True)
@@ -154,29 +153,25 @@ def run_result(directory: Location) -> RunResult:
     faults: list[str] = []
     tracking = read_record_or_none(run.storage, TrackingRecord, TrackingRecord.KEY, faults)
     checked = read_record_or_none(run.storage, PreflightRecord, PreflightRecord.KEY, faults)
-    findings = run.findings()
-    status = attributed(run.status, findings)
+    judged = verdict(run, faults)
     losses = _last(run, "losses", ("train",))
     metrics = _last(run, "metrics", ("train", "predict", "eval"))
     return RunResult(
         name=name_at(run.path),
         directory=directory,
-        status=status,
-        steps=0 if status.step is None else status.step + 1,
-        total_steps=run.info.total_steps,
+        verdict=judged,
         losses=losses,
         metrics=metrics,
-        findings=tuple(findings),
         mlflow_run=tracking.run_id if tracking else "",
         seen=bool(heartbeats(run.storage)),
         parameters=run.info.parameters,
         remedy=RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None,
         preflight=checked,
-        proof=proof_of(run.storage, faults),
         lost=lost_records(run.storage),
         # Reading the values above reveals damage.
         problems=tuple(
-            _brief(problem, directory) for problem in dict.fromkeys((*faults, *run.damage(status)))
+            _brief(problem, directory)
+            for problem in dict.fromkeys((*faults, *run.damage(judged.status)))
         ),
     )
 
@@ -196,14 +191,13 @@ def result_or_damage(directory: Location) -> RunResult:
         return RunResult(
             name=directory.name,
             directory=directory,
-            status=Status("killed", "its run directory was removed")
-            if gone
-            else Status("unreadable", _brief(str(error), directory)),
-            steps=0,
-            total_steps=None,
+            verdict=Verdict(
+                Status("killed", "its run directory was removed")
+                if gone
+                else Status("unreadable", _brief(str(error), directory))
+            ),
             losses={},
             metrics={},
-            findings=(),
             mlflow_run="",
             seen=False,
             parameters={},
@@ -216,6 +210,10 @@ def _brief(problem: str, directory: Location) -> str:
     for place in (directory, os.path.abspath(directory)):
         problem = problem.removeprefix(f"{place}/")
     return problem
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _last(run: Run, collection: str, modes: tuple[Mode, ...]) -> dict[str, float]:

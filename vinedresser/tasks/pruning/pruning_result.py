@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vinedresser.explain.reports.pruning import PruningPage, write_pruning_report
@@ -196,10 +196,10 @@ def leave_pruning_artifact(
     leave_parent_artifact(pruned.name, sentences, [header, *rows], pruning.page, tracking)
 
 
-def _findings(store: Location) -> dict[str, tuple[Finding, ...]]:
+def _findings(store: Location) -> dict[str, Sequence[Finding]]:
     """Return the findings by name of the run, of runs that have some."""
     results = [result_or_damage(location) for location in runs_in(store)]
-    return {one.name: one.findings for one in results if one.findings}
+    return {one.name: one.verdict.findings for one in results if one.verdict.findings}
 
 
 def _tags(result: PruningResult, pruning: Pruning) -> dict[str, object]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from vinedresser.explain.verdicts import attributed, stopping_finding
+from vinedresser.explain.verdicts import Verdict, verdict
 from vinedresser.infra.catalog.run_notes import stored_tracking
 from vinedresser.infra.supervise.launcher import adopt
 from vinedresser.objects import Location, open_storage
@@ -18,7 +18,6 @@ from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord
-from vinedresser.store.status import Status
 from vinedresser.sweeps.objective_history import ObjectiveHistory
 from vinedresser.sweeps.trial import Proposal, TrialEnd, TrialState, trial_name
 from vinedresser.tasks.config.run_spec import RunSpec
@@ -191,10 +190,10 @@ class TrialRuns:
 
     def _ending(self, run: Run) -> TrialEnd | None:
         """Return how it ended, apart from what rules found in a pruned trial."""
-        status = attributed(run.status, run.findings())
-        if status.state == "stopped":
-            return self._stopped(run, status)
-        if status.state == "finished":
+        judged = verdict(run)
+        if judged.status.state == "stopped":
+            return self._stopped(judged)
+        if judged.status.state == "finished":
             missing = self._history.missing()
             return TrialEnd("failed", missing) if missing else TrialEnd("finished")
         return self.cut
@@ -272,14 +271,15 @@ class TrialRuns:
             name = origin.run
         return None
 
-    def _stopped(self, run: Run, status: Status) -> TrialEnd | None:
+    def _stopped(self, judged: Verdict) -> TrialEnd | None:
         """Return how a stopped run ended; None if only the sweep was interrupted."""
+        status = judged.status
         if status.by == "sweep":
             # A rule suspected it, and the comparison confirmed it.
             state: TrialState = "stopped" if status.rule else "pruned"
             return self.cut or TrialEnd(state, status.reason, status.rule)
         if status.by == "owner" or Interruption.is_reason(status.reason):
             return self.cut
-        found = stopping_finding(status, run.findings())
+        found = judged.stopping
         fault, remedy = (found.fault, found.remedy) if found else ("", "")
         return TrialEnd("stopped", status.reason, status.rule, fault, remedy)

@@ -23,7 +23,6 @@ from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.comparing import Comparison
 from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.timeline import severity_sign
-from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.reading.series import Column
 
 __all__ = ["curve_figures"]
@@ -136,7 +135,7 @@ def _marks(run: ComparedRun, place: int, column: Column, frame: Frame) -> Svg:
     steps, values = _lines_of(column)
     finite = np.isfinite(values)
     drawn = []
-    for cause in root_causes(run.findings):
+    for cause in run.judged.causes:
         finding = cause.finding
         height = np.interp(finding.step, steps[finite], values[finite]) if finite.any() else np.nan
         y = float(_height(frame, np.array(height)))

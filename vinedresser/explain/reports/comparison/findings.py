@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.comparing import Comparison
-from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.finding import Finding, Severity
 
 __all__ = ["Cell", "RuleRow", "numbered", "rule_rows"]
@@ -59,7 +58,7 @@ def rule_rows(comparison: Comparison) -> list[RuleRow]:
 
 def numbered(run: ComparedRun) -> list[tuple[int, Finding]]:
     """Return the first root causes of a run with their numbers, from 1."""
-    causes = [root.finding for root in root_causes(run.findings)]
+    causes = [root.finding for root in run.judged.causes]
     return list(enumerate(causes[:_MOST_MARKERS], start=1))
 
 

@@ -1,0 +1,138 @@
+"""The verdict on a run never says more than its rules have seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.explain.reports.pages import finding
+from vinedresser.explain.verdicts import verdict
+from vinedresser.objects import LocalStorage
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.records import (
+    ChecksRecord,
+    ExitRecord,
+    StopRecord,
+    checks_key,
+    findings_key,
+    write_record,
+)
+from vinedresser.testing.runs import start_run
+
+FINISHED = ExitRecord("finished", "", 1.0, last_step=99)
+JUDGED = ChecksRecord(["a", "b"], ended=True)
+
+
+def run_with(
+    place: Path,
+    *findings: Finding,
+    end: ExitRecord | None = FINISHED,
+    checks: ChecksRecord | None = JUDGED,
+    configured: bool = True,
+) -> Run:
+    """Make a run of 100 steps with findings of the group "default" and its record of checks."""
+    start_run(place, total_steps=100)
+    storage = LocalStorage(place)
+    if configured:
+        storage.put("rules/default.json", [b"{}"])
+    if checks is not None:
+        write_record(storage, checks, key=checks_key("default"))
+        lines = "".join(json.dumps(one.to_json()) + "\n" for one in findings)
+        storage.put(findings_key("default"), [lines.encode()])
+    if end is not None:
+        write_record(storage, end)
+    return open_run(place)
+
+
+def test_without_findings_it_rests_on_the_rules_that_could_look(tmp_path: Path) -> None:
+    lacking = ChecksRecord(["a", "b", "c"], {"c": ["evaluations"]}, "evaluate", ended=True)
+    found = verdict(run_with(tmp_path / "run", checks=lacking))
+    assert found.kind == "healthy"
+    assert "3 rules" in found.sentence
+    assert "100 steps" in found.sentence
+    assert "no evaluations (1 rule)" in found.sentence
+    assert found.to_json()["lacking"] == {"c": ["evaluations"]}
+
+
+@pytest.mark.parametrize(
+    ("checks", "configured"),
+    [
+        pytest.param(None, False, id="no rules"),
+        pytest.param(None, True, id="rules that never began"),
+        pytest.param(ChecksRecord(["a"]), True, id="a judge that did not reach the end"),
+        pytest.param(
+            ChecksRecord(["a"], {"a": ["losses"]}, ended=True), True, id="nothing to look at"
+        ),
+        pytest.param(ChecksRecord([], ended=True), True, id="no rule applies"),
+    ],
+)
+def test_what_was_not_judged_is_not_healthy(
+    checks: ChecksRecord | None, configured: bool, tmp_path: Path
+) -> None:
+    found = verdict(run_with(tmp_path / "run", checks=checks, configured=configured))
+    assert found.kind == "cannot tell"
+    assert found.doubt
+    assert "no problem" not in f"{found.headline} {found.sentence} {found.words}".lower()
+
+
+def test_unreadable_findings_are_not_absent_findings(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run")
+    run.storage.put(findings_key("default"), [b"not json\n"])
+    faults: list[str] = []
+    found = verdict(run, faults)
+    assert found.kind == "cannot tell"
+    assert "findings/default.jsonl" in found.doubt
+    assert faults
+
+
+def test_a_run_without_a_step_is_not_healthy(tmp_path: Path) -> None:
+    end = ExitRecord("finished", "", 1.0)
+    assert verdict(run_with(tmp_path / "run", end=end)).kind == "cannot tell"
+
+
+@pytest.mark.parametrize("severity", ["stop", "warning"])
+def test_a_finished_run_with_a_finding_is_not_green(severity: str, tmp_path: Path) -> None:
+    found = verdict(run_with(tmp_path / "run", finding(severity=severity)))
+    assert found.kind == "problem"
+    assert found.tone == severity
+    assert found.finding is not None
+    assert found.fix == finding().remedy
+    assert found.since == finding().since
+
+
+def test_hints_alone_are_no_problem(tmp_path: Path) -> None:
+    found = verdict(run_with(tmp_path / "run", finding(severity="info")))
+    assert (found.kind, found.finding) == ("healthy", None)
+    assert [one["rule"] for one in found.to_json()["others"]] == [finding().rule]
+
+
+def test_a_crash_is_told_with_what_was_found_before(tmp_path: Path) -> None:
+    end = ExitRecord("crashed", "KeyError: 'x'", 1.0, code=1, last_step=9)
+    found = verdict(run_with(tmp_path / "run", finding(), end=end))
+    assert (found.kind, found.tone) == ("problem", "bad")
+    assert "exit code 1" in found.headline
+    assert finding().rule in found.words
+
+
+def test_a_run_that_was_stopped_on_request_is_neither_healthy_nor_green(tmp_path: Path) -> None:
+    stop = StopRecord("person", "asked", 1.0, step=9)
+    end = ExitRecord("stopped", "asked", 1.0, last_step=9, stop=stop)
+    found = verdict(run_with(tmp_path / "run", end=end))
+    assert (found.kind, found.tone, found.saved) == ("stopped", "stop", 90)
+
+
+def test_json_is_json(tmp_path: Path) -> None:
+    found = verdict(run_with(tmp_path / "run", finding()))
+    assert json.loads(json.dumps(found.to_json()))["rule"] == finding().rule
+
+
+def test_a_running_run_that_nobody_watches_is_not_called_sound(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", end=None, checks=None, configured=False)
+    found = verdict(run)
+    assert found.kind == "running"
+    assert "no problem" not in f"{found.headline} {found.sentence} {found.words}".lower()
+    write_record(run.storage, ChecksRecord(["a"]), key=checks_key("default"))
+    assert "no problem so far" in verdict(run).headline
