@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from benchmarks.drift.noise import independent
 from benchmarks.drift.worlds import Values, World
 from vinedresser.drift import Baseline, DriftError
-from vinedresser.drift.budget import evidence_needed
 from vinedresser.drift.encoders import CategoryEncoder
 from vinedresser.drift.evidence.bins import Edges
 from vinedresser.drift.evidence.streams import Streams
+from vinedresser.drift.monitor import evidence_needed
 from vinedresser.drift.together import groups_of
 from vinedresser.drift.windows import Window
 

@@ -61,7 +61,7 @@ ELSEWHERE = {
     "processes.py": "/proc",
     "pruning/rounds/loading.py": "a path of `opened_path`, or after `check_file`",
     "pruning/rounds/scanning.py": "a temporary folder of its own",
-    "pruning/torch_/weights.py": "a path of `opened_path`, or a temporary file of `replacing`",
+    "pruning/torch_/backend.py": "a path of `opened_path`, or a temporary file of `replacing`",
     "pruning/weights.py": "a path of `opened_path`, or a temporary file of `replacing`",
     "queries/live/place.py": "a folder for sockets, outside of all stores",
     "queries/stored/sql.py": "a database in memory",

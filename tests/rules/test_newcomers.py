@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from vinedresser.objects import LocalStorage
-from vinedresser.rules.judge import judge
-from vinedresser.rules.newcomers import Newcomers
+from vinedresser.rules.judge import Newcomers, judge
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
 from vinedresser.rules.trees.memorised_labels import MemorisedLabels
 from vinedresser.store.finding import Finding

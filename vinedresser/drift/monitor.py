@@ -6,14 +6,13 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vinedresser.drift.accuracy import Accuracy
 from vinedresser.drift.baseline import Baseline, read_correct
-from vinedresser.drift.budget import evidence_needed
 from vinedresser.drift.contents import Column
 from vinedresser.drift.distances import ReportedDistances
 from vinedresser.drift.evidence.streams import Streams
@@ -33,10 +32,12 @@ from vinedresser.drift.windows import Window, read_window
 from vinedresser.errors import DriftError
 from vinedresser.store.json_values import DAMAGE
 
-__all__ = ["DriftMonitor"]
+__all__ = ["DriftMonitor", "evidence_needed"]
 
 _VERSION = 2
 _NATS_PER_DECADE = math.log(10)
+# Of the budget of false alarms.
+_SHARES = {"columns": 0.6, "together": 0.2, "accuracy": 0.2}
 _NOTHING = Change("", math.nan, math.nan, "", math.nan, math.nan, "", 0.0)
 
 
@@ -413,3 +414,19 @@ def _fingerprint(baseline: Baseline) -> str:
     for array in (baseline.edges.values, baseline.edges.ties, baseline.edges.gaps):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
+
+
+def evidence_needed(
+    budget: float, part: Literal["columns", "together", "accuracy"], among: int
+) -> float:
+    """Return the evidence that raises an alarm, in nats.
+
+    By Ville's inequality, an e-process reaches it with a probability of the budget's share at most,
+    and the sum of all shares is the budget (Bonferroni, valid for dependent streams).
+
+    Args:
+        budget: probability of a false alarm in the life of a monitor.
+        part: of what is monitored.
+        among: number of e-processes in this part.
+    """
+    return -math.log(budget * _SHARES[part] / among)

@@ -67,6 +67,7 @@ class Backend(Protocol):
         """Write parameters and buffers to a safetensors file, atomically.
 
         Raises:
+            PruningError: the state of the model has something other than tensors.
             OSError: the file cannot be written.
         """
 

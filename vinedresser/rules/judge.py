@@ -19,7 +19,6 @@ from vinedresser.rules.actions.stop import StopOnSeverity
 from vinedresser.rules.base import Rule
 from vinedresser.rules.causes.root_cause import cause_of
 from vinedresser.rules.engine import Engine
-from vinedresser.rules.newcomers import Newcomers
 from vinedresser.rules.standing import STALLED, explain_stall
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
@@ -34,7 +33,7 @@ from vinedresser.store.records import (
     read_record,
 )
 
-__all__ = ["Stopping", "judge"]
+__all__ = ["Newcomers", "Stopping", "judge"]
 
 # Steps at which a live run's record is read again: some losses are known after a few updates.
 _COMPLETED = (2, 4, 8, 16, 32)
@@ -171,3 +170,22 @@ def _stop_record(finding: Finding, step: int) -> StopRecord:
         time=time.time(),
         finding=finding.to_json(),
     )
+
+
+class Newcomers:
+    """The weights of a run that were captured so far.
+
+    A script may train one model after another, such as an encoder and then a classifier on it. The
+    record of the run describes a model from its first step on.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def have_joined(self, step: Step) -> bool:
+        """Note the weights of the next step; return whether any is new."""
+        if step.mode != "train":
+            return False
+        new = {name for name in step.measured_names if name.startswith("weights/")} - self._known
+        self._known |= new
+        return bool(new)

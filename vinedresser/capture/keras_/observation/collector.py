@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import keras
+from keras.src.backend.common.masking import get_keras_mask
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from vinedresser.capture.keras_.backends.backend import Backend
@@ -15,7 +17,6 @@ from vinedresser.capture.keras_.observation.loop_losses import (
     LoopLosses,
     LoopUpdate,
 )
-from vinedresser.capture.keras_.observation.masked_labels import counted_labels
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate
 from vinedresser.capture.shield import Shield
@@ -24,6 +25,9 @@ from vinedresser.frameworks.keras_.names import Names
 from vinedresser.frameworks.nesting import leaves
 
 __all__ = ["Collector", "is_loss"]
+
+# Number of a label that does not count, as torch has it.
+_IGNORED = -100
 
 
 class Collector:
@@ -143,7 +147,7 @@ class Collector:
         model = self._names.model
         if owner is model or owner is getattr(model, "_compile_loss", None):
             self._loss_inputs_seen = True
-            self._emit_batch(counted_labels(labels, predictions), predictions)
+            self._emit_batch(_counted_labels(labels, predictions), predictions)
 
     def _on_data(self, data: Any) -> None:
         """Emit labels and predictions from the data and the root's output if no loss was computed.
@@ -222,3 +226,26 @@ def _arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     given = dict(enumerate(args)) | dict(kwargs)
     relevant = {key: one for key, one in given.items() if one is not None and key != "training"}
     return args[0] if args and set(relevant) <= {0} else relevant
+
+
+def _counted_labels(labels: Any, predictions: Any) -> Any:
+    """Return class numbers, with `_IGNORED` where the predictions are masked.
+
+    A loss leaves these out, such as the padding of sentences (`Embedding(mask_zero=True)`).
+
+    Args:
+        labels: integer tensor [rows, ...], or any other value.
+        predictions: tensor [rows, ..., classes], perhaps with a mask [rows, ...].
+
+    Returns:
+        int64 [rows, ...]; the labels as they are if there is no mask, or if they are not class
+        numbers.
+    """
+    mask = get_keras_mask(predictions) if keras.ops.is_tensor(predictions) else None
+    if mask is None or not keras.ops.is_tensor(labels):
+        return labels
+    fits = len(labels.shape) == len(mask.shape) == len(predictions.shape) - 1
+    if not fits or not keras.backend.is_int_dtype(labels.dtype):
+        return labels
+    numbers = keras.ops.cast(labels, "int64")
+    return keras.ops.where(keras.ops.cast(mask, "bool"), numbers, _IGNORED)

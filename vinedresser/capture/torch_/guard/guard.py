@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +20,6 @@ from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.guard.buffer_copies import BufferCopies
-from vinedresser.capture.torch_.guard.loaded_batches import LoadedBatches
 from vinedresser.capture.torch_.guard.step_calls import StepCalls, loss_value, without_computed
 from vinedresser.capture.torch_.optimizers.schedulers import schedulers_of
 from vinedresser.data.delivered import BatchInUse
@@ -90,7 +90,7 @@ class TorchGuard:
         self._model = unwrapped(root)
         self._names = names
         self._calls = StepCalls()
-        self._loaded = LoadedBatches(shield)
+        self._loaded = _LoadedBatches(shield)
         self._buffers = BufferCopies(names)
         self._random = RandomStates()
         self._optimizers: list[weakref.ref[Optimizer]] = []
@@ -348,3 +348,33 @@ def guard_of(
     guard = TorchGuard(session.shield, session.snapshots, root, names, session.recorder.batch)
     handles.append(guard)
     return guard
+
+
+class _LoadedBatches(LoopListener):
+    """Keeps the latest batch that a data loader returned in this thread.
+
+    Args:
+        shield: guards the look at a batch.
+
+    Attributes:
+        latest: the batch; None before the first, or after `forget`.
+    """
+
+    def __init__(self, shield: Shield) -> None:
+        self.latest: Any = None
+        self._thread = threading.get_ident()
+        self._end = listen_to_loop(self, shield.guard)
+
+    def forget(self) -> None:
+        """Release the batch."""
+        self.latest = None
+
+    def end(self) -> None:
+        """Stop to listen."""
+        self.forget()
+        self._end()
+
+    def batch_loaded(self, batch: Any) -> None:
+        """Keep a batch, unless another thread evaluates beside the training."""
+        if threading.get_ident() == self._thread:
+            self.latest = batch

@@ -9,10 +9,9 @@ from pathlib import Path
 from vinedresser.errors import ConfigError
 from vinedresser.explain.charts.figure import Figure
 from vinedresser.explain.reports.templating import write_page
-from vinedresser.explain.saliency.captured.pictures import captured_tiles, class_of
 from vinedresser.explain.saliency.captured.reading import CapturedSaliency
 from vinedresser.explain.saliency.parts import largest_parts
-from vinedresser.explain.saliency.sheets import SheetRow, sheet, sheet_png
+from vinedresser.explain.saliency.sheets import SheetRow, Tile, sheet, sheet_png, tiles
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
 
@@ -64,7 +63,7 @@ def _rows(run: Run, found: Sequence[CapturedSaliency]) -> list[SheetRow]:
     return [
         SheetRow(
             f"step {one.step:,}",
-            [tile for pair in captured_tiles(run, one)[:_EXAMPLES] for tile in pair],
+            [tile for pair in _captured_tiles(run, one)[:_EXAMPLES] for tile in pair],
         )
         for one in found
     ]
@@ -73,8 +72,35 @@ def _rows(run: Run, found: Sequence[CapturedSaliency]) -> list[SheetRow]:
 def _table(run: Run, one: CapturedSaliency) -> tuple[str, list[str], list[list[str]]]:
     """Return the title, heads and rows of a table of a step: a row per example."""
     rows = [
-        [class_of(run, one, place) or str(place), *largest_parts(run, example, one.result, place)]
+        [_class_of(run, one, place) or str(place), *largest_parts(run, example, one.result, place)]
         for place, example in enumerate(one.inputs)
     ]
     most = max(map(len, rows), default=1) - 1
     return f"step {one.step:,}", ["example", "largest", *[""] * (most - 1)][: most + 1], rows
+
+
+def _class_of(run: Run, one: CapturedSaliency, place: int) -> str:
+    """Return the predicted class of an example, and the true one if it differs; "" if unknown."""
+    if one.predicted is None:
+        return ""
+    guess = _named(run, int(one.predicted[place]))
+    truth = guess if one.true is None else _named(run, int(one.true[place]))
+    return guess if truth == guess else f"{truth}, predicted {guess}"
+
+
+def _captured_tiles(run: Run, one: CapturedSaliency) -> list[tuple[Tile, Tile]]:
+    """Return each example, and its map laid over it.
+
+    Raises:
+        SaliencyError: the examples are not images.
+    """
+    pairs = tiles(one.inputs, one.result)
+    return [
+        (image._replace(lines=tuple(filter(None, [_class_of(run, one, place)]))), drawn)
+        for place, (image, drawn) in enumerate(pairs)
+    ]
+
+
+def _named(run: Run, number: int) -> str:
+    names = run.info.classes
+    return names[number] if number < len(names) else str(number)

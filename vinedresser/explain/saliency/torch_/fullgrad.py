@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, cast, get_args
 
@@ -15,7 +16,7 @@ from vinedresser.explain.saliency.axes import Axes
 from vinedresser.explain.saliency.batches import explained_in_batches
 from vinedresser.explain.saliency.options import Method, Peer, Postprocess
 from vinedresser.explain.saliency.result import BiasTerm, Saliency
-from vinedresser.explain.saliency.targets import Targets
+from vinedresser.explain.saliency.targets import Targets, checked_targets
 from vinedresser.explain.saliency.torch_.arrangement import arranged
 from vinedresser.explain.saliency.torch_.axes import axes_of_input
 from vinedresser.explain.saliency.torch_.entry import (
@@ -25,8 +26,6 @@ from vinedresser.explain.saliency.torch_.entry import (
     is_tokens,
     pixels_of,
 )
-from vinedresser.explain.saliency.torch_.model_state import frozen
-from vinedresser.explain.saliency.torch_.outputs import as_table, chosen_targets
 from vinedresser.explain.saliency.torch_.peers import attributions
 from vinedresser.explain.saliency.torch_.pictures import Pictures
 from vinedresser.explain.saliency.torch_.terms import Reducer
@@ -67,7 +66,7 @@ def fullgrad(
     original = getattr(model, "_orig_mod", model)  # torch.compile hides its operators
     peer = method in get_args(Peer)
     drawn = _Drawn("input_x_gradient" if peer else method, postprocess, channels_last)
-    with frozen(original, inputs.device):
+    with _frozen(original, inputs.device):
         result = explained_in_batches(
             lambda part, of_part: _explained(original, inputs[part], of_part, drawn),
             len(inputs),
@@ -95,7 +94,7 @@ def _with_peer(
 ) -> Saliency:
     """Return a decomposition with the map of another method."""
     chosen = torch.tensor(result.targets, device=inputs.device)
-    found = attributions(model, lambda x: as_table(model(x), len(x)), inputs, chosen, method)
+    found = attributions(model, lambda x: _as_table(model(x), len(x)), inputs, chosen, method)
     terms = _Terms(inputs, shown)
     # Grad-CAM's layer has its channels before rows and columns in any model.
     last = shown.channels_last and method != "grad_cam"
@@ -177,12 +176,12 @@ def _explained(
         with EachOperator(tracer.run):
             output = model(entry.given)
         tracer.settle()
-    table = as_table(output, batch)
+    table = _as_table(output, batch)
     if not table.requires_grad:
         raise SaliencyError("the model's output does not depend differentiably on its input")
     if batch > 1 and any("example" not in one.axes for one in tracer.noted):
         return None
-    chosen = chosen_targets(table, targets)
+    chosen = _chosen_targets(table, targets)
     values = table.gather(1, chosen.unsqueeze(1)).squeeze(1)
     # Token ids may be looked up in several embeddings.
     gradient = torch.cat(torch.autograd.grad(values.sum(), entry.leaves), -1)
@@ -204,3 +203,74 @@ def _explained(
 def _array(values: torch.Tensor) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = values.detach().cpu().numpy()
     return array
+
+
+def _as_table(output: Any, batch: int) -> torch.Tensor:
+    """Return a model's output as [batch, outputs].
+
+    Raises:
+        SaliencyError: it is something else.
+    """
+    if not isinstance(output, torch.Tensor):
+        raise SaliencyError(
+            f"the model returns {type(output).__name__}; it must return a tensor [batch, outputs]"
+        )
+    if output.ndim not in (1, 2) or len(output) != batch or output.dtype not in PRECISIONS:
+        raise SaliencyError(
+            f"the model returns {output.dtype} {list(output.shape)}; it must return float32 or "
+            f"float64 [{batch}, outputs]"
+        )
+    return output if output.ndim == 2 else output.unsqueeze(1)
+
+
+def _chosen_targets(table: torch.Tensor, targets: Targets) -> torch.Tensor:
+    """Return the target of each example, int64 [batch].
+
+    Args:
+        table: the model's outputs, [batch, outputs].
+        targets: what to explain.
+
+    Raises:
+        SaliencyError: they are not valid indices.
+    """
+    given = targets.cpu() if isinstance(targets, torch.Tensor) else targets
+    chosen = checked_targets(given, *table.shape)
+    if chosen is None:
+        return table.detach().argmax(1)
+    return torch.tensor(chosen, device=table.device)
+
+
+@contextmanager
+def _frozen(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
+    """Put a model into evaluation mode, with parameters that require no gradients.
+
+    Afterwards its modes, parameters and buffers, and the random state, are as they were.
+
+    Args:
+        model: the model.
+        device: where it runs.
+    """
+    in_training = [module for module in model.modules() if module.training]
+    tensors = (*model.parameters(), *model.buffers())
+    trained = [one for one in tensors if one.is_leaf and one.requires_grad]
+    buffers = [(one, one._version, one.clone()) for one in model.buffers()]
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.enable_grad())
+        cuda = [device] if device.type == "cuda" else []
+        stack.enter_context(torch.random.fork_rng(devices=cuda))
+        try:
+            for one in trained:
+                one.requires_grad = False
+            if in_training:
+                model.eval()
+            yield
+        finally:
+            for module in in_training:
+                module.training = True
+            with torch.no_grad():
+                for one, version, values in buffers:
+                    if one._version != version:
+                        one.copy_(values)
+            for one in trained:
+                one.requires_grad = True

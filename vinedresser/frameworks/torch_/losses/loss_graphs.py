@@ -15,9 +15,8 @@ from torch import Tensor
 
 from vinedresser.frameworks.torch_.losses.elementary_losses import Elementary, elementary_loss
 from vinedresser.frameworks.torch_.losses.loss_paths import Path, path_below
-from vinedresser.frameworks.torch_.losses.node_settings import node_settings
 from vinedresser.frameworks.torch_.losses.output_activations import activation_of
-from vinedresser.frameworks.torch_.losses.saved_tensors import saved
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved, signed
 
 __all__ = ["Comparison", "LossInputs", "comparisons", "have_other_labels", "loss_inputs"]
 
@@ -29,6 +28,9 @@ _SCALED = frozenset({"MulBackward0", "DivBackward0"})
 _SCALED_BY_NUMBERS = frozenset({"MulBackward1", "DivBackward1"})
 # Positions of the arguments that functions subtract.
 _SUBTRACTED = {"NegBackward0": 0, "RsubBackward1": 0, "SubBackward0": 1}
+# Settings that nodes have saved.
+_REDUCTIONS = ("none", "mean", "sum")
+_WEIGHTS = ("weight", "pos_weight")
 # Functions that increase with each argument; all others but these, such as a reciprocal, may not.
 _INCREASING = re.compile(
     r"(?:Add|Sub|Neg|Rsub|Mean|NanMean|Sum|NanSum|CumSum|View|UnsafeView|ReshapeAlias|Squeeze|"
@@ -77,7 +79,7 @@ class LossInputs(NamedTuple):
             ``-F.mse_loss(...)``, and each other function in it, too.
         activation: activation whose result a function was given, such as "relu"; "" if none or
             unknown.
-        settings: settings of the function (see `node_settings`); {} if unknown.
+        settings: settings of the function (see `_node_settings`); {} if unknown.
     """
 
     predictions: Tensor
@@ -314,7 +316,7 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
         # Two parts of one output.
         return None
     given = _as_given(predictions), _as_given(labels)
-    return LossInputs(*given, function, negated, activation, node_settings(node))
+    return LossInputs(*given, function, negated, activation, _node_settings(node))
 
 
 def _with_other_labels(nearest: LossInputs, others: list[LossInputs]) -> LossInputs:
@@ -387,3 +389,26 @@ def _as_given(saved: Tensor) -> Tensor:
         if saved.stride(axis) == 0:
             saved = saved.narrow(axis, 0, 1)
     return saved
+
+
+def _node_settings(node: Any) -> dict[str, Any]:
+    """Return the settings of the function of an autograd node, as those of a loss module.
+
+    Args:
+        node: node of a function of `torch.nn.functional`.
+
+    Returns:
+        ``reduction`` and, if the function has them, ``ignore_index``, and whether there are weights
+        as ``weight`` and ``pos_weight``.
+    """
+    found: dict[str, Any] = {}
+    if hasattr(node, "_saved_reduction"):
+        found["reduction"] = _REDUCTIONS[node._saved_reduction]
+    if hasattr(node, "_saved_ignore_index"):
+        found["ignore_index"] = signed(node._saved_ignore_index)
+    for name in _WEIGHTS:
+        # Unpacking them may run the user's code.
+        raw = getattr(node, f"_raw_saved_{name}", None)
+        if raw is not None:
+            found[name] = raw.data is not None
+    return found
