@@ -260,13 +260,13 @@ def test_seeds_are_given_in_turn() -> None:
 
 
 def test_the_same_seed_and_results_make_the_same_trials() -> None:
-    def trials() -> list[Any]:
-        sweep = study(trials=20, pruner="none")
+    def trials(seed: int) -> list[Any]:
+        sweep = study(trials=20, pruner="none", seed=seed)
         while (one := sweep.ask()) is not None:
             sweep.tell(one.number, FINISHED, [-abs(math.log10(float(one.parameters["lr"])) + 1)])
         return [one.parameters for one in sweep.trials()]
 
-    assert trials() == trials()
+    assert trials(1) == trials(1) != trials(2)
 
 
 def test_several_objectives_make_a_front() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from tests.sweeps.studies import FINISHED, SUSPECTED, begin, run, sound, study
+from vinedresser.errors import CorruptData
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import TrialEnd
@@ -251,6 +253,28 @@ def test_parameters_keep_the_order_of_the_space(tmp_path: Path) -> None:
     resumed = study(tmp_path / "journal.log", space, sampler="random", pruner="none")
     assert list(resumed.trial(number).parameters) == ["c", "a", "b"]
     resumed.close()
+
+
+def test_a_resumed_trial_that_was_told_to_end_is_told_once_more(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"pruner": {"name": "median", "startup": 1, "grace": 0}}
+    first = study(tmp_path / "journal.log", **settings)
+    run(first, [0.9, 0.9])
+    number = begin(first).number
+    ending = first.report(number, 1, 0.1)
+    assert ending is not None
+    assert ending.state == "pruned"
+    first.close()
+    second = study(tmp_path / "journal.log", **settings)
+    assert [one.number for one in second.again()] == [number]
+    assert [second.report(number, 1, 0.1) for _ in range(2)] == [ending, None]
+    second.close()
+
+
+def test_the_journal_of_another_study_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.log"
+    optuna.create_study(storage=JournalStorage(JournalFileBackend(str(path))), study_name="other")
+    with pytest.raises(CorruptData, match=re.escape(str(path))):
+        study(path)
 
 
 def test_a_process_killed_while_a_trial_begins_or_ends(tmp_path: Path) -> None:
