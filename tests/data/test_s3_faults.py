@@ -17,7 +17,16 @@ from tests.data.test_s3 import put_files
 from vinedresser.data import Dataset
 from vinedresser.data.sources import s3 as s3_source
 from vinedresser.data.sources.throttle import Throttle
+from vinedresser.objects.hedging import Hedge
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
+
+
+@pytest.fixture(autouse=True)
+def hedge(monkeypatch: pytest.MonkeyPatch) -> Hedge:
+    """Return a hedge that knows nothing of other tests."""
+    fresh = Hedge()
+    monkeypatch.setattr(s3_source, "hedge", lambda: fresh)
+    return fresh
 
 
 @pytest.fixture
@@ -90,6 +99,23 @@ def test_a_throttle_halves_and_recovers() -> None:
     with pytest.raises(ZeroDivisionError), throttle.request(lambda error: False):
         raise ZeroDivisionError
     assert 5 < throttle.limit < 6
+
+
+def test_a_request_that_is_not_answered_is_sent_again(
+    s3: str, proxy: Proxy, hedge: Hedge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = put_files(s3, [200] * 100)
+    dataset = Dataset(f"{s3}/", batch_size=1000, connections=2)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    answered = threading.Event()
+    first = proxy.seen
+    # One of a hundred requests, and the answer comes when all records are there.
+    proxy.fault = lambda number: answered.wait() and None if number == first + 80 else None
+    try:
+        assert written.values(dataset) == records
+    finally:
+        answered.set()
+    assert 1 <= hedge.repeated <= 0.05 * (proxy.seen - first)
 
 
 def test_a_frozen_server_is_waited_for(s3: str, s3_server: TestServer) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from vinedresser.objects.hedging import hedge
 
 __all__ = ["Statistics"]
 
@@ -26,6 +28,8 @@ class Statistics:
         decoding: seconds in ``decode`` and ``collate``.
         queued: seconds in which the caller waited for a batch of the workers of a `TorchLoader`.
         consuming: seconds in which the caller worked on its batches.
+        second_requests: number of slow requests to S3 that were sent a second time, for all data
+            sets of this process.
     """
 
     batches: int = 0
@@ -36,6 +40,11 @@ class Statistics:
     decoding: float = 0.0
     queued: float = 0.0
     consuming: float = 0.0
+    _earlier: int = field(default_factory=lambda: hedge().repeated, repr=False)
+
+    @property
+    def second_requests(self) -> int:  # noqa: D102 (see the class)
+        return hedge().repeated - self._earlier
 
     @property
     def stages(self) -> tuple[float, float, float, float]:

@@ -13,6 +13,7 @@ from botocore.response import StreamingBody
 
 from vinedresser.data.sources.throttle import throttle
 from vinedresser.errors import ConfigError, KeyMissing, SourceChanged, StoreError
+from vinedresser.objects.hedging import hedge
 from vinedresser.objects.retrying import backoff, retry
 from vinedresser.objects.s3_client import code_of, s3_client, translated
 
@@ -39,6 +40,9 @@ class S3Object:
 
     def read(self, start: int, stop: int) -> bytes:
         """See `DataObject.read`; an outage of up to 90 seconds is waited for."""
+        return hedge().read(partial(self._read, start, stop), stop - start)
+
+    def _read(self, start: int, stop: int) -> bytes:
         parts: list[bytes] = []
         with translated(self.uri, str(s3_client().meta.endpoint_url)):
             while start < stop:
