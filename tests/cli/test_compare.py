@@ -44,7 +44,7 @@ def test_it_prints_the_winner_and_writes_the_page(
         "lr good 0.9 finished; cannot tell: no rule has judged it 0 0.9 bad 0.2 finished" in output
     )
     assert "Best: good, eval/accuracy 0.9, ahead of bad, 0.2; one run each" in output
-    assert "good and bad part bit for bit: step 7 (eval): metrics/accuracy 0.9 and 0.2" in output
+    assert "good and bad differ first: step 7 (eval): metrics/accuracy 0.9 and 0.2" in output
     assert output.endswith("compare.html")
     assert "Best: good" in Path("compare.html").read_text(encoding="utf-8")
     two = said("compare", "runs/bad", "runs/good", "--output", "x/y.html", code=0, capsys=capsys)

@@ -52,7 +52,7 @@ def test_readers_accept_a_url_instead_of_a_path(s3: str, tmp_path: Path) -> None
     assert "nonfinite" in vinedresser("judge", f"{s3}/first", "--rule", "nonfinite").stdout
     page = str(tmp_path / "compare.html")
     compared = vinedresser("compare", s3, "--output", page).stdout
-    assert "first and second part   bit for bit: nothing was captured" in compared
+    assert "first and second differ   first: nothing was captured" in compared
     assert (
         f"{s3}/none: neither a run nor a store"
         in vinedresser("compare", f"{s3}/none", code=2).stderr

@@ -135,7 +135,9 @@ def test_a_trial_that_fell_behind_when_nobody_looked_is_not_begun_again(
         assert told is None
     else:
         assert told is not None
-        assert told.ending == TrialEnd("pruned", "not among the best 1 of 3 trials at epoch 1")
+        assert told.ending == TrialEnd(
+            "pruned", "at epoch 1 not the best of 3 trials, of which one goes on"
+        )
         assert len(told.values) == 4
 
 
@@ -298,7 +300,7 @@ def test_a_trial_that_had_done_all_when_it_was_to_be_pruned_is_finished(tmp_path
     ended(tmp_path / "runs" / "search" / TRIAL, 30, cause="finished")
     trial = TrialRuns(searched, Proposal(0, {"x": 0.1}), earlier=True)
     assert trial.restore()
-    trial.cut = TrialEnd("pruned", "not among the best 1 of 3 trials at epoch 3")
+    trial.cut = TrialEnd("pruned", "at epoch 3 not the best of 3 trials, of which one goes on")
     # Its value is complete.
     assert trial.ending() == TrialEnd("finished")
     assert trial.history.result() == (0.029,)

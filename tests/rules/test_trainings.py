@@ -55,7 +55,7 @@ REASONS = {
     "lr_adam": ("learning_rate_too_high", "too large", "lr 0.001 instead of 1"),
     "lr_cnn": ("learning_rate_too_high", "too large", "lr 0.1 instead of 100"),
     "lr_regression": ("nonfinite", "overflow after growth", "lr 0.0001 instead of 0.01"),
-    "lr_too_low": ("learning_rate_too_low", "too small", "lr 0.001 instead of 1e-06"),
+    "lr_too_low": ("learning_rate_too_low", "too small", "lr 0.001 instead of 1e-6"),
     "vanishing": ("vanishing_gradient", "activations saturate", "relu"),
     "vanishing_adam": ("vanishing_gradient", "activations saturate", "relu"),
     "tiny_weights": ("bad_initialisation", "weights are too small", "He or Xavier"),

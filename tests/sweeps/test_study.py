@@ -53,7 +53,7 @@ def test_a_trial_that_is_pruned_says_with_what_it_was_compared() -> None:
     sweep = study()
     assert run(sweep, [0.9]) == FINISHED
     ending = run(sweep, [0.1, 0.2])
-    assert ending == TrialEnd("pruned", "not among the best 1 of 3 trials at epoch 1")
+    assert ending == TrialEnd("pruned", "at epoch 1 not the best of 3 trials, of which one goes on")
 
 
 def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_rung() -> None:
@@ -69,7 +69,7 @@ def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_ru
     assert sweep.tell(number, ending).values == {1: 0.2}
     # Of six values at the rung two go on, of five only one: that of the stopped one is none.
     assert sweep.report(begin(sweep).number, 1, 0.75) == TrialEnd(
-        "pruned", "not among the best 1 of 3 trials at epoch 1"
+        "pruned", "at epoch 1 not the best of 3 trials, of which one goes on"
     )
 
 

@@ -126,8 +126,8 @@ def limits_of(baseline: Contents, spacing: Spacing) -> tuple[str, ...]:
     far = sorted({column.name for (column, _), distance in pairs if distance >= TOO_FAR})
     if far:
         limits.append(
-            f"{', '.join(far)}: no drift can be found within the budget, since successive "
-            "requests depend on each other over too many rows; use windows of more rows"
+            f"{', '.join(far)}: cannot tell: successive requests are too much alike; use windows "
+            "of more rows"
         )
     elif spacing.shared[0] > 1 and not spacing.unsettled.any():
         limits.append(

@@ -13,6 +13,7 @@ from vinedresser.rules.causes.reliability import calibrated
 from vinedresser.rules.need import Need
 from vinedresser.rules.shield import shielded
 from vinedresser.rules.signals.base import SignalPool, signals_of
+from vinedresser.rules.wording import worded
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -115,7 +116,7 @@ class RuleRunner:
             return
         finding = shielded(call, self._problem)
         if finding is not None:
-            self._found.append(calibrated(finding) if self._built_in else finding)
+            self._found.append(worded(calibrated(finding)) if self._built_in else finding)
 
     def _problem(self, error: Exception) -> Finding | None:
         """Return the finding about an exception that the rule raised; None if it was reported."""

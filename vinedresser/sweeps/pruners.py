@@ -138,7 +138,7 @@ class _Halving(Pruner):
 
     def why(self, epoch: int) -> str:
         """See `Pruner.why`."""
-        return f"not among the best 1 of {self.eta} trials at epoch {epoch}"
+        return f"at epoch {epoch} not the best of {self.eta} trials, of which one goes on"
 
 
 @dataclass(frozen=True)

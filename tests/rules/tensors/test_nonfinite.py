@@ -46,7 +46,7 @@ def test_fires_once_at_the_first_occurrence(tmp_path: Path) -> None:
     losses = [1.0, 0.9, math.nan, math.nan]
     (finding,) = findings(tmp_path, *(record(step, loss) for step, loss in enumerate(losses)))
     assert (finding.step, finding.tensor, finding.value) == (2, LOSS, 1.0)
-    assert "is nan at step 2; before it: losses/MSELoss 1, 0.9" in finding.seen
+    assert "is nan at step 2; before it: MSELoss 1, 0.9" in finding.seen
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_learning_rate_too_low_for_the_rounds_is_found(tmp_path: Path) -> None
     assert (finding.rule, finding.fault) == ("shrinkage_too_low", "learning_rate_too_low")
     assert (finding.severity, finding.step) == ("warning", 24)
     assert finding.value == pytest.approx(1 - (1 - 3e-4) ** 25)
-    assert "learning rate (eta) of 0.1, or about 1e+04 rounds" in finding.remedy
+    assert "learning rate (eta) of 0.1, or about 10,000 rounds" in finding.remedy
 
 
 @pytest.mark.parametrize(("weight", "faults"), [(1e-3, ["class_imbalance"]), (3.0, [])])

@@ -46,7 +46,7 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     say(comparison.winner)
     for entry in comparison.partings[:_MOST_PARTINGS]:
         names, exact, noise = part_words(comparison.drawn[0], *entry)
-        say(f"{names} part   bit for bit: {exact}   beyond noise: {noise}")
+        say(f"{names} differ   first: {exact}   beyond noise: {noise}")
     if comparison.problems:
         say(f"{count(len(comparison.problems), 'problem')} with the data, in the page", style="red")
     drawn, runs = len(comparison.drawn), len(comparison.runs)

@@ -16,7 +16,7 @@ from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.outcomes.verdict import Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
-from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios
+from vinedresser.rules.signals.parameters.update_ratios import USUAL_CHANGE, UpdateRatios
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
@@ -88,7 +88,11 @@ class DyingRelu(SymptomRule):
         worst = max(dead, key=dead.__getitem__)
         mean = sum(dead.values()) / len(dead)
         if dead[worst] >= self.layer:
-            value, threshold, where = dead[worst], self.layer, f"the units of {worst}"
+            value, threshold, where = (
+                dead[worst],
+                self.layer,
+                f"the units of {worst.removeprefix('outputs/')}",
+            )
         elif mean >= self.model:
             value, threshold, where = mean, self.model, f"the units of {len(dead)} relu layers"
         else:
@@ -136,7 +140,7 @@ class DyingRelu(SymptomRule):
             return ""
         return (
             f"; {self._first[name]:.0%} were at the first check, and step {greatest.step} changed "
-            f"the weights by {greatest.median:.1e} of their norm (2e-4 to 2e-3 is usual)"
+            f"the weights by {greatest.median:.1e} times their size ({USUAL_CHANGE})"
         )
 
     def _dead(self, step: Step) -> dict[str, float]:

@@ -260,7 +260,7 @@ class CorruptLabels(OnceRule):
             fewest = min(self.evaluations, _VALUES) if over and asked else self.evaluations
             found = self._by_heart(loss, gone, wanted, baseline, fewest)
             return found if over or asked else None
-        return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
+        return self._nothing(loss, over=over) if asked and least <= 0 else None
 
     def _apart(self, loss: str, series: FitSeries) -> Symptom | None:
         """Return the symptom of rows that have other labels each time they come."""
@@ -319,7 +319,7 @@ class CorruptLabels(OnceRule):
             _REMEDY,
         )
 
-    def _nothing(self, loss: str, baseline: float, *, over: bool) -> Symptom | None:
+    def _nothing(self, loss: str, *, over: bool) -> Symptom | None:
         verdict = self.outcome.final() if over else self.outcome.verdict()
         guessed = self.guessing.loss(loss)
         progress = self.outcome.progress.losses.get(f"losses/{loss}")
@@ -335,8 +335,8 @@ class CorruptLabels(OnceRule):
             guessed,
             0.6,
             f"no relation between inputs and labels was found: the loss stays at {now.level:.4g} "
-            f"(chance level: {guessed:.4g}), and baseline models find just as little in the same "
-            f"rows (gain {max(baseline, 0):.2g})",
+            f"(chance level: {guessed:.4g}), and simple models cannot predict these labels from "
+            "these inputs either",
             "there seems to be nothing to learn: the labels are random, do not belong to the rows, "
             "or rows were mixed up; or the loss or the model prevents learning what simple models "
             "do not find",

@@ -262,10 +262,7 @@ def too_long_steps(
             # After a step that was too long, the gradients are as large as the loss has become.
             evidence = longest.in_words
         elif overshoot > _BEYOND:
-            evidence = (
-                f"step {at} went {overshoot:.2g} times as far as, by its gradient, a loss of 0 is "
-                "away"
-            )
+            evidence = f"step {at} overshot the minimum {overshoot:.2g} times"
         elif longest is not None:
             evidence = longest.in_words
         else:

@@ -118,7 +118,7 @@ class GradientsNotCleared(SymptomRule):
             return None
         verdict = self.outcome.verdict()
         poor = verdict.reason if verdict.kind == "poor" else ""
-        seen = f"the gradients of step {step.step} were added to those of the step before"
+        seen = f"gradients accumulate: those of step {step.step} were added to those before"
         return self.found(
             step,
             since=since,

@@ -12,7 +12,7 @@ from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoPro
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.rate_jump import LostByJump, RateJump
-from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
+from vinedresser.rules.signals.parameters.update_ratios import USUAL_CHANGE, UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -135,10 +135,7 @@ class LearningRateTooHigh(SymptomRule):
             factor = to_usual(value)
             seen.append(greatest.in_words)
         if overshoot > self.overshoot:
-            seen.append(
-                f"according to the gradient, step {at} would lower the loss by {overshoot:.2g} "
-                "times its value"
-            )
+            seen.append(f"step {at} overshot the minimum {overshoot:.2g} times, by its gradient")
         return Symptom(
             tensor=tensor,
             statistic="l2",
@@ -167,8 +164,8 @@ class LearningRateTooHigh(SymptomRule):
             value=ratio,
             threshold=self.lasting,
             confidence=1 - self.lasting / ratio / 2,
-            seen=f"steps change the weights by {ratio:.1e} of their norm (median of the checks "
-            "after the first); 2e-4 to 2e-3 is usual",
+            seen=f"steps change the weights by {ratio:.1e} times their size (median of the "
+            f"checks after the first); {USUAL_CHANGE}",
             cause="the learning rate is too high: steps are too large and undo what was learned",
             remedy=f"{self.rate.scaled(factor)}; warm up the learning rate, clip the gradient norm",
             evidence={"ratio": ratio, "learning_rates": self.rate.captured},

@@ -11,7 +11,7 @@ from vinedresser.rules.signals.losses.predicted_fall import Agreement, Predicted
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.gradients import only_of_biases
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
-from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
+from vinedresser.rules.signals.parameters.update_ratios import USUAL_CHANGE, UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -143,8 +143,8 @@ class LearningRateTooLow(SymptomRule):
             value=value,
             threshold=self.ratio,
             confidence=1 - value / self.ratio / 10,
-            seen=f"step {step.step} changed no weights by more than {value:.1e} of their norm "
-            f"({len(ratios)} tensors); 2e-4 to 2e-3 is usual",
+            seen=f"step {step.step} changed no weights by more than {value:.1e} times their size "
+            f"({len(ratios)} tensors); {USUAL_CHANGE}",
             cause="the learning rate is too low: steps are too small, and the weights hardly move"
             if value
             else "steps are so small that the weights, as rounded, do not change: the learning "

@@ -12,7 +12,7 @@ from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
-from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios
+from vinedresser.rules.signals.parameters.update_ratios import USUAL_CHANGE, UpdateRatios
 from vinedresser.rules.signals.rows import whole_rows
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
@@ -258,8 +258,8 @@ class NoSignal(SymptomRule):
             value=value,
             threshold=self.small,
             confidence=1 - value / self.small / 10,
-            seen=f"step {step.step} changed the weights by {value:.1e} of their norm (maximum of "
-            f"{len(ratios)} tensors); 2e-4 to 2e-3 is usual",
+            seen=f"step {step.step} changed the weights by {value:.1e} times their size (maximum "
+            f"of {len(ratios)} tensors); {USUAL_CHANGE}",
             cause="the gradient has vanished: earlier steps were larger",
             remedy="look for the reason: a step that was too large, dead or saturated units, a "
             "schedule that has ended",

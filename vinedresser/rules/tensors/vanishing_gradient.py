@@ -100,8 +100,8 @@ class VanishingGradient(SymptomRule):
             threshold=self.ratio,
             confidence=1 - profile.ratio / self.ratio / 2,
             seen=(
-                f"{_layer(profile.shallow)} |g| {shallow:.0e}, {_layer(profile.deep)} {deep:.0e} "
-                f"(ratio {profile.ratio:.1e})"
+                f"gradients of {_layer(profile.shallow)} are {1 / profile.ratio:.1e} times smaller "
+                f"than those of {_layer(profile.deep)} ({shallow:.0e} against {deep:.0e})"
             ),
             cause=advice.cause,
             remedy=advice.remedy,

@@ -38,7 +38,7 @@ def prepare_run(
     except KeyTaken as error:
         raise AlreadyARun(
             f"{storage.location}: already holds a run, and runs are never overwritten; choose "
-            "another directory"
+            "another name"
         ) from error
     try:
         write_record(storage, launch)

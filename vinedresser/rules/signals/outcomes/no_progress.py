@@ -68,10 +68,9 @@ class LossTrajectory(NamedTuple):
         if self.kind == "thrown_up":
             start = min(self.start, progress.first)
             stays = "stays at" if level > start else "has only come back to"
-            fold = "" if progress.below_zero else f"{self.rise:.2g}-fold, "
             return (
-                f"rose from {start:.4g} to {progress.peak:.4g} ({fold}blocks from step "
-                f"{progress.peak_step}) and {stays} {level:.4g}"
+                f"rose from {start:.4g} to {progress.peak:.4g} by step {progress.peak_step} "
+                f"and {stays} {level:.4g}"
             )
         if self.kind == "lost":
             return (

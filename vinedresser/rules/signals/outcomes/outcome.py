@@ -285,7 +285,7 @@ class Outcome(Signal):
             if stands and self._loaded:
                 return Verdict("open")
             early = not ended and self._before_half()
-            reason = f"{name} {level:.4g} from {one.start()[0]:.4g}"
+            reason = f"{name} went from {one.start()[0]:.4g} to {level:.4g}"
             return Verdict("poor", reason, stands and early)
         return Verdict("open")
 

@@ -12,13 +12,14 @@ from vinedresser.rules.signals.parameters.weight_decay import decay_per_step
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LOST", "USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
+__all__ = ["LOST", "USUAL_CHANGE", "USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
 
 LOST = 1e-6
 """Update, as a share of its weight, at which some entries of a float32 weight do not change."""
 
 # Minimum and maximum in healthy trainings.
 USUAL_RATIOS = (2e-4, 2e-3)
+USUAL_CHANGE = "usual: 0.0002 to 0.002"
 # A. Karpathy, "A Recipe for Training Neural Networks": about 1e-3.
 _USUAL = 1e-3
 # Maximum factor of a correction of the learning rate.
@@ -58,8 +59,8 @@ class GreatestUpdate(NamedTuple):
         """A description with numbers."""
         of = f" (median of {len(self.ratios)} tensors)" if len(self.ratios) > 1 else ""
         return (
-            f"step {self.step} changed the weights by {self.median:.1e} of their norm{of}; "
-            "2e-4 to 2e-3 is usual"
+            f"step {self.step} changed the weights by {self.median:.1e} times their size{of}; "
+            f"{USUAL_CHANGE}"
         )
 
 
