@@ -6,6 +6,7 @@ what native code does, in all processes that it starts.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -245,6 +246,15 @@ def of_scripts(traced: Traced) -> None:
     traced.run("snapshots", run)
     (snapshot,) = (traced.folder / run / "snapshots").iterdir()
     traced.run("replay", str(snapshot), "--script", "train.py")
+    # In a tree like that of a container.
+    config = traced.folder / "ml/input/config"
+    config.mkdir(parents=True)
+    hosts = {"current_host": "algo-1", "hosts": ["algo-1"]}
+    (config / "resourceconfig.json").write_text(json.dumps(hosts))
+    traced.environment |= {"SAGEMAKER_BASE_DIR": str(traced.folder / "ml")}
+    traced.environment |= {"SAGEMAKER_PROGRAM": "train.py"}
+    traced.environment |= {"SAGEMAKER_SUBMIT_DIRECTORY": str(traced.folder)}
+    traced.run("sagemaker", "train")
 
 
 def of_sweeps(traced: Traced) -> None:
@@ -290,7 +300,9 @@ def of_the_library(traced: Traced) -> None:
 # Commands, with what runs them: a new command has to find its place here.
 COMMANDS: dict[Callable[[Traced], None], str] = {
     of_runs: "ask compare explain init judge logs reconcile show status train ui watch",
-    of_scripts: "capture check checkpoint pause replay resume run set snapshot snapshots stop",
+    of_scripts: (
+        "capture check checkpoint pause replay resume run sagemaker set snapshot snapshots stop"
+    ),
     of_sweeps: "sweep",
     of_prunings: "prune",
     of_monitors: "monitor",

@@ -41,7 +41,7 @@ BLOCK = re.compile(
 # They load frameworks many times.
 THOROUGH = (
     *("README.md", "asking.md", "attention.md", "comparing.md", "data.md", "getting_started.md"),
-    *("preflight.md", "saliency.md", "serving.md", "steering.md", "trees.md"),
+    *("preflight.md", "sagemaker.md", "saliency.md", "serving.md", "steering.md", "trees.md"),
 )
 # Those that run a sweep, a monitor or replays.
 SLOW = ("learned.md", "monitoring.md", "pruning.md", "snapshots.md")

@@ -27,6 +27,7 @@ from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
+from vinedresser.cli.sagemaker import sagemaker
 from vinedresser.cli.servers import down, ui, up
 from vinedresser.cli.snapshots import replay, snapshots
 from vinedresser.cli.starting import init
@@ -109,7 +110,7 @@ def _version(
 app.command(context_settings=_SCRIPT_LINE)(run)
 app.command(context_settings=_SCRIPT_LINE)(check)
 for _command in (
-    *(init, train, sweep, prune, monitor, explain, deploy),
+    *(init, train, sweep, prune, monitor, explain, deploy, sagemaker),
     *(
         judge,
         show,

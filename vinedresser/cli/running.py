@@ -27,11 +27,22 @@ if TYPE_CHECKING:
     from vinedresser.tasks.lifecycle.run_script import Script, ScriptEnd
     from vinedresser.tasks.places.run_place import RunPlace
 
+__all__ = ["UNASKED", "MetricOption", "code_of", "metrics_of", "run", "supervised"]
+
 _STOPPED_BY_RULE = 3
 # Exit codes of a script that a hook has ended.
 _BY_HOOK = (0, 128 + signal.SIGTERM)
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME=REGEX",
+        help="A metric in the printed lines, the first group of a regex; repeatable.",
+    ),
+]
+
 # Rules of a run for which none are chosen: a stranger's training is told about, not stopped.
-_UNASKED = "advisory"
+UNASKED = "advisory"
 
 
 def run(
@@ -79,13 +90,7 @@ def run(
         int,
         typer.Option(min=1, metavar="N", help="Start N processes that train together."),
     ] = 1,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=REGEX",
-            help="A metric in the printed lines, the first group of a regex; repeatable.",
-        ),
-    ] = None,
+    metric: MetricOption = None,
     control: Annotated[
         bool | None,
         typer.Option(
@@ -109,17 +114,15 @@ def run(
     """
     from vinedresser.capture.live.settings import LiveSettings
     from vinedresser.cli.views.console import error_console, say
-    from vinedresser.cli.views.results import print_no_training, print_result
-    from vinedresser.cli.views.terminal_title import live_title
+    from vinedresser.cli.views.results import print_no_training
     from vinedresser.infra.supervise.cores import core_shortage
     from vinedresser.snapshots.settings import SnapshotSettings
-    from vinedresser.tasks.lifecycle.run_result import run_result
-    from vinedresser.tasks.lifecycle.run_script import Script, run_script
+    from vinedresser.tasks.lifecycle.run_script import Script
 
     check_script_argument(command, "run")
     script = Script(
         command,
-        selected_rules(preset or (None if rule else _UNASKED), rule),
+        selected_rules(preset or (None if rule else UNASKED), rule),
         tables("--collection", collection),
         attach=attach,
         capture_budget=capture_budget,
@@ -128,7 +131,7 @@ def run(
         live=LiveSettings(control, replay_controls, live).located(Path.cwd()),
         total_steps=steps,
         ranks=ranks,
-        metrics=_metrics(metric),
+        metrics=metrics_of(metric),
     )
     if short := core_shortage(ranks):
         say(f"--ranks: {short}", to=error_console)
@@ -138,12 +141,8 @@ def run(
             "secrets as environment variables",
             to=error_console,
         )
-    place = _place(store, name, script)
-    with interrupts_stop([place.directory]), live_title(place.directory, steps):
-        ended = run_script(place)
+    ended = supervised(script, store, name)
     end = ended.record
-    for one in place.arrived:
-        print_result(run_result(one.location), to=error_console)
     if attach and end.cause == "finished" and not ended.seen:
         print_no_training(error_console)
     if end.cause == "crashed" and (active := _other_environment(command[0])):
@@ -152,10 +151,38 @@ def run(
             f"environment {active}, write `vinedresser run python ...`",
             to=error_console,
         )
-    sys.exit(_exit_code(ended))
+    sys.exit(code_of(ended))
 
 
-def _metrics(given: list[str] | None) -> dict[str, str]:
+def supervised(
+    script: Script, store: str, name: str | None, *, stem: str | None = None
+) -> ScriptEnd:
+    """Run a script under supervision, and print how its trainings ended.
+
+    Args:
+        script: the script.
+        store: directory of the runs or URL.
+        name: name of the run; None: the first free one of STEM-1, STEM-2 and so on.
+        stem: the first part of such a name; None: from the script.
+
+    Raises:
+        VinedresserError: see `tasks.lifecycle.run_script`.
+    """
+    from vinedresser.cli.views.console import error_console
+    from vinedresser.cli.views.results import print_result
+    from vinedresser.cli.views.terminal_title import live_title
+    from vinedresser.tasks.lifecycle.run_result import run_result
+    from vinedresser.tasks.lifecycle.run_script import run_name, run_script
+
+    place = _place(store, name, script, stem or run_name(script.command))
+    with interrupts_stop([place.directory]), live_title(place.directory, script.total_steps):
+        ended = run_script(place)
+    for one in place.arrived:
+        print_result(run_result(one.location), to=error_console)
+    return ended
+
+
+def metrics_of(given: list[str] | None) -> dict[str, str]:
     """Return the regexes of ``--metric`` by name.
 
     Raises:
@@ -185,16 +212,12 @@ def _other_environment(program: str) -> str | None:
     return None if here else active
 
 
-def _place(store: str, name: str | None, script: Script) -> RunPlace:
+def _place(store: str, name: str | None, script: Script, stem: str) -> RunPlace:
     """Prepare a run in STORE/NAME, or without a name in the first free of STORE/STEM-1, -2, ...."""
     from vinedresser.cli.views.console import error_console
     from vinedresser.objects import parse_location
     from vinedresser.store.records import name_fault
-    from vinedresser.tasks.lifecycle.run_script import (
-        prepare_remote_script,
-        prepare_script,
-        run_name,
-    )
+    from vinedresser.tasks.lifecycle.run_script import prepare_remote_script, prepare_script
     from vinedresser.tasks.places.remote_place import free_url
 
     def say(sentence: str) -> None:
@@ -202,7 +225,7 @@ def _place(store: str, name: str | None, script: Script) -> RunPlace:
 
     if name is not None and (fault := name_fault(name)):
         raise ConfigError(f"--name: {fault}")
-    location, stem = parse_location(store), run_name(script.command)
+    location = parse_location(store)
     if not isinstance(location, Path):
         url = free_url(location, stem) if name is None else location / name
         return prepare_remote_script(url, script, say)
@@ -212,7 +235,7 @@ def _place(store: str, name: str | None, script: Script) -> RunPlace:
     return prepare_script(location / (name or f"{stem}-{number}"), script)
 
 
-def _exit_code(ended: ScriptEnd) -> int:
+def code_of(ended: ScriptEnd) -> int:
     """Return the exit code of a training as a shell reports it: 128 + N after signal N.
 
     That of a script which chose it itself when it was stopped is the script's.

@@ -47,6 +47,28 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
+def test_a_contract_gives_parameters_and_channels_as_sagemaker_does(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    more = GOOD.replace("total_steps = 100", 'contract = "sagemaker"') + '[data]\ntrain = "rows"\n'
+    slow, _ = load_experiment(write(tmp_path, more)).specs
+    assert slow.argv[2:] == [
+        *("--epochs", "3", "--lr", "0.001", "--quiet", "False", "--verbose", "True"),
+    ]
+    for before, after, fact in (
+        ('train = "rows"', 'train = "train.py"', "data.train"),
+        ('train = "rows"', 'train = ["rows", "rows"]', "data.train"),
+        ('train = "rows"', 'train = "s3://bucket/rows"', "data.train"),
+        ("epochs = 3", 'epochs = 3\napi_key = "abcdefgh"', "parameters.api_key"),
+        ('"sagemaker"', '"sagemaker2"', "run.contract"),
+        ('command = ["python", "train.py"]', 'entry = "json:dumps"', "contract"),
+        ("[variants.slow]", "[run.metrics]\nacc = 'acc: ('\n[variants.slow]", "metrics: acc"),
+    ):
+        assert more.count(before) == 1
+        with pytest.raises(ConfigError) as raised:
+            load_experiment(write(tmp_path, more.replace(before, after)))
+        assert fact in str(raised.value)
+
+
 def test_variants_are_laid_on_what_all_share(tmp_path: Path) -> None:
     experiment = load_experiment(write(tmp_path, GOOD))
     slow, fast = experiment.specs

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 
 from vinedresser.errors import ConfigError
-from vinedresser.store.records import RANK_VARIABLE, RUN_VARIABLE
+from vinedresser.store.records import RANK_VARIABLE, RUN_VARIABLE, WORLD_SIZE_VARIABLE
 from vinedresser.version import __version__
 
 __all__ = ["Environment", "process_group", "versions"]
@@ -27,8 +27,8 @@ class Environment:
         rank: rank of this process: the first of ``VINEDRESSER_RANK``, torch's process group,
             ``RANK``, mpirun's ``OMPI_COMM_WORLD_RANK``, ``LOCAL_RANK`` on the first node (all that
             Lightning sets for the ranks it starts), and 0.
-        world_size: number of processes: the first of the process group, ``WORLD_SIZE``,
-            ``OMPI_COMM_WORLD_SIZE``, and 1.
+        world_size: number of processes: the first of ``VINEDRESSER_WORLD_SIZE``, the process group,
+            ``WORLD_SIZE``, ``OMPI_COMM_WORLD_SIZE``, and 1.
     """
 
     run: str = ""
@@ -55,7 +55,8 @@ class Environment:
         if name == "LOCAL_RANK" and _number(given, "NODE_RANK", 0):
             raise ConfigError(f"{name} is ambiguous with several nodes: set {RANK_VARIABLE}")
         rank = _number(given, name, 0)
-        size = "WORLD_SIZE" if given.get("WORLD_SIZE") else "OMPI_COMM_WORLD_SIZE"
+        sizes = (WORLD_SIZE_VARIABLE, "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")
+        size = next((one for one in sizes if given.get(one)), "WORLD_SIZE")
         return cls(run, rank, max(_number(given, size, 1), rank + 1))
 
 

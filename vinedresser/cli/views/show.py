@@ -17,6 +17,7 @@ from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_
 from vinedresser.explain.proofs import proof_of
 from vinedresser.queries.stored.streams import streams
 from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.outputs import outputs_note
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.records import lost_records, name_at
@@ -47,6 +48,8 @@ def show_run(run: Run) -> None:
         name, query, every, answers, extent = stream.summary
         say(f"  stream {name}   {query}   per {every}   {answers} answers, steps {extent}")
     faults: list[str] = []
+    if outputs := outputs_note(run.storage, faults):
+        say(f"  outputs: {outputs}")
     if proof := proof_of(run.storage, faults):
         say(f"  tried: {proof}")
     if lost := lost_records(run.storage):

@@ -50,6 +50,7 @@ from vinedresser.store.records.environment import (
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
     STACKS_VARIABLE,
+    WORLD_SIZE_VARIABLE,
     environment_without_run,
     started_for,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
     "STACKS_VARIABLE",
+    "WORLD_SIZE_VARIABLE",
     "ActionRecord",
     "CaptureChange",
     "CaptureRequest",

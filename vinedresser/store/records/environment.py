@@ -20,15 +20,18 @@ __all__ = [
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
     "STACKS_VARIABLE",
+    "WORLD_SIZE_VARIABLE",
     "environment_without_run",
     "started_for",
 ]
 
 # Set for a launched trainer: the location of its run, the run's id (which marks all descendants),
-# and, for distributed trainings, the rank.
+# and, for distributed trainings, the rank, and the number of ranks of the run if others belong to
+# other runs.
 RUN_VARIABLE = "VINEDRESSER_RUN"
 RUN_ID_VARIABLE = "VINEDRESSER_RUN_ID"
 RANK_VARIABLE = "VINEDRESSER_RANK"
+WORLD_SIZE_VARIABLE = "VINEDRESSER_WORLD_SIZE"
 # Set to capture a script that creates no hook: a directory with libraries of the launcher.
 ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
 # Set for a trainer: the process id of its supervisor, and the descriptor to which it writes on
@@ -51,7 +54,7 @@ METRICS_VARIABLE = "VINEDRESSER_METRICS"
 
 _VARIABLES = frozenset(
     (
-        *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE),
+        *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE, WORLD_SIZE_VARIABLE),
         *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE, STACKS_VARIABLE),
         *(REPLAY_VARIABLE, REPLAY_KERAS_VARIABLE, MLFLOW_VARIABLE, METRICS_VARIABLE),
     )

@@ -47,6 +47,8 @@ class LaunchSettings:
             sees those of the run.
         metrics: metrics in the lines that the program prints: by name a regex whose first group is
             the number.
+        contract: "sagemaker" for a script made for SageMaker's containers: variables, arguments and
+            folders are as there.
     """
 
     gpus: int = 0
@@ -56,6 +58,7 @@ class LaunchSettings:
     ranks: int = 1
     gpus_per_rank: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
+    contract: Literal["", "sagemaker"] = ""
 
     def __post_init__(self) -> None:
         """Check values that types do not; the supervisor has no package that does."""

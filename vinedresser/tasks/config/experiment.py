@@ -269,6 +269,9 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         )
     specs = run_specs(run, variants, f"{path}: variants", runs=trials, here=here)
     _refuse_both_ways(run, specs, path)
+    channels = checked_channels(document.get("data", {}), base, f"{path}: data")
+    if run.contract:
+        _check_contract(specs, channels, path)
     if runner.name != "local" and (found := masked_keys(specs)):
         raise ConfigError(
             f"{path}: run: {found[0]} looks like a secret, which is not sent to workers; set it in "
@@ -296,7 +299,7 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         store=place,
         cwd=cwd,
         specs=tuple(specs),
-        channels=checked_channels(data, base, f"{path}: data"),
+        channels=channels,
         data_cache=checked_cache(data, f"{path}: data"),
         capture=capture,
         needs=needs,
@@ -317,6 +320,24 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
 def _all_rules(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the tables of the rules of all groups by name."""
     return {name: entry for group in groups.values() for name, entry in group.items()}
+
+
+def _check_contract(
+    specs: Sequence[RunSpec], channels: Mapping[str, Sequence[str]], path: Path
+) -> None:
+    """Refuse what a script for SageMaker's containers cannot be given as there."""
+    for key in masked_keys(specs):
+        if key.startswith("parameters."):
+            raise ConfigError(
+                f"{path}: run.{key}: looks like a secret, which run.contract would store in files; "
+                "pass it as a variable that run.environment_from names"
+            )
+    for name, sources in channels.items():
+        if len(sources) > 1 or not os.path.isdir(sources[0]):
+            raise ConfigError(
+                f"{path}: data.{name}: run.contract gives the script a folder of this machine, not "
+                f"{', '.join(sources)}"
+            )
 
 
 def _refuse_both_ways(run: RunTable, specs: Sequence[RunSpec], path: Path) -> None:

@@ -19,6 +19,7 @@ from vinedresser.infra.entry import is_reference, parameters_as_arguments
 from vinedresser.infra.supervise.cores import cores
 from vinedresser.infra.supervise.gpus import visible_gpus
 from vinedresser.infra.supervise.launcher import check_command
+from vinedresser.infra.supervise.sagemaker import hyperparameters_as_options
 from vinedresser.masking import masked_arguments, masked_names
 from vinedresser.printed_metrics import check_metrics
 from vinedresser.store.records import LaunchSettings, name_fault
@@ -85,6 +86,8 @@ class RunTable(LaunchSettings):
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
         if fault := name_fault(self.name):
             raise ValueError(f"name: {fault}")
+        if self.contract and self.entry is not None:
+            raise ValueError("contract: needs a command; a function has no variables of its own")
         try:
             check_metrics(self.metrics)
         except ValueError as error:
@@ -133,6 +136,7 @@ class RunSpec:
         environment: environment variables of the command.
         total_steps: number of optimizer steps in the whole run, None if unknown.
         calls: whether the program calls a function with the parameters.
+        contract: see `LaunchSettings`.
     """
 
     name: str
@@ -141,13 +145,15 @@ class RunSpec:
     environment: dict[str, str]
     total_steps: int | None
     calls: bool = False
+    contract: str = ""
 
     @property
     def argv(self) -> list[str]:
         """Program and arguments, with the parameters."""
         if self.calls:
             return [*self.program, *parameters_as_arguments(self.parameters)]
-        return [*self.program, *parameters_as_options(self.parameters)]
+        as_options = hyperparameters_as_options if self.contract else parameters_as_options
+        return [*self.program, *as_options(self.parameters)]
 
 
 def run_specs(
@@ -195,7 +201,7 @@ def _spec(run: RunTable, name: str) -> RunSpec:
     if run.entry is not None:
         command = [sys.executable, "-m", "vinedresser.infra.entry", run.entry]
         return RunSpec(name, command, *shared, calls=True)
-    return RunSpec(name, resolved_command(run.command), *shared)
+    return RunSpec(name, resolved_command(run.command), *shared, contract=run.contract)
 
 
 def masked_keys(specs: Sequence[RunSpec]) -> list[str]:

@@ -13,6 +13,7 @@ from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.outputs import outputs_note
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import (
     ExitRecord,
@@ -71,6 +72,7 @@ def end_tags(
         "findings": ", ".join(dict.fromkeys(found.rule for found in judged.findings)) or None,
         "controls": "\n".join(f"step {one.step}: {one.words}" for one in run.controls()) or None,
         "preflight": checked.summary if checked else None,
+        "outputs": outputs_note(run.storage, damaged) or None,
         **_verdict_tags(judged),
         NOTE_TAG: "\n\n".join([description(judged, tracking), *_suspicions(checked)]),
         "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,

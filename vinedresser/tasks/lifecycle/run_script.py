@@ -69,6 +69,9 @@ class Script:
         forward: pass the script's output through, besides logging it.
         ranks: processes of the script that train together.
         metrics: see `LaunchSettings`.
+        parameters: hyperparameters, for the record.
+        environment: variables added to the inherited ones.
+        grace: see `LaunchSettings`.
     """
 
     command: Sequence[str]
@@ -83,6 +86,9 @@ class Script:
     forward: bool = True
     ranks: int = 1
     metrics: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    grace: float = 10.0
 
 
 def prepare_script(directory: Path, script: Script, *, name: str | None = None) -> RunPlace:
@@ -112,7 +118,7 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
     argv = [*program, *script.command]
     check_command(argv, Path.cwd())
     run = replace(
-        new_run(name or directory.name),
+        new_run(name or directory.name, dict(script.parameters)),
         total_steps=script.total_steps,
         capture=capture.to_json(),
         capture_digest=capture.digest(),
@@ -125,12 +131,13 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
     launch = LaunchRecord(
         argv,
         str(Path.cwd()),
-        environment=attach_environment() if script.attach else {},
+        environment={**script.environment, **(attach_environment() if script.attach else {})},
         owner=asdict(this_process()),
         forward=script.forward,
         attach=script.attach,
         ranks=script.ranks,
         metrics=dict(script.metrics),
+        grace=script.grace,
     )
     prepare_run(directory, run, launch)
     if script.rules:

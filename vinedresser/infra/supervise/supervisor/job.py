@@ -16,6 +16,7 @@ from vinedresser.infra.supervise.supervisor.output_log import OutputLog
 from vinedresser.infra.supervise.supervisor.output_pump import Outlet, OutputPump, Receiver
 from vinedresser.infra.supervise.supervisor.rank import Rank
 from vinedresser.infra.supervise.supervisor.rank_environment import RankEnvironments
+from vinedresser.infra.supervise.supervisor.run_contract import RunContract
 from vinedresser.infra.supervise.supervisor.shown import (
     ErrorsOfRank,
     Everything,
@@ -44,6 +45,7 @@ class Job:
         selector: calls the key's data when ready; must accept files of any kind.
         report: called with one sentence per problem.
         belongs: returns whether an environment is that of a process of the run.
+        contract: the tree that the script expects; None: none.
 
     Attributes:
         ranks: the ranks, by number.
@@ -64,6 +66,7 @@ class Job:
         *,
         report: Callable[[str], None],
         belongs: Callable[[Environment], bool],
+        contract: RunContract | None = None,
     ) -> None:
         several = launch.ranks > 1
         # When the others were asked to end because one had failed.
@@ -73,8 +76,13 @@ class Job:
         self.family = Family(belongs)
         trainers: list[Trainer] = []
         try:
+            if contract is not None:
+                contract.prepare()
             for rank in range(launch.ranks):
                 own = environment if self._meeting is None else self._meeting.of(rank)
+                if contract is not None:
+                    # Of a surrounding container, too; but what the user sets counts.
+                    own = {**own, **contract.environment(rank), **launch.environment}
                 trainers.append(Trainer(launch.argv, launch.cwd, own))
                 self.family.adopt(trainers[-1])
         except OSError:

@@ -16,6 +16,7 @@ from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
 from vinedresser.infra.supervise.supervisor.job import Job
 from vinedresser.infra.supervise.supervisor.ownership import Ownership
 from vinedresser.infra.supervise.supervisor.prctl import become_subreaper
+from vinedresser.infra.supervise.supervisor.run_contract import RunContract
 from vinedresser.infra.supervise.supervisor.say import say
 from vinedresser.infra.supervise.supervisor.stop_requests import StopRequests
 from vinedresser.infra.supervise.supervisor.verdict import never_started, not_startable, verdict
@@ -81,7 +82,9 @@ class Supervisor:
             if self._storage.exists(trace):
                 raise LaunchError(f"{directory}: was started before: {trace} exists")
         self._run_id = run.id
+        sagemaker = launch.contract == "sagemaker"
         self._launch = launch if values is None else read_memory_file(values, launch)
+        self._contract = RunContract(self._storage, run, self._launch) if sagemaker else None
         # Not epoll, which rejects regular files, such as redirected output.
         self._selector = selectors.PollSelector()
         self._reported: set[str] = set()
@@ -113,6 +116,7 @@ class Supervisor:
                 self._selector,
                 report=self._report,
                 belongs=started_for(self._directory, self._run_id),
+                contract=self._contract,
             )
         except OSError as error:
             return not_startable(error)
@@ -128,6 +132,7 @@ class Supervisor:
             signals=self._signals.names,
             steps=self._steps(),
             ended=ended,
+            failure="" if self._contract is None else self._contract.failure(),
         )
 
     def _environment(self) -> dict[str, str]:

@@ -36,6 +36,7 @@ def verdict(
     signals: Sequence[str],
     steps: Mapping[int, int],
     ended: float,
+    failure: str = "",
 ) -> ExitRecord:
     """Return the exit record of a training that ran.
 
@@ -45,13 +46,14 @@ def verdict(
         signals: names of the other signals that it was sent, in order.
         steps: last completed optimizer step of each rank that has one.
         ended: seconds since the epoch.
+        failure: what the script has written about its failure, or "".
     """
     rank = job.outcome()
     # Above 128 it means 128 + signal, as shells and vinedresser's hook report it.
     code = rank.code
     number = -code if code < 0 else max(code - 128, 0)
     name = _signal_name(number)
-    complaint = rank.complaint.text
+    complaint = failure or rank.complaint.text
     cause: ExitCause
     if stop is not None:
         cause, reason = "stopped", stop.reason
