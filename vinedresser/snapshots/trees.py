@@ -8,7 +8,7 @@ Nothing that is read makes Python import, call or build anything but the types l
     {"dict": [[key, value], …]}
     {"fields": [[name, value], …], "type": name}    a named tuple or dataclass, read as `Fields`
     {"tensor": name, …}         a tensor or array, in the file of tensors
-    {"constant": [kind, text]}  a dtype, device or size of the framework
+    {"constant": [kind, text]}  a dtype, device or size of the framework, or `Computed`
     {"left_out": why}           a value that cannot be stored, read as `LeftOut`
 """
 
@@ -25,10 +25,22 @@ from vinedresser.masking import masked_value
 from vinedresser.objects.base import Buffer
 from vinedresser.store.json_values import DAMAGE, shown
 
-__all__ = ["Codec", "Fields", "HostArray", "LeftOut", "Packed", "Packer", "array_digest", "unpack"]
+__all__ = [
+    "Codec",
+    "Computed",
+    "Fields",
+    "HostArray",
+    "LeftOut",
+    "Packed",
+    "Packer",
+    "array_digest",
+    "unpack",
+]
 
 # Deeper values are left out: no batch is as deep, and JSON readers have a limit.
 _DEEPEST = 40
+# The kind of constant that is a `Computed`.
+_COMPUTED = "computed"
 
 
 class HostArray(NamedTuple):
@@ -61,6 +73,17 @@ class LeftOut:
     """
 
     why: str
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The place of a tensor that the model computed, which a replay computes again.
+
+    Attributes:
+        text: its dtype and shape, such as "float32 [64, 10]".
+    """
+
+    text: str
 
 
 class Fields(tuple[Any, ...]):
@@ -135,6 +158,8 @@ class Packer:
             return value
         if type(value) is float:
             return {"float": value.hex()}
+        if isinstance(value, Computed):
+            return {"constant": [_COMPUTED, value.text]}
         packed = LeftOut("it is nested too deeply") if depth > _DEEPEST else self._codec.pack(value)
         if isinstance(packed, LeftOut):
             self.left_out[path] = packed.why
@@ -210,7 +235,8 @@ def _unpacked(tree: Any, tensors: Callable[[str], HostArray], codec: Codec, dept
         properties = {key: one for key, one in tree.items() if key != "tensor"}
         return codec.unpack(tensors(content), properties)
     if kind == "constant":
-        return codec.constant(*content)
+        word, text = content
+        return Computed(str(text)) if word == _COMPUTED else codec.constant(word, text)
     if kind in _SIMPLE:
         return _SIMPLE[kind](content)
     if not isinstance(content, list) or kind not in ("dict", "fields", *_SEQUENCES):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -17,7 +16,6 @@ from vinedresser.snapshots.trees import Fields, HostArray, LeftOut, Packed, arra
 from vinedresser.store.dtypes import SPELLINGS
 
 __all__ = [
-    "Computed",
     "KerasCodec",
     "digest",
     "host_value",
@@ -27,24 +25,11 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Computed:
-    """The place of a tensor that the model computed, which a replay computes again.
-
-    Attributes:
-        text: its dtype and shape, such as "float32 [64, 10]".
-    """
-
-    text: str
-
-
 class KerasCodec:
     """See `vinedresser.snapshots.trees.Codec`."""
 
     def pack(self, value: Any) -> Packed:
         """See `Codec.pack`."""
-        if isinstance(value, Computed):
-            return "computed", value.text
         if not is_tensor(value):
             return None
         try:
@@ -64,8 +49,6 @@ class KerasCodec:
 
     def constant(self, kind: str, text: str) -> Any:
         """See `Codec.constant`."""
-        if kind == "computed":
-            return Computed(str(text))
         if kind != "text":
             raise ValueError(f"{kind!r} is not a constant of Keras")
         content = json.loads(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,20 +16,9 @@ from vinedresser.snapshots.arrays import ArrayCodec, array_of
 from vinedresser.snapshots.trees import Fields, HostArray, LeftOut, Packed, array_digest
 from vinedresser.store.dtypes import SPELLINGS
 
-__all__ = ["Computed", "TorchCodec", "digest", "host_array", "tensor_of"]
+__all__ = ["TorchCodec", "digest", "host_array", "tensor_of"]
 
 _DTYPES = {name: getattr(torch, word) for word, name in SPELLINGS.items() if hasattr(torch, word)}
-
-
-@dataclass(frozen=True)
-class Computed:
-    """The place of a tensor that the model computed, which a replay computes again.
-
-    Attributes:
-        text: its dtype and shape, such as "float32 [64, 10]".
-    """
-
-    text: str
 
 
 class TorchCodec:
@@ -46,8 +34,6 @@ class TorchCodec:
             return "dtype", str(value).removeprefix("torch.")
         if isinstance(value, torch.device):
             return "device", str(value)
-        if isinstance(value, Computed):
-            return "computed", value.text
         return self._arrays.pack(value)
 
     def unpack(self, array: HostArray, properties: Mapping[str, Any]) -> Any:
@@ -66,8 +52,6 @@ class TorchCodec:
 
     def constant(self, kind: str, text: str) -> Any:
         """See `Codec.constant`."""
-        if kind == "computed":
-            return Computed(str(text))
         if kind == "device":
             return present_device(text)
         found = {str(one): one for one in _DTYPES.values()}.get(f"torch.{text}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vinedresser.frameworks.torch_.codec import Computed
+from vinedresser.snapshots.trees import Computed
 
 __all__ = ["trained_model", "with_output"]
 

@@ -11,7 +11,6 @@ import keras
 
 from vinedresser.errors import ConfigError
 from vinedresser.frameworks.keras_.codec import (
-    Computed,
     digest,
     is_tensor,
     mapped,
@@ -29,6 +28,7 @@ from vinedresser.replay.keras_.recorded import RecordedKerasStep
 from vinedresser.replay.keras_.restoring import restore
 from vinedresser.replay.results import Outcome
 from vinedresser.replay.samples import numbered, with_samples
+from vinedresser.snapshots.trees import Computed
 
 __all__ = ["KerasOutcome", "KerasReplay"]
 

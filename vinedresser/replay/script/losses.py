@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vinedresser.frameworks.torch_.codec import Computed, digest
+from vinedresser.frameworks.torch_.codec import digest
 from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.snapshots.trees import Computed
 
 __all__ = ["LossFunctions"]
 

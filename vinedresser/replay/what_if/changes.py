@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from vinedresser.frameworks.torch_.codec import Computed, digest
+from vinedresser.frameworks.torch_.codec import digest
 from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.replay.batch import Batch, batch_size
 from vinedresser.replay.changed_inputs import changed_inputs
@@ -24,6 +24,7 @@ from vinedresser.replay.what_if.input_scales import Scales
 from vinedresser.replay.what_if.network_changes import likely_changes, output_changes
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
 from vinedresser.replay.what_if.results import SHUFFLED
+from vinedresser.snapshots.trees import Computed
 
 __all__ = ["changes_for", "labels_are_apart", "shuffle_of"]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from vinedresser.frameworks.torch_.codec import Computed
 from vinedresser.replay.batch import Batch
 from vinedresser.replay.running import Replay
 from vinedresser.replay.stepping import Replayed
@@ -21,6 +20,7 @@ from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course, WhatIf, median, tenth
 from vinedresser.replay.what_if.training import Training
 from vinedresser.replay.what_if.trials import Unchanged, try_changes
+from vinedresser.snapshots.trees import Computed
 
 __all__ = ["what_if"]
 

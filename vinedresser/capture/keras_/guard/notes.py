@@ -8,7 +8,8 @@ from typing import Any
 
 import keras
 
-from vinedresser.frameworks.keras_.codec import Computed, is_tensor, mapped
+from vinedresser.frameworks.keras_.codec import is_tensor, mapped
+from vinedresser.snapshots.trees import Computed
 
 __all__ = ["NO_DATA", "NotedCall", "StepNotes"]
 

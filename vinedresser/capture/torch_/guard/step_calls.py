@@ -13,8 +13,8 @@ from vinedresser.capture.recording.batch_source import BatchSource
 from vinedresser.capture.torch_.losses.losses import batch_size
 from vinedresser.data.records import Origins
 from vinedresser.frameworks.nesting import mapped
-from vinedresser.frameworks.torch_.codec import Computed
 from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.snapshots.trees import Computed
 
 __all__ = ["Call", "StepCalls", "loss_value", "without_computed"]
 
