@@ -233,10 +233,22 @@ def test_a_rule_without_data_is_named_at_the_end(tmp_path: Path) -> None:
     assert checked.ended
 
 
-def test_the_advice_fits_a_script_without_a_hook(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("framework", "attached", "part"),
+    [
+        ("torch", True, "losses are seen in the backward pass"),
+        ("xgboost", True, "evals="),
+        ("xgboost", False, "watch(model, loss=…)"),
+    ],
+)
+def test_the_advice_fits_the_framework_and_a_script_without_a_hook(
+    framework: str, attached: bool, part: str, tmp_path: Path
+) -> None:
     run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
-    write_first(run.storage, ClaimRecord("{}"))
-    assert checks(run, [LossAbove()]).advice.startswith("losses are seen in the backward pass")
+    write_record(run.storage, replace(run.info, framework=framework))
+    if attached:
+        write_first(run.storage, ClaimRecord("{}"))
+    assert part in checks(open_run(tmp_path), [LossAbove()]).advice
 
 
 def test_data_that_come_later_are_not_missing(tmp_path: Path) -> None:

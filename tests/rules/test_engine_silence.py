@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tests.rules.test_engine import LOSS, LossAbove, losses
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
-from vinedresser.store.finding import Finding
+from vinedresser.rules.faults import Fault
+from vinedresser.rules.registry import RULES
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
 from vinedresser.testing.runs import make_run, step_record
@@ -43,12 +48,35 @@ class Pause(LossAbove):
         )
 
 
+class Failing(LossAbove):
+    """Reports a fault once a loss is above 2.
+
+    Args:
+        fault: the fault.
+        severity: severity of the rule.
+        reported: severity of its findings.
+    """
+
+    def __init__(self, fault: Fault, severity: Severity, reported: Severity) -> None:
+        super().__init__()
+        self.fault = fault
+        self.severity = severity
+        self.reported: Severity = reported
+
+    def update(self, step: Step) -> Finding | None:
+        found = super().update(step)
+        return None if found is None else replace(found, severity=self.reported)
+
+
 class Suspicious(LossAbove):
     """Suspects every run."""
 
     def suspicion(self) -> Finding | None:
         assert self.last is not None
         return self.last
+
+    def confirmed(self) -> Finding | None:
+        return self.suspicion()
 
     def __init__(self) -> None:
         super().__init__(limit=1.5)
@@ -94,6 +122,40 @@ def test_suspicions_are_those_of_the_rules_that_have_one(tmp_path: Path) -> None
     engine = begun([LossAbove(), Suspicious()], run)
     assert [one for step in run.follow() for one in engine.update(step)] == []
     assert [(one.rule, one.step) for one in engine.suspicions()] == [("suspicious", 1)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "severity", "reported", "confirmed"),
+    [
+        ("underfitting", "stop", "stop", ["suspicious"]),
+        ("underfitting", "warning", "warning", ["suspicious"]),
+        # Milder than the rule reports a run that fails.
+        ("underfitting", "stop", "warning", []),
+        ("underfitting", "info", "info", []),
+        # The cause is known.
+        ("learning_rate_too_high", "stop", "stop", []),
+    ],
+)
+def test_a_failure_without_a_cause_confirms_suspicions(
+    fault: Fault, severity: Severity, reported: Severity, confirmed: list[str], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path, losses(1, 1.8, 3))
+    engine = begun([Failing(fault, severity, reported), Suspicious()], run)
+    found = [[one.rule for one in engine.update(step)] for step in run.follow()]
+    assert found == [[], [], ["failing", *confirmed]]
+
+
+def test_what_the_hook_completes_tells_which_rules_apply(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1))
+    kinds = ("vanishing_gradient", "tree_depth")
+    engine = begun([RULES[one]() for one in kinds], run)
+    for step in run.follow():
+        engine.update(step)
+    found = []
+    for framework in ("torch", "xgboost"):
+        engine.on_record(replace(run.info, framework=framework))
+        found.append(engine.checks(whole=True, attached=False).rules)
+    assert found == [["vanishing_gradient"], ["tree_depth"]]
 
 
 def test_a_rule_that_has_stopped_keeps_the_silent_ones_silent(tmp_path: Path) -> None:
