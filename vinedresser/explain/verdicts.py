@@ -168,13 +168,12 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """How it ended and what is wrong, in a few words, such as "Finished with a problem"."""
+        """How it ended and what is wrong, in a few words, such as "Stopped by overfitting"."""
         ending = self.ending
         if self.status.state == "stopped":
             return ending
         if self.finding is not None:
-            joined = " so far" if self.status.state == "running" else ""
-            return f"{ending} with a {_WORDS[self.finding.severity]}{joined}"
+            return f"{ending} with a {_WORDS[self.finding.severity]}: {self.finding.rule}"
         if self.kind == "healthy":
             return "No problem found"
         if self.kind == "running" and self._rules:
