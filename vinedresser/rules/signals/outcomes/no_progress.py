@@ -69,8 +69,8 @@ class LossTrajectory(NamedTuple):
             start = min(self.start, progress.first)
             stays = "stays at" if level > start else "has only come back to"
             return (
-                f"rose from {start:.4g} to {progress.peak:.4g} by step {progress.peak_step} "
-                f"and {stays} {level:.4g}"
+                f"rose from {start:.4g} to {progress.peak:.4g} (from step "
+                f"{progress.peak_step} on) and {stays} {level:.4g}"
             )
         if self.kind == "lost":
             return (
