@@ -11,6 +11,7 @@ import keras
 
 from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.attach.keras_variables import VariableTrainings
+from vinedresser.capture.attach.keras_workers import repair_fit
 from vinedresser.capture.attach.tracebacks import without_capture_frames
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 from vinedresser.frameworks.keras_.bare_variables import BareVariables
@@ -101,6 +102,7 @@ class _KerasTrainings(TrainingFinder):
 
 def attach() -> None:
     """Start looking for trainings."""
+    ATTACHMENT.shield.guard("repairing fit", repair_fit)(ATTACHMENT.shield.report)
     ATTACHMENT.search(_KerasTrainings(ATTACHMENT))
 
 
