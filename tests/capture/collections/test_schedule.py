@@ -47,6 +47,38 @@ def test_every_evaluation_is_saved(save: SaveConfig, steps: list[int]) -> None:
     assert due_steps(save, "eval") == steps
 
 
+@pytest.mark.parametrize(("elastic", "steps"), [(True, [1, 7]), (False, [1, 4, 7, 10])])
+def test_only_elastic_configs_are_due_less_often(elastic: bool, steps: list[int]) -> None:
+    save = SaveConfig(every=3, start=1, elastic=elastic)
+    assert [step for step in range(12) if save.due(step, "train", 2)] == steps
+    assert all(save.due(step, "eval", 2) for step in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    ("save", "left"),
+    [
+        (SaveConfig(every=3, reductions=("l2",)), SaveConfig(every=3, reductions=("l2",))),
+        (SaveConfig(reductions=("fingerprint", "l2")), SaveConfig(reductions=("l2",))),
+        (
+            SaveConfig(reductions=("fingerprint",), tensor=True, stop=9),
+            SaveConfig(tensor=True, stop=9),
+        ),
+        (
+            SaveConfig(reductions=("l2", "fingerprint"), tensor=True),
+            SaveConfig(reductions=("l2",), tensor=True),
+        ),
+        (SaveConfig(reductions=("fingerprint",)), None),
+    ],
+)
+def test_a_config_without_fingerprints_keeps_the_rest(
+    save: SaveConfig, left: SaveConfig | None
+) -> None:
+    found = save.without_fingerprint()
+    assert (found and (found.to_json() | {"tensor": found.wants_tensor})) == (
+        left and (left.to_json() | {"tensor": left.wants_tensor})
+    )
+
+
 def test_the_tensor_is_kept_without_reductions() -> None:
     assert SaveConfig().wants_tensor
     assert not SaveConfig(reductions=("l2",)).wants_tensor

@@ -221,8 +221,26 @@ def test_columns_by_regex_mode_and_rank(run: Run) -> None:
     assert list(run.reductions("l2", "gradients")) == ["gradients/conv1.weight"]
     assert list(run.reductions("zero_share", "relus")) == ["outputs/relu1"]
     assert list(run.reductions("l2", "outputs")) == []
+    assert list(run.reductions("l2", mode="eval")) == []
     with pytest.raises(ConfigError):
         run.scalars("[")
+
+
+def test_segments_are_those_of_a_rank_in_order(run: Run) -> None:
+    files = sorted((Path(run.path) / "segments" / "0").iterdir())
+    found = run.segments()
+    assert [Path(one.record.segment).name for one in found] == [one.name for one in files]
+    assert run.segments(rank=7) == []
+
+
+def test_damaged_findings_are_named_to_who_asks_and_in_the_problems(run: Run) -> None:
+    (Path(run.path) / "findings").mkdir()
+    (Path(run.path) / "findings" / "a.jsonl").write_text("{\n")
+    faults: list[str] = []
+    assert list(run.findings(faults)) == []
+    assert len(faults) == 1
+    assert "findings/a.jsonl" in faults[0]
+    assert faults == run.problems
 
 
 def test_columns_are_read_without_tensors(tmp_path: Path, run: Run) -> None:
