@@ -51,6 +51,7 @@ def test_every_evaluation_is_saved(save: SaveConfig, steps: list[int]) -> None:
 def test_only_elastic_configs_are_due_less_often(elastic: bool, steps: list[int]) -> None:
     save = SaveConfig(every=3, start=1, elastic=elastic)
     assert [step for step in range(12) if save.due(step, "train", 2)] == steps
+    assert due_steps(save) == [1, 4, 7, 10]
     assert all(save.due(step, "eval", 2) for step in range(1, 12))
 
 
