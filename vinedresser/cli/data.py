@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -142,6 +143,12 @@ def bench_data(
     channel: Annotated[
         str, typer.Option(metavar="NAME", help="Channel of the .toml file.")
     ] = "train",
+    decode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Decoder of the training, called with each value."
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Records per batch.")] = 256,
     seconds: Annotated[
         float,
@@ -149,6 +156,9 @@ def bench_data(
     ] = 2.0,
     rounds: Annotated[int, typer.Option(min=1, help="Measurements of each way.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    target: Annotated[
+        Path | None, typer.Option("--draw", metavar="FILE", help="Draw it: .svg or .html.")
+    ] = None,
 ) -> None:
     """Measure how fast data is read on this machine.
 
@@ -159,10 +169,15 @@ def bench_data(
     from vinedresser.data.benchmark import measure_reading
 
     sources = _channel(Path(source), channel) if source.endswith(".toml") else [source]
+    if target is not None:
+        from vinedresser.explain.charts.plot import check_target
+
+        check_target(target)
     with counted("measurements") as progress:
         found = measure_reading(
             sources,
             format=kind,
+            decode=None if decode is None else _decoder(decode),
             batch_size=batch_size,
             seconds=seconds,
             rounds=rounds,
@@ -172,6 +187,23 @@ def bench_data(
         typer.echo(json.dumps(found.to_json()))
     else:
         print_benchmark(found)
+    if target is not None:
+        from vinedresser.explain.reading_plot import plot_reading
+
+        plot_reading(found).save(target)
+
+
+def _decoder(reference: str) -> Callable[[Any], Any]:
+    """Return the function that ``--decode`` names.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from vinedresser.infra.entry import function_here, is_reference
+
+    if not is_reference(reference):
+        raise ConfigError(f"--decode: must be MODULE:FUNCTION, not {reference!r}")
+    return function_here(reference)
 
 
 def _channel(path: Path, name: str) -> list[str]:

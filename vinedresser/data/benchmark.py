@@ -17,12 +17,13 @@ from vinedresser.data.formats.base import Chunk
 from vinedresser.data.formats.registry import open_format
 from vinedresser.data.index import Index, make_index
 from vinedresser.data.sources.finding import find_objects
+from vinedresser.data.statistics import Statistics
 from vinedresser.objects import is_remote
 from vinedresser.objects.read_ahead import read_ahead
 
 __all__ = ["Benchmark", "Measured", "Settings", "measure_reading"]
 
-_STAGES = ("waiting", "parsing")
+_STAGES = ("waiting", "parsing", "decoding")
 # Larger objects are not read as a whole.
 _LARGEST_WHOLE = 256 << 20
 _DOWNLOADS = 4
@@ -49,6 +50,7 @@ class Measured:
             first one.
         stages: share of the time by stage (see `Statistics`); {} if it has none.
         settings: settings of the data set; None if it is none.
+        choppiness: the 95th percentile of the gaps divided by their median.
     """
 
     way: str
@@ -57,6 +59,10 @@ class Measured:
     gaps: tuple[float, float, float]
     stages: dict[str, float]
     settings: Settings | None = None
+
+    @property
+    def choppiness(self) -> float:  # noqa: D102 (see the class)
+        return self.gaps[1] / self.gaps[0] if self.gaps[0] else 1.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,7 @@ class Benchmark:
         proposed: the defaults if they are among the fastest, else of these the settings with the
             fewest connections and the smallest chunks.
         slowest_stage: the stage that takes most of the time with these settings.
+        second_requests: number of slow requests to S3 that were sent a second time.
     """
 
     format: str
@@ -81,12 +88,14 @@ class Benchmark:
     measured: list[Measured]
     proposed: Settings
     slowest_stage: str
+    second_requests: int
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON types."""
         document = asdict(self)
         for entry, one in zip(document["measured"], self.measured, strict=True):
             entry["settings"] = one.settings and one.settings._asdict()
+            entry["choppiness"] = one.choppiness
         return document | {"proposed": self.proposed._asdict()}
 
 
@@ -108,6 +117,7 @@ def measure_reading(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     format: str | None = None,  # noqa: A002 (the word of the field)
+    decode: Callable[[Any], Any] | None = None,
     batch_size: int = 256,
     seconds: float = 2.0,
     rounds: int = 3,
@@ -120,6 +130,7 @@ def measure_reading(
     Args:
         sources: see `Dataset`.
         format: see `Dataset`.
+        decode: see `Dataset`.
         batch_size: records per batch.
         seconds: duration of each measurement.
         rounds: number of measurements of each way, after one that is not counted.
@@ -134,7 +145,8 @@ def measure_reading(
     objects = find_objects(sources)
     index = make_index(objects, data.format, open_format(data.format))
     remote = any(is_remote(one.uri) for one in objects)
-    opened = partial(Dataset, sources, batch_size=batch_size, format=format)
+    opened = partial(Dataset, sources, batch_size=batch_size, format=format, decode=decode)
+    statistics = Statistics()
     ways: dict[str, Callable[[], _Progress]] = {"plain reading": partial(_plain, index)}
     if max(one.size for one in objects) <= _LARGEST_WHOLE:
         ways[f"whole objects, {_DOWNLOADS} at a time"] = partial(_whole, index, data.format)
@@ -167,6 +179,7 @@ def measure_reading(
         measured=measured,
         proposed=proposed,
         slowest_stage=max(stages, key=lambda stage: stages[stage]),
+        second_requests=statistics.second_requests,
     )
 
 

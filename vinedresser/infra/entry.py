@@ -18,7 +18,7 @@ from typing import Any
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.plain_text import visible
 
-__all__ = ["function_named", "is_reference", "main", "parameters_as_arguments"]
+__all__ = ["function_here", "function_named", "is_reference", "main", "parameters_as_arguments"]
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -43,12 +43,10 @@ def main(arguments: list[str]) -> None:
         SystemExit: the function does not exist or does not accept these parameters.
     """
     target, *settings = arguments
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     given = dict(setting.split("=", 1) for setting in settings)
     parameters = {name.replace("-", "_"): json.loads(value) for name, value in given.items()}
     try:
-        function = function_named(target)
+        function = function_here(target)
     except ConfigError as error:
         sys.exit(str(error))
     try:
@@ -59,6 +57,17 @@ def main(arguments: list[str]) -> None:
         sys.exit(visible(called))
     sys.argv = [target]
     function(**parameters)
+
+
+def function_here(target: str) -> Callable[..., Any]:
+    """Return a function as `function_named` does; its module may be in the working directory.
+
+    Raises:
+        ConfigError: the module or the function does not exist.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return function_named(target)
 
 
 def function_named(target: str) -> Callable[..., Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from vinedresser.errors import ConfigError, VinedresserError
-from vinedresser.infra.entry import function_named, is_reference
+from vinedresser.infra.entry import function_here, is_reference
 from vinedresser.store.json_values import DAMAGE
 
 __all__ = ["referenced", "running_users_code"]
@@ -28,9 +26,7 @@ def referenced(reference: str, word: str = "FUNCTION") -> Callable[..., Any]:
     """
     if not is_reference(reference):
         raise ConfigError(f"--factory: must be MODULE:{word}, not {reference!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    return function_named(reference)
+    return function_here(reference)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ _ADVICE = {
     "waiting": "the slowest stage is waiting for bytes: larger objects or faster storage may help",
     "parsing": "the slowest stage is checking and dividing records: workers of a TorchLoader may "
     "help",
+    "decoding": "the slowest stage is the decoder: workers of a TorchLoader may help",
 }
 
 
@@ -86,12 +87,12 @@ def print_benchmark(found: Benchmark) -> None:
         f"{found.objects} objects"
     )
     table = plain_table()
-    for name in ("way", "records/s", "MB/s", "gap p50 ms", "p95", "max", "mostly"):
+    for name in ("way", "records/s", "MB/s", "gap p50 ms", "p95", "max", "p95/p50", "mostly"):
         left = name in ("way", "mostly")
         table.add_column(name, justify="left" if left else "right", no_wrap=True)
     for one in found.measured:
         records = f"{one.records_per_second:.0f}" if one.records_per_second else ""
-        gaps = [f"{1e3 * gap:.1f}" for gap in one.gaps]
+        gaps = [*(f"{1e3 * gap:.1f}" for gap in one.gaps), f"{one.choppiness:.1f}"]
         stage = max(one.stages, key=lambda name: one.stages[name], default="")
         share = f"{stage} {one.stages[stage]:.0%}" if stage else ""
         table.add_row(one.way, records, f"{one.bytes_per_second / 1e6:.1f}", *gaps, share)
@@ -102,6 +103,8 @@ def print_benchmark(found: Benchmark) -> None:
         chosen = ", ".join(f"{name}={value}" for name, value in found.proposed._asdict().items())
         say(f"faster than the default settings: Dataset(..., {chosen})")
     say(_ADVICE[found.slowest_stage])
+    if found.second_requests:
+        say(f"{found.second_requests} requests were slow, and sent a second time")
 
 
 @contextmanager

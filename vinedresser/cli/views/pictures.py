@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -226,11 +224,9 @@ def _built(model: str) -> Any:
     Raises:
         ConfigError: the function does not exist.
     """
-    from vinedresser.infra.entry import function_named
+    from vinedresser.infra.entry import function_here
 
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    return function_named(model)()
+    return function_here(model)()
 
 
 def log_page(run: str, page: Path) -> None:
