@@ -21,6 +21,7 @@ from vinedresser.store.records import (
     ChecksRecord,
     FedRecord,
     Heartbeat,
+    HostReport,
     Record,
     TagsRecord,
     TrainerAnswer,
@@ -30,6 +31,7 @@ from vinedresser.store.records import (
     fed_key,
     findings_key,
     heartbeat_key,
+    host_key,
     suspicions_key,
     tags_key,
 )
@@ -37,7 +39,7 @@ from vinedresser.store.records import (
 DOCUMENT = ROOT.joinpath("docs/run_directory.md").read_text(encoding="utf-8")
 # Those of which a run has several; the others lie under their one key.
 NUMBERED = {
-    *(Heartbeat, FedRecord, CaptureRequest, CaptureChange, Finding),
+    *(Heartbeat, HostReport, FedRecord, CaptureRequest, CaptureChange, Finding),
     *(ActionRecord, ChecksRecord, TagsRecord, TrainerRequest, TrainerAnswer, SuspicionRecord),
 }
 RECORDS: dict[str, Any] = {
@@ -52,6 +54,7 @@ RECORDS: dict[str, Any] = {
     "capture_changes/<rank>/<number>.json": CaptureChange,
     heartbeat_key(0).replace("0", "<rank>"): Heartbeat,
     fed_key(0).replace("0", "<rank>"): FedRecord,
+    host_key(0).replace("0", "<number>"): HostReport,
     "trainer_requests/<number>.json": TrainerRequest,
     "trainer_answers/<rank>/<number>.json": TrainerAnswer,
     findings_key("<group>"): Finding,

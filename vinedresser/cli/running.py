@@ -91,6 +91,14 @@ def run(
         typer.Option(min=1, metavar="N", help="Start N processes that train together."),
     ] = 1,
     metric: MetricOption = None,
+    launcher: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What starts them: local, torchrun, mpi, ray or slurm."),
+    ] = "local",
+    hosts: Annotated[
+        str,
+        typer.Option(metavar="N|HOST,HOST", help="Hosts that share them, with a launcher."),
+    ] = "1",
     control: Annotated[
         bool | None,
         typer.Option(
@@ -132,8 +140,10 @@ def run(
         total_steps=steps,
         ranks=ranks,
         metrics=metrics_of(metric),
+        launcher=launcher,
+        hosts=_hosts(launcher, hosts, ranks, store),
     )
-    if short := core_shortage(ranks):
+    if script.hosts == 1 and (short := core_shortage(ranks)):
         say(f"--ranks: {short}", to=error_console)
     if masked_arguments(command) != list(command):
         say(
@@ -201,6 +211,23 @@ def metrics_of(given: list[str] | None) -> dict[str, str]:
     except ValueError as error:
         raise ConfigError(f"--metric {error}") from None
     return metrics
+
+
+def _hosts(launcher: str, hosts: str, ranks: int, store: str) -> int | list[str]:
+    """Return the number of the hosts or their names, checked."""
+    from vinedresser.objects import parse_location
+    from vinedresser.store.records.launchers import check_hosts, launcher_settings
+
+    given: int | list[str] = int(hosts) if hosts.isdecimal() else hosts.split(",")
+    try:
+        check_hosts(launcher_settings(launcher), given, ranks)
+    except ValueError as error:
+        raise ConfigError(f"--{error}") from error
+    if launcher != "local" and not isinstance(parse_location(store), Path):
+        raise ConfigError(
+            f"--launcher: {launcher} needs a store in a directory that all hosts share"
+        )
+    return given
 
 
 def _other_environment(program: str) -> str | None:

@@ -10,6 +10,8 @@ small.
     launch.json                     command, owner and settings             launcher
     owner.json                      the new owner of an adopted run         new owner
     supervisor.json, .lock, log.txt supervisor and trainer; output          supervisor
+    hosts/<host>.json               a host's ranks                          host
+    host_orders.json                what the hosts are told                 supervisor
     segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
     manifests/<rank>/<number>.json  copies of a hundred index records       hook's writer
     heartbeat/<rank>.json           writing process, last step              hook's writer
@@ -41,6 +43,7 @@ from vinedresser.store.records.checks import ChecksRecord
 from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
     FLOW_VARIABLE,
+    HOST_VARIABLE,
     METRICS_VARIABLE,
     MLFLOW_VARIABLE,
     PREFLIGHT_VARIABLE,
@@ -56,6 +59,7 @@ from vinedresser.store.records.environment import (
 )
 from vinedresser.store.records.fed import FedRecord, fed_records
 from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step, lost_records
+from vinedresser.store.records.hosts import HostOrders, HostReport
 from vinedresser.store.records.json_lines import read_json_lines
 from vinedresser.store.records.keys import (
     LOG_KEY,
@@ -67,6 +71,7 @@ from vinedresser.store.records.keys import (
     fed_key,
     findings_key,
     heartbeat_key,
+    host_key,
     index_key,
     manifest_key,
     rank_log_key,
@@ -130,6 +135,7 @@ __all__ = [
     "FLOW_VARIABLE",
     "PREFLIGHT_VARIABLE",
     "FORMAT_VERSION",
+    "HOST_VARIABLE",
     "LOG_KEY",
     "METRICS_VARIABLE",
     "MLFLOW_VARIABLE",
@@ -150,6 +156,8 @@ __all__ = [
     "ExitRecord",
     "FedRecord",
     "Heartbeat",
+    "HostOrders",
+    "HostReport",
     "LaunchRecord",
     "LaunchSettings",
     "OwnerRecord",
@@ -184,6 +192,7 @@ __all__ = [
     "heartbeats",
     "describe_changes",
     "first_free",
+    "host_key",
     "index_key",
     "known_keys",
     "last_step",

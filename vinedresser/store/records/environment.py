@@ -11,6 +11,7 @@ from vinedresser.processes import Environment
 __all__ = [
     "ATTACH_VARIABLE",
     "FLOW_VARIABLE",
+    "HOST_VARIABLE",
     "PREFLIGHT_VARIABLE",
     "METRICS_VARIABLE",
     "MLFLOW_VARIABLE",
@@ -32,6 +33,8 @@ RUN_VARIABLE = "VINEDRESSER_RUN"
 RUN_ID_VARIABLE = "VINEDRESSER_RUN_ID"
 RANK_VARIABLE = "VINEDRESSER_RANK"
 WORLD_SIZE_VARIABLE = "VINEDRESSER_WORLD_SIZE"
+# Set for the ranks of a run on several hosts: the number of the process that has started them.
+HOST_VARIABLE = "VINEDRESSER_HOST"
 # Set to capture a script that creates no hook: a directory with libraries of the launcher.
 ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
 # Set for a trainer: the process id of its supervisor, and the descriptor to which it writes on
@@ -54,7 +57,7 @@ METRICS_VARIABLE = "VINEDRESSER_METRICS"
 
 _VARIABLES = frozenset(
     (
-        *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE, WORLD_SIZE_VARIABLE),
+        *(RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE, WORLD_SIZE_VARIABLE, HOST_VARIABLE),
         *(ATTACH_VARIABLE, FLOW_VARIABLE, PREFLIGHT_VARIABLE, STACKS_VARIABLE),
         *(REPLAY_VARIABLE, REPLAY_KERAS_VARIABLE, MLFLOW_VARIABLE, METRICS_VARIABLE),
     )

@@ -14,6 +14,7 @@ __all__ = [
     "fed_key",
     "findings_key",
     "heartbeat_key",
+    "host_key",
     "index_key",
     "manifest_key",
     "rank_log_key",
@@ -45,6 +46,7 @@ _NAMES = {
         ("index", rf"{_RANK}/{_TWELVE}\.json", "an index record"),
         ("manifests", rf"{_RANK}/{_TWELVE}\.json", "a manifest"),
         ("heartbeat", rf"{_RANK}\.json", "a heartbeat"),
+        ("hosts", rf"{_RANK}\.json", "the report of a host"),
         ("logs", rf"{_RANK}\.txt", "the output of a rank"),
         ("fed", rf"{_RANK}\.json", "a record of training data"),
         ("capture_requests", rf"{_SIX}\.json", "a capture request"),
@@ -96,6 +98,11 @@ def manifest_key(rank: int, number: int) -> str:
 def heartbeat_key(rank: int) -> str:
     """Return the key of a rank's heartbeat."""
     return f"heartbeat/{rank}.json"
+
+
+def host_key(host: int) -> str:
+    """Return the key of the report of one host of several."""
+    return f"hosts/{host}.json"
 
 
 def rank_log_key(rank: int) -> str:

@@ -10,6 +10,12 @@ from vinedresser.masking import masked_arguments, masked_names, masked_text, mas
 from vinedresser.objects import Storage
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.json_values import check_time
+from vinedresser.store.records.launchers import (
+    SCHEDULERS,
+    LauncherSettings,
+    check_hosts,
+    launcher_settings,
+)
 from vinedresser.store.records.record import Record, read_record
 
 __all__ = [
@@ -42,13 +48,16 @@ class LaunchSettings:
         attach: capture trainings that have no hook of their own.
         environment_from: names of variables that the program inherits and must have, such as
             credentials; their values are never stored.
-        ranks: processes of the command that train together as one run, on one machine.
+        ranks: processes of the command that train together as one run, on all hosts together.
         gpus_per_rank: GPUs that each of the ranks sees, and no other process uses; 0: each rank
             sees those of the run.
         metrics: metrics in the lines that the program prints: by name a regex whose first group is
             the number.
         contract: "sagemaker" for a script made for SageMaker's containers: variables, arguments and
             folders are as there.
+        launcher: what starts the ranks, "local", "torchrun", "mpi", "ray", "slurm" or "kubernetes",
+            or a table of its name and settings.
+        hosts: number of hosts that share the ranks equally, or their names.
     """
 
     gpus: int = 0
@@ -59,6 +68,8 @@ class LaunchSettings:
     gpus_per_rank: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
     contract: Literal["", "sagemaker"] = ""
+    launcher: str | dict[str, Any] = "local"
+    hosts: int | list[str] = 1
 
     def __post_init__(self) -> None:
         """Check values that types do not; the supervisor has no package that does."""
@@ -75,11 +86,31 @@ class LaunchSettings:
         for name in self.environment_from:
             if not name or "=" in name or "\0" in name:
                 raise ValueError(f"environment_from: {name!r} is not the name of a variable")
+        check_hosts(self.system, self.hosts, self.ranks)
+        if self.contract and self.system.name != "local":
+            raise ValueError(f"contract: not supported with the launcher {self.system.name}")
+        if self.gpus and self.elsewhere:
+            raise ValueError("gpus: give gpus_per_rank for ranks on other hosts")
+
+    @property
+    def system(self) -> LauncherSettings:
+        """What starts the ranks."""
+        return launcher_settings(self.launcher)
+
+    @property
+    def host_count(self) -> int:
+        """Number of hosts that share the ranks."""
+        return self.hosts if isinstance(self.hosts, int) else len(self.hosts)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether ranks may train on other machines than the one that starts them."""
+        return self.host_count > 1 or self.system.name in SCHEDULERS
 
     @property
     def own_gpus(self) -> int:
-        """GPUs of the run that no other run uses."""
-        return self.gpus or self.ranks * self.gpus_per_rank
+        """GPUs of this machine that no other run uses."""
+        return 0 if self.elsewhere else self.gpus or self.ranks * self.gpus_per_rank
 
 
 @dataclass(frozen=True)

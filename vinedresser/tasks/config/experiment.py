@@ -22,19 +22,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import check_share
-from vinedresser.errors import ConfigError
+from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.catalog.stores import local_state
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.services.clusters.runner_settings import RunnerSettings, runner_settings
 from vinedresser.infra.supervise.cores import core_shortage
 from vinedresser.infra.supervise.gpus import VISIBLE_GPUS, visible_gpus
+from vinedresser.infra.supervise.hosts.commands import refuse_launcher
 from vinedresser.masking import MASK, masked_text
 from vinedresser.objects import Location
 from vinedresser.rules.actions.plan import ActionPlan
@@ -147,7 +148,8 @@ class Experiment:
     def notice(self) -> str:
         """What to know before it begins: masked values, and a lack of cores; "" for nothing."""
         masked = self._masked_values()
-        short = core_shortage(self.run.ranks) if self.runner.address is None else ""
+        here = self.runner.address is None and not self.run.elsewhere
+        short = core_shortage(self.run.ranks) if here else ""
         return "; ".join(one for one in (masked, short and f"run.ranks: {short}") if one)
 
     def _masked_values(self) -> str:
@@ -166,11 +168,15 @@ class Experiment:
         """Refuse to begin trainings on this machine without what they need.
 
         Raises:
-            ConfigError: more GPUs are requested than there are, a variable is not set, or files of
-                a channel do not exist.
+            ConfigError: more GPUs are requested than there are, a variable is not set, files of
+                a channel do not exist, or what starts the ranks is missing.
         """
         if self.runner.address is not None:
             return
+        try:
+            refuse_launcher(self.run)
+        except LaunchError as error:
+            raise ConfigError(f"{self.path}: run.{error}") from error
         refuse_missing_files(self.channels, f"{self.path}: data")
         if self.run.own_gpus * self.max_concurrent > (there := len(visible_gpus())):
             key = "gpus" if self.run.gpus else "gpus_per_rank"
@@ -178,7 +184,7 @@ class Experiment:
             raise ConfigError(
                 f"{self.path}: run.{key}: {each} at the same time; this machine has {there}"
             )
-        for name in self.run.environment_from:
+        for name in () if self.run.elsewhere else self.run.environment_from:
             if name not in os.environ:
                 raise ConfigError(
                     f"{self.path}: run.environment_from: {name} is not set in the environment"
@@ -259,7 +265,10 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
     runner = runner_settings(run.runner, f"{path}: run.runner")
-    variants, here = document.get("variants", {}), runner.address is None
+    if run.system.name != "local":
+        run = _on_hosts(run, runner, place, path)
+    variants = document.get("variants", {})
+    here = runner.address is None and not run.elsewhere
     if run.preflight and run.ranks > 1:
         raise ConfigError(f"{path}: run.preflight: not supported for a training of several ranks")
     if run.preflight and (trials or runner.name != "local"):
@@ -272,7 +281,7 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
     channels = checked_channels(document.get("data", {}), base, f"{path}: data")
     if run.contract:
         _check_contract(specs, channels, path)
-    if runner.name != "local" and (found := masked_keys(specs)):
+    if (runner.name, run.system.name) != ("local", "local") and (found := masked_keys(specs)):
         raise ConfigError(
             f"{path}: run: {found[0]} looks like a secret, which is not sent to workers; set it in "
             "their environment and name its variable in run.environment_from"
@@ -315,6 +324,24 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         ),
         tracking_experiment=tracking.experiment or run.name,
     )
+
+
+def _on_hosts(run: RunTable, runner: RunnerSettings, store: Location, path: Path) -> RunTable:
+    """Check settings of ranks that a launcher starts, and return them with an absolute path."""
+    name = run.system.name
+    if runner.name != "local":
+        raise ConfigError(f"{path}: run.launcher: {name} starts ranks itself; remove run.runner")
+    if run.preflight:
+        raise ConfigError(f"{path}: run.preflight: not supported with the launcher {name}")
+    if not isinstance(store, Path):
+        raise ConfigError(
+            f"{path}: run.launcher: {name} needs a store in a directory that all hosts share, not "
+            f"{store}"
+        )
+    if not isinstance(run.launcher, str) and run.system.manifest:
+        manifest = path.absolute().parent / run.system.manifest
+        return replace(run, launcher={**run.launcher, "manifest": str(manifest)})
+    return run
 
 
 def _all_rules(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class RunTable(LaunchSettings):
         cwd: directory in which the command starts; default: that of the file.
         total_steps: number of optimizer steps in a whole run, for progress and steps saved.
         max_concurrent: maximum number of runs that train at the same time; default: as many as
-            `cpus` and `gpus` leave room for on this machine.
+            `cpus` and `gpus` leave room for on this machine, 1 on other hosts.
         cpus: cores of each run, which its ranks share, set as `OMP_NUM_THREADS` unless
             ``environment`` has it; default: the runs that train at the same time share the cores.
         preflight: check the first steps of each run before it trains; "strict": a suspicious check
@@ -106,6 +106,8 @@ class RunTable(LaunchSettings):
         """Maximum number of runs that train at the same time."""
         if self.max_concurrent is not None:
             return self.max_concurrent
+        if self.elsewhere:
+            return 1
         room = cores() // (self.cpus or self.ranks)
         return max(min(room, len(visible_gpus()) // own) if (own := self.own_gpus) else room, 1)
 

@@ -14,7 +14,8 @@ from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import check_share
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import LaunchError, VinedresserError
+from vinedresser.infra.supervise.hosts.commands import refuse_launcher
 from vinedresser.infra.supervise.launcher import check_command, prepare_run
 from vinedresser.objects import LocalStorage, StoreUrl
 from vinedresser.processes import this_process
@@ -72,6 +73,8 @@ class Script:
         parameters: hyperparameters, for the record.
         environment: variables added to the inherited ones.
         grace: see `LaunchSettings`.
+        launcher: what starts them; see `LaunchSettings`.
+        hosts: number of hosts that share them, or their names.
     """
 
     command: Sequence[str]
@@ -89,6 +92,8 @@ class Script:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     grace: float = 10.0
+    launcher: str = "local"
+    hosts: int | list[str] = 1
 
 
 def prepare_script(directory: Path, script: Script, *, name: str | None = None) -> RunPlace:
@@ -102,7 +107,7 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
     Raises:
         AlreadyARun: the directory already holds a run.
         ConfigError: unknown rule or collection, or an invalid setting of one, or of the budget.
-        LaunchError: the script or program does not exist.
+        LaunchError: the script or program does not exist, or what starts its ranks.
     """
     if script.capture_budget is not None:
         check_share(script.capture_budget, "--capture-budget")
@@ -138,7 +143,15 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         ranks=script.ranks,
         metrics=dict(script.metrics),
         grace=script.grace,
+        launcher=script.launcher,
+        hosts=script.hosts,
     )
+    if launch.system.name != "local" and launch.masked:
+        raise LaunchError(
+            "an argument looks like a secret, which is not sent to other processes; set it as an "
+            "environment variable where they start"
+        )
+    refuse_launcher(launch)
     prepare_run(directory, run, launch)
     if script.rules:
         text = json.dumps({"rules": script.rules}, indent=1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from vinedresser.capture.attach.launching import additional_runs
-from vinedresser.errors import RunRemoved
+from vinedresser.errors import RunRemoved, StillRunning
 from vinedresser.infra.supervise.launcher import (
     abandon,
     end_processes,
@@ -16,10 +17,19 @@ from vinedresser.infra.supervise.launcher import (
 )
 from vinedresser.objects import LocalStorage, Location
 from vinedresser.objects.files import is_missing
-from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
+from vinedresser.store.records import (
+    ExitRecord,
+    LaunchRecord,
+    RunRecord,
+    TrackingRecord,
+    read_record,
+)
 
 __all__ = ["REMOVED", "AdoptedPlace", "RunPlace"]
 
+# Seconds for the end of ranks on other hosts, after the death of their supervisor, and between two
+# looks.
+_PATIENCE, _LOOK = 120.0, 0.5
 REMOVED = "{}: the run directory was removed while a flow used it; its training was ended"
 
 
@@ -123,8 +133,18 @@ class RunPlace:
         if run is not None and self.removed:
             end_processes(self.directory, run.id)
             raise RunRemoved(REMOVED.format(self.directory))
-        # Writes the exit record if the supervisor was killed.
-        return settle(self.directory)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                # Writes the exit record if the supervisor was killed.
+                return settle(self.directory)
+            except StillRunning:
+                # Ranks on other hosts, which end once they notice.
+                launch = read_record(LocalStorage(self.directory), LaunchRecord)
+                elsewhere = launch is not None and launch.elsewhere
+                if not elsewhere or time.monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK)
 
     def _beside(self, directory: Path) -> RunPlace | None:
         """Return the place of an additional run; None if it cannot be used."""

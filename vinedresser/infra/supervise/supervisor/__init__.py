@@ -3,9 +3,3 @@
 It uses only the standard library and a single thread: PDEATHSIG, which ties the trainer to the
 supervisor, fires when the *thread* that forked the trainer ends.
 """
-
-from __future__ import annotations
-
-from vinedresser.infra.supervise.supervisor.supervision import Supervisor
-
-__all__ = ["Supervisor"]

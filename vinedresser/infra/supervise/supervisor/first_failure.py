@@ -4,10 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
-from vinedresser.infra.supervise.supervisor.rank import Rank
+__all__ = ["Ended", "first_failure", "is_victim"]
 
-__all__ = ["first_failure", "is_victim"]
+
+class Ended(Protocol):
+    """A rank that has ended.
+
+    Attributes:
+        number: the rank.
+        lost: why its end is not known, one sentence; "" if it is.
+    """
+
+    number: int
+    lost: str
+
+    @property
+    def code(self) -> int:
+        """Its exit code, or the negative number of the signal that ended it."""
+
+    @property
+    def said(self) -> str:
+        """The last line that its standard error says about a failure."""
+
+    @property
+    def failed_at(self) -> float:
+        """When it failed, by the monotonic clock of this machine."""
+
+
+E = TypeVar("E", bound=Ended)
 
 # The last line of a rank whose peer is gone, by library.
 _VICTIM = re.compile(
@@ -35,7 +61,7 @@ _VICTIM = re.compile(
 )
 
 
-def first_failure(failed: Iterable[Rank]) -> Rank:
+def first_failure(failed: Iterable[E]) -> E:
     """Return the rank that failed first, and not because of another one.
 
     A rank whose peer is gone often ends before that peer's interpreter does, so its error counts
@@ -47,6 +73,6 @@ def first_failure(failed: Iterable[Rank]) -> Rank:
     return min(failed, key=lambda rank: (is_victim(rank), rank.failed_at))
 
 
-def is_victim(rank: Rank) -> bool:
+def is_victim(rank: Ended) -> bool:
     """Return whether the error of a rank says that another one is gone."""
-    return _VICTIM.search(rank.complaint.text) is not None
+    return _VICTIM.search(rank.said) is not None

@@ -6,6 +6,8 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,12 @@ from vinedresser.infra.supervise.supervisor.metric_reader import MetricReader
 from vinedresser.infra.supervise.supervisor.output_log import OutputLog
 from vinedresser.infra.supervise.supervisor.output_pump import Outlet, OutputPump, Receiver
 from vinedresser.infra.supervise.supervisor.rank import Rank
-from vinedresser.infra.supervise.supervisor.rank_environment import RankEnvironments
+from vinedresser.infra.supervise.supervisor.rank_environment import (
+    LOOPBACK,
+    Part,
+    ReservedPorts,
+    rank_environment,
+)
 from vinedresser.infra.supervise.supervisor.run_contract import RunContract
 from vinedresser.infra.supervise.supervisor.shown import (
     ErrorsOfRank,
@@ -36,7 +43,7 @@ _ANSWER = 1.0
 
 
 class Job:
-    """The job of a run: one process, or the ranks that train together.
+    """The job of a run on this machine: one process, or the ranks that train together.
 
     Args:
         launch: the command, and the number of ranks.
@@ -46,10 +53,12 @@ class Job:
         report: called with one sentence per problem.
         belongs: returns whether an environment is that of a process of the run.
         contract: the tree that the script expects; None: none.
+        part: the ranks that are started here, of a run on several hosts; None: all of them.
 
     Attributes:
         ranks: the ranks, by number.
-        family: all processes of the run.
+        family: all of its processes.
+        fault, told: "", since its ranks have begun, and all end together; see `HostsJob`.
         late: ranks that were still running when they were asked to end because another one had
             failed.
 
@@ -67,19 +76,26 @@ class Job:
         report: Callable[[str], None],
         belongs: Callable[[Environment], bool],
         contract: RunContract | None = None,
+        part: Part | None = None,
     ) -> None:
-        several = launch.ranks > 1
+        several = launch.ranks > 1 or part is not None
+        self.fault = self.told = ""
         # When the others were asked to end because one had failed.
         self._ended_peers = _NEVER
         self.late: list[int] = []
-        self._meeting = RankEnvironments(launch, environment) if several else None
+        self._ports = ReservedPorts(launch.ranks if several and part is None else 0)
+        # The common log of a run on several hosts is written elsewhere.
+        common = [OutputLog(directory, LOG_KEY, report)] if part is None else []
+        if part is None:
+            workers = [f"{LOOPBACK}:{port}" for port in self._ports.numbers]
+            part = Part(range(launch.ranks), workers, 0, launch.ranks)
         self.family = Family(belongs)
         trainers: list[Trainer] = []
         try:
             if contract is not None:
                 contract.prepare()
-            for rank in range(launch.ranks):
-                own = environment if self._meeting is None else self._meeting.of(rank)
+            for rank in part.ranks:
+                own = rank_environment(launch, environment, part, rank) if several else environment
                 if contract is not None:
                     # Of a surrounding container, too; but what the user sets counts.
                     own = {**own, **contract.environment(rank), **launch.environment}
@@ -88,21 +104,20 @@ class Job:
         except OSError:
             self.family.kill()
             raise
-        common = OutputLog(directory, LOG_KEY, report)
-        self._logs = [common]
+        self._logs = [*common]
         self._reader: MetricReader | None = None
-        if launch.metrics:
+        if launch.metrics and 0 in part.ranks:
             self._reader = self._start_reader(launch, directory, selector, report)
         self._receivers = (Receiver(selector, 1), Receiver(selector, 2)) if launch.forward else ()
         self.ranks: list[Rank] = []
-        for number, trainer in enumerate(trainers):
-            logs = [common]
-            if several:
-                logs.append(OutputLog(directory, rank_log_key(number), report))
-                self._logs.append(logs[-1])
-            outlets = self._outlets(number, several=several)
+        for number, trainer in zip(part.ranks, trainers, strict=True):
+            of_rank = [OutputLog(directory, rank_log_key(number), report)] if several else []
+            self._logs += of_rank
+            prefix = f"[rank {number}] " if several else ""
             reader = self._reader if number == 0 else None
-            self.ranks.append(Rank(number, trainer, logs, outlets, selector, reader=reader))
+            deliver = partial(_deliver, prefix, common, of_rank, reader)
+            outlets = self._outlets(number, several=several)
+            self.ranks.append(Rank(number, trainer, deliver, outlets, selector))
 
     def _start_reader(
         self,
@@ -126,6 +141,15 @@ class Job:
         if rank == 0:
             return Outlet(out, WholeLines()), Outlet(error, WholeLines())
         return Outlet(None, Everything()), Outlet(error, ErrorsOfRank(rank))
+
+    @property
+    def identities(self) -> list[dict[str, Any]]:
+        """The processes of the ranks, as JSON."""
+        return [asdict(rank.trainer.identity) for rank in self.ranks]
+
+    def tend(self) -> None:
+        """Do what is due every few milliseconds."""
+        self.family.reap_orphans()
 
     @property
     def running(self) -> bool:
@@ -152,6 +176,10 @@ class Job:
         for rank in self.ranks:
             if not rank.ends:
                 rank.trainer.send(signal.SIGTERM)
+
+    def ask_family(self) -> None:
+        """Ask the processes to end that the ranks have left behind."""
+        self.family.ask()
 
     def kill(self) -> None:
         """Kill all processes of the run."""
@@ -208,5 +236,20 @@ class Job:
         """Close the logs, and give the ports back."""
         for log in self._logs:
             log.close()
-        if self._meeting is not None:
-            self._meeting.close()
+        self._ports.close()
+
+
+def _deliver(
+    prefix: str,
+    common: list[OutputLog],
+    of_rank: list[OutputLog],
+    reader: MetricReader | None,
+    lines: list[str],
+) -> None:
+    """Write lines to the common log, with their rank, to that of the rank, and to a reader."""
+    if reader is not None:
+        reader.write(lines)
+    for log in common:
+        log.write(f"{prefix}{line}" for line in lines)
+    for log in of_rank:
+        log.write(lines)

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 
 from vinedresser.infra.supervise.supervisor.crash_reason import CrashReason
-from vinedresser.infra.supervise.supervisor.metric_reader import MetricReader
-from vinedresser.infra.supervise.supervisor.output_log import OutputLog
 from vinedresser.infra.supervise.supervisor.output_pump import Outlet, OutputPump
 from vinedresser.infra.supervise.supervisor.trainer import Trainer
 
@@ -25,10 +23,9 @@ class Rank:
     Args:
         number: the rank.
         trainer: its process.
-        logs: the common log, and the rank's own if it has one.
+        deliver: receives the lines of its output.
         outlets: where its standard output and error are shown.
         selector: calls the key's data when ready.
-        reader: searches metrics in its output, if any.
 
     Attributes:
         number: the rank.
@@ -37,17 +34,18 @@ class Rank:
         pumps: of its outputs.
         running: whether it has not ended.
         cut_off: whether it was killed while it ended because of an error.
+        lost: "", since its end is known; see `RankElsewhere`.
     """
+
+    lost = ""
 
     def __init__(
         self,
         number: int,
         trainer: Trainer,
-        logs: list[OutputLog],
+        deliver: Callable[[list[str]], None],
         outlets: tuple[Outlet, Outlet],
         selector: selectors.BaseSelector,
-        *,
-        reader: MetricReader | None,
     ) -> None:
         self.number = number
         self.trainer = trainer
@@ -57,15 +55,6 @@ class Rank:
         # When its standard error told of the error, and when it ended; of the monotonic clock.
         self._told = self._ended = float("inf")
         self._selector = selector
-        common, *own = logs
-
-        def deliver(lines: list[str]) -> None:
-            common.write(f"[rank {number}] {line}" if own else line for line in lines)
-            for log in own:
-                log.write(lines)
-            if reader is not None:
-                reader.write(lines)
-
         self.pumps = (
             OutputPump(selector, trainer.outputs[0], deliver, outlets[0]),
             OutputPump(selector, trainer.outputs[1], self._hearing(deliver), outlets[1]),
@@ -104,6 +93,11 @@ class Rank:
     def ends(self) -> bool:
         """Whether it runs and has just told of the error by which it seems to end."""
         return self.running and 0 <= time.monotonic() - self._told < _LONGEST_END
+
+    @property
+    def said(self) -> str:
+        """The last line that its standard error says about a failure."""
+        return self.complaint.text
 
     @property
     def code(self) -> int:

@@ -4,21 +4,70 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from vinedresser.infra.supervise.cores import cores
 from vinedresser.infra.supervise.gpus import VISIBLE_GPUS, visible_gpus
 from vinedresser.processes import Environment
 from vinedresser.store.records import LaunchRecord
 
-__all__ = ["RankEnvironments"]
+__all__ = ["LOOPBACK", "Part", "ReservedPorts", "rank_environment"]
 
-_LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 _THREADS = "OMP_NUM_THREADS"
 _TENSORFLOW = "TF_CONFIG"
 
 
-class RankEnvironments:
-    """The environments of the ranks of a job, all on this machine.
+class ReservedPorts:
+    """Free ports of this machine, one for each rank.
+
+    They are reserved until `close`: no other program gets one by chance while the ranks import
+    their framework, and a server that sets SO_REUSEADDR, as torch's and TensorFlow's do, can listen
+    on it.
+
+    Args:
+        count: number of ports.
+        address: address of this machine at which the other ranks reach them.
+
+    Attributes:
+        numbers: the ports.
+
+    Raises:
+        OSError: no port is free, or the address is not that of this machine.
+    """
+
+    def __init__(self, count: int, address: str = LOOPBACK) -> None:
+        self._reserved = [_reserved_port(address) for _ in range(count)]
+        self.numbers: list[int] = [one.getsockname()[1] for one in self._reserved]
+
+    def close(self) -> None:
+        """Give the ports back."""
+        for one in self._reserved:
+            one.close()
+
+
+@dataclass(frozen=True)
+class Part:
+    """The ranks of a job that one process starts.
+
+    Attributes:
+        ranks: their numbers.
+        workers: address and port of each rank of the job, as ``127.0.0.1:4711``.
+        local_rank: number of the first among the ranks of its machine.
+        local_size: number of ranks of its machine.
+    """
+
+    ranks: range
+    workers: Sequence[str]
+    local_rank: int
+    local_size: int
+
+
+def rank_environment(
+    launch: LaunchRecord, shared: Environment, part: Part, rank: int
+) -> dict[str, str]:
+    """Return the complete environment of a rank.
 
     ``RANK``, ``LOCAL_RANK``, ``WORLD_SIZE``, ``LOCAL_WORLD_SIZE``, ``MASTER_ADDR`` and
     ``MASTER_PORT`` are those of torchrun
@@ -27,60 +76,36 @@ class RankEnvironments:
     ``OMP_NUM_THREADS`` unless it is set; the GPUs by ``CUDA_VISIBLE_DEVICES`` if each rank is to
     have its own.
 
-    The ports are reserved until `close`: no other program gets one by chance while the ranks import
-    their framework, and a server that sets SO_REUSEADDR, as torch's and TensorFlow's do, can listen
-    on it.
-
     Args:
         launch: the number of ranks and of the GPUs of each.
         shared: the environment that all ranks share.
-
-    Raises:
-        OSError: no port is free.
+        part: the ranks of this process, and where all of them meet.
+        rank: number of one of them.
     """
-
-    def __init__(self, launch: LaunchRecord, shared: Environment) -> None:
-        self._launch = launch
-        self._shared = shared
-        self._reserved = [_reserved_port() for _ in range(launch.ranks)]
-        ports = [one.getsockname()[1] for one in self._reserved]
-        # The first worker of TensorFlow listens where torch's rank 0 would.
-        self._port = ports[0]
-        self._workers = [f"{_LOOPBACK}:{port}" for port in ports]
-
-    def of(self, rank: int) -> Environment:
-        """Return the complete environment of a rank."""
-        shared, ranks = self._shared, self._launch.ranks
-        task = {"cluster": {"worker": self._workers}, "task": {"type": "worker", "index": rank}}
-        return {
-            _THREADS: str(max(cores() // ranks, 1)),
-            _TENSORFLOW: json.dumps(task),
-            **shared,
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": _LOOPBACK,
-            "MASTER_PORT": str(self._port),
-            **self._gpus(rank),
-        }
-
-    def close(self) -> None:
-        """Give the ports back."""
-        for one in self._reserved:
-            one.close()
-
-    def _gpus(self, rank: int) -> dict[str, str]:
-        """Return the rank's share of the GPUs that the launcher has leased for the run."""
-        each = self._launch.gpus_per_rank
-        names = visible_gpus()[rank * each : (rank + 1) * each]
-        return {VISIBLE_GPUS: ",".join(names)} if each else {}
+    local = part.local_rank + rank - part.ranks.start
+    task = {"cluster": {"worker": part.workers}, "task": {"type": "worker", "index": rank}}
+    # The first worker of TensorFlow listens where torch's rank 0 would.
+    master, _, port = part.workers[0].rpartition(":")
+    each = launch.gpus_per_rank
+    own = visible_gpus()[local * each : (local + 1) * each]
+    return {
+        _THREADS: str(max(cores() // part.local_size, 1)),
+        _TENSORFLOW: json.dumps(task),
+        **shared,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local),
+        "WORLD_SIZE": str(launch.ranks),
+        "LOCAL_WORLD_SIZE": str(part.local_size),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": port,
+        **({VISIBLE_GPUS: ",".join(own)} if each else {}),
+    }
 
 
-def _reserved_port() -> socket.socket:
+def _reserved_port(address: str) -> socket.socket:
     """Return a socket that is bound to a free port, and does not listen."""
     held = socket.socket()
-    held.bind((_LOOPBACK, 0))
+    held.bind((address, 0))
     # Afterwards, so that no other reserved port is chosen.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return held

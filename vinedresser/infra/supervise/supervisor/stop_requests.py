@@ -67,6 +67,10 @@ class StopRequests:
         """Whether the run directory was removed; one that was moved may come back."""
         return not os.fstat(self._lock).st_nlink and self._storage.removed
 
+    def ask_as_owner(self, reason: str) -> None:
+        """Ask the run to end, unless it was asked before; what starts the ranks is its owner."""
+        self._ask(StopRecord("owner", reason, time.time()))
+
     def _on_signal(self, number: int) -> None:
         self._signals.arrived(number)
         name = signal.Signals(number).name

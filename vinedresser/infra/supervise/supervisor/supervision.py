@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vinedresser.errors import KeyTaken, LaunchError, NotARun, StoreError
+from vinedresser.infra.supervise.hosts.hosts_job import HostsJob
 from vinedresser.infra.supervise.launch_values import read_memory_file
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
 from vinedresser.infra.supervise.supervisor.job import Job
@@ -85,6 +86,7 @@ class Supervisor:
         sagemaker = launch.contract == "sagemaker"
         self._launch = launch if values is None else read_memory_file(values, launch)
         self._contract = RunContract(self._storage, run, self._launch) if sagemaker else None
+        self._stored = launch.environment
         # Not epoll, which rejects regular files, such as redirected output.
         self._selector = selectors.PollSelector()
         self._reported: set[str] = set()
@@ -108,16 +110,14 @@ class Supervisor:
 
     def _supervise(self) -> ExitRecord:
         become_subreaper()
+        shared = (self._launch, self._environment(), self._directory, self._selector)
+        belongs = started_for(self._directory, self._run_id)
+        job: Job | HostsJob
         try:
-            job = Job(
-                self._launch,
-                self._environment(),
-                self._directory,
-                self._selector,
-                report=self._report,
-                belongs=started_for(self._directory, self._run_id),
-                contract=self._contract,
-            )
+            if self._launch.system.name != "local":
+                job = HostsJob(*shared, report=self._report, belongs=belongs)
+            else:
+                job = Job(*shared, report=self._report, belongs=belongs, contract=self._contract)
         except OSError as error:
             return not_startable(error)
         self._record(job)
@@ -136,27 +136,31 @@ class Supervisor:
         )
 
     def _environment(self) -> dict[str, str]:
-        """Return the trainer's environment."""
+        """Return the environment of the trainer, or of the launcher of its ranks."""
+        own = self._launch.environment
+        if self._launch.system.name != "local":
+            # Its hosts read the others, such as those by which the training is captured.
+            own = {name: value for name, value in own.items() if name not in self._stored}
         searched = {METRICS_VARIABLE: json.dumps(self._launch.metrics)}
         return {
             # Python would print into a pipe in blocks of 8 KiB, but users wait for the lines.
             "PYTHONUNBUFFERED": "1",
             **os.environ,
-            **self._launch.environment,
+            **own,
             **(searched if self._launch.metrics else {}),
             RUN_VARIABLE: str(self._directory),
             RUN_ID_VARIABLE: self._run_id,
         }
 
-    def _record(self, job: Job) -> None:
-        trainer, *peers = [asdict(rank.trainer.identity) for rank in job.ranks]
+    def _record(self, job: Job | HostsJob) -> None:
+        trainer, *peers = job.identities
         own = asdict(this_process())
         try:
             write_record(self._storage, SupervisorRecord(own, trainer, time.time(), peers))
         except StoreError as error:
             self._report(str(error))
 
-    def _await_end(self, job: Job) -> None:
+    def _await_end(self, job: Job | HostsJob) -> None:
         """Serve the ranks until all have ended, by themselves, on request or after a failure."""
         next_look = 0.0
         while job.running:
@@ -165,9 +169,7 @@ class Supervisor:
             if not job.running or now < next_look:
                 continue
             next_look = now + _TICK
-            job.family.reap_orphans()
-            for number in self._signals.take():
-                job.send(number)
+            self._tend(job)
             if now >= self._deadline:
                 job.kill()
             elif now >= self._reminder:
@@ -178,11 +180,19 @@ class Supervisor:
             elif self._passed_on is None:
                 self._look_for_stop(job)
                 self._look_for_stacks(job)
-        if self._passed_on is None and self._signals.arrived_here(signal.SIGTERM):
+        if self._passed_on is None and (job.told or self._signals.arrived_here(signal.SIGTERM)):
             # The training got it, too, and has ended before it was passed on.
             self._passed_on = self._requests.look()
         if self._passed_on is not None:
             self._await_family(job)
+
+    def _tend(self, job: Job | HostsJob) -> None:
+        """Do what is due every tick, and pass on what asks the ranks for something."""
+        job.tend()
+        if job.told:
+            self._requests.ask_as_owner(job.told)
+        for number in self._signals.take():
+            job.send(number)
 
     def _expect_end_of_peers(self, now: float) -> None:
         """Give the peers of a rank that has failed time to notice by themselves."""
@@ -190,14 +200,14 @@ class Supervisor:
             self._reminder = now + _NOTICE
             self._deadline = self._reminder + min(self._launch.grace, _PEER_GRACE)
 
-    def _remind(self, job: Job) -> None:
+    def _remind(self, job: Job | HostsJob) -> None:
         """Ask the ranks to end that have not, after a stop or a failure."""
         if self._passed_on is None:
             job.end_peers()
         else:
             job.send(signal.SIGTERM)
 
-    def _look_for_stop(self, job: Job) -> None:
+    def _look_for_stop(self, job: Job | HostsJob) -> None:
         """Pass a request to stop on to the training, unless it has got the same signal."""
         stop = self._requests.look()
         if stop is None or self._signals.pending(signal.SIGTERM):
@@ -210,7 +220,7 @@ class Supervisor:
             return
         self._passed_on, self._deadline = stop, now + grace
 
-    def _look_for_stacks(self, job: Job) -> None:
+    def _look_for_stacks(self, job: Job | HostsJob) -> None:
         """Record where the ranks stand, once, if a judge asks because no step ends."""
         if self._stacks_told or not self._storage.exists(StacksRequest.KEY):
             return
@@ -221,9 +231,9 @@ class Supervisor:
         except StoreError as error:
             self._report(str(error))
 
-    def _await_family(self, job: Job) -> None:
+    def _await_family(self, job: Job | HostsJob) -> None:
         """Give the processes that a stopped trainer left behind the rest of its grace period."""
-        job.family.ask()
+        job.ask_family()
         while job.family.members() and time.monotonic() < self._deadline:
             self._turn()
 

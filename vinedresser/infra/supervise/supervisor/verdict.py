@@ -6,9 +6,9 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from vinedresser.infra.supervise.supervisor.first_failure import is_victim
+from vinedresser.infra.supervise.hosts.hosts_job import HostsJob
+from vinedresser.infra.supervise.supervisor.first_failure import Ended, is_victim
 from vinedresser.infra.supervise.supervisor.job import Job
-from vinedresser.infra.supervise.supervisor.rank import Rank
 from vinedresser.store.records import ExitCause, ExitRecord, StopRecord
 
 __all__ = ["never_started", "not_startable", "verdict"]
@@ -30,7 +30,7 @@ _FAULTS = frozenset(
 
 
 def verdict(
-    job: Job,
+    job: Job | HostsJob,
     *,
     stop: StopRecord | None,
     signals: Sequence[str],
@@ -48,20 +48,22 @@ def verdict(
         ended: seconds since the epoch.
         failure: what the script has written about its failure, or "".
     """
-    rank = job.outcome()
+    if job.fault and stop is None:
+        return ExitRecord("crashed", job.fault, ended, code=126)
+    rank: Ended = job.outcome()
     # Above 128 it means 128 + signal, as shells and vinedresser's hook report it.
     code = rank.code
     number = -code if code < 0 else max(code - 128, 0)
     name = _signal_name(number)
-    complaint = failure or rank.complaint.text
+    complaint = failure or rank.said
     cause: ExitCause
     if stop is not None:
         cause, reason = "stopped", stop.reason
     elif code == 0:
         cause, reason = "finished", "the program ended with exit code 0"
     elif name and number not in _FAULTS:
-        cause, reason = "killed", f"ended by {name}"
-        if number == signal.SIGKILL:
+        cause, reason = "killed", rank.lost or f"ended by {name}"
+        if number == signal.SIGKILL and not rank.lost:
             reason += ": killed by a user, or by the kernel because memory ran out"
     else:
         cause = "crashed"
@@ -86,7 +88,7 @@ def verdict(
     )
 
 
-def _of_rank(rank: Rank, job: Job, steps: Mapping[int, int], reason: str) -> str:
+def _of_rank(rank: Ended, job: Job | HostsJob, steps: Mapping[int, int], reason: str) -> str:
     """Return why a job of several ranks failed, with the rank and its step."""
     step = steps.get(rank.number)
     text = f"rank {rank.number}{'' if step is None else f' after step {step}'}: {reason}"
