@@ -45,6 +45,7 @@ ELSEWHERE = {
     "infra/configuration.py": "a file that the user names",
     "infra/services/database_template.py": "the user's state folder",
     "infra/supervise/gpus.py": "locks in a private folder",
+    "infra/supervise/hosts/kubernetes_launcher.py": "a file that the user names",
     "infra/services/prefect_settings.py": "settings of the user's",
     "infra/services/servers/certificates.py": "the user's state folder",
     "infra/services/servers/note.py": "the user's state folder",
@@ -76,6 +77,7 @@ ELSEWHERE = {
     "tasks/pruning/fetching.py": "into a temporary folder of its own",
     "tasks/pruning/round_queue.py": "links are copied as links",
     "tasks/pruning/scan.py": "a temporary folder of its own",
+    "testing/launchers.py": "a temporary folder of a test",
     "testing/s3_server.py": "the folder of a server for tests",
 }
 

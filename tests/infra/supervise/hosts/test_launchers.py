@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from vinedresser.infra.supervise.hosts.kubernetes_launcher import job_manifest
+from vinedresser.store.records import LaunchRecord
 from vinedresser.testing.launchers import LauncherConformance
 
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {namespace: trainings}
+spec:
+  template:
+    spec:
+      containers:
+        - name: training
+          image: training:1
+          env:
+            - name: DATA_KEY
+              valueFrom: {secretKeyRef: {name: data, key: key}}
+          volumeMounts: [{name: runs, mountPath: /runs}]
+      volumes: [{name: runs, persistentVolumeClaim: {claimName: runs}}]
+"""
+KUBERNETES = {"name": "kubernetes", "manifest": "job.yaml"}
 BIN = Path(__file__).with_name("bin")
 
 
@@ -44,3 +65,53 @@ class TestTorchrun(LauncherConformance):
     def launch(self) -> dict[str, Any]:
         """See the base class."""
         return {"launcher": "torchrun", "hosts": ["127.0.0.1", "127.0.0.2"]}
+
+
+@pytest.fixture(scope="module")
+def ray_address() -> Iterator[str]:
+    """The address of a cluster of two nodes."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    yield cluster.address
+    cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.slow
+# Of Ray's own processes.
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+class TestRay(LauncherConformance):
+    """Ray with two nodes, which are processes of this machine."""
+
+    @pytest.fixture
+    def launch(self, ray_address: str) -> dict[str, Any]:
+        """See the base class."""
+        return {"launcher": {"name": "ray", "address": ray_address}, "hosts": 2}
+
+
+@pytest.mark.slow
+class TestKubernetes(LauncherConformance):
+    """A `kubectl` that checks the manifest and runs its pods as processes of this machine."""
+
+    @pytest.fixture
+    def launch(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+        """See the base class."""
+        monkeypatch.setenv("PATH", str(BIN), prepend=os.pathsep)
+        monkeypatch.setenv("FAKE_CLUSTER", str(tmp_path / "cluster"))
+        manifest = tmp_path / "job.yaml"
+        manifest.write_text(JOB, encoding="utf-8")
+        return {"launcher": {"name": "kubernetes", "manifest": str(manifest)}, "hosts": 2}
+
+    def test_the_manifest_is_valid(self, tmp_path: Path) -> None:
+        validation = pytest.importorskip("kubernetes_validate")
+        launch = LaunchRecord(["python"], "/", ranks=4, hosts=2, launcher=KUBERNETES)
+        job = job_manifest(
+            yaml.safe_load(JOB), launch, tmp_path / "A_run", "0123456789", "job.yaml"
+        )
+        validation.validate(job, "1.30", strict=True)
+        assert job["spec"]["template"]["spec"]["volumes"] == [
+            {"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}
+        ]

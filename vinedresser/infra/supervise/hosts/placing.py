@@ -11,10 +11,19 @@ from vinedresser.errors import LaunchError
 from vinedresser.infra.supervise.supervisor.rank_environment import LOOPBACK
 from vinedresser.store.records import LaunchRecord
 
-__all__ = ["ADDRESS_VARIABLE", "Placing", "is_here", "own_address", "own_placing", "part_size"]
+__all__ = [
+    "ADDRESS_VARIABLE",
+    "BUNDLE_VARIABLE",
+    "Placing",
+    "is_here",
+    "own_address",
+    "own_placing",
+    "part_size",
+]
 
 # Set by launchers that know the address of the host.
 ADDRESS_VARIABLE = "VINEDRESSER_ADDRESS"
+BUNDLE_VARIABLE = "VINEDRESSER_RAY_BUNDLE"
 # Launchers that start a process for each rank, whose child the rank is: programs that are written
 # for them expect their variables, and MPI allows no more than one rank in a process and its child.
 _PER_RANK = ("mpi", "torchrun")
@@ -28,7 +37,7 @@ _VARIABLES = {
     "torchrun": (("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),),
     "slurm": (("SLURM_PROCID",),),
     "kubernetes": (("JOB_COMPLETION_INDEX",),),
-    "ray": (("VINEDRESSER_RAY_BUNDLE",),),
+    "ray": ((BUNDLE_VARIABLE,),),
 }
 # An address for documentation, to which nothing is sent.
 _ELSEWHERE = ("192.0.2.1", 9)

@@ -16,6 +16,8 @@ from vinedresser.infra.supervise.hosts.commands import host_command
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import LaunchRecord, read_record
 
+__all__ = ["batch_script", "main"]
+
 _SCRIPT = "slurm.sbatch"
 
 
