@@ -72,7 +72,8 @@ def ray_address() -> Iterator[str]:
     """The address of a cluster of two nodes."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    head = {"num_cpus": 1, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     cluster.add_node(num_cpus=1)
     yield cluster.address
     cluster.shutdown()  # type: ignore[no-untyped-call]

@@ -385,7 +385,7 @@ class _Host:
                 rank.end(one["code"], at=now if ago is None else now - ago, said=one["text"])
         self.over = found.over
         if found.over and found.ranks:
-            self.lose("has ended without the end of its ranks", now)
+            self.lose("its process is gone", now)
         return ""
 
     def lose(self, why: str, now: float) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from vinedresser.infra.supervise.hosts.placing import ADDRESS_VARIABLE, BUNDLE_V
 from vinedresser.infra.supervise.supervisor.prctl import end_with_parent
 from vinedresser.infra.supervise.supervisor.say import say
 from vinedresser.objects import LocalStorage
-from vinedresser.store.records import LaunchRecord, read_record
+from vinedresser.store.records import (
+    RUN_VARIABLE,
+    HostReport,
+    LaunchRecord,
+    host_key,
+    read_record,
+    write_record,
+)
 
 # Seconds to wait for the resources of all hosts; Ray does not say that it will never have them.
 _PATIENCE = 600.0
@@ -90,8 +98,17 @@ def _run_host(command: list[str], cwd: str, passed: dict[str, str], number: int)
         preexec_fn=lambda: end_with_parent(worker, signal.SIGTERM),
     )
     if code:
+        _note_end(LocalStorage(passed[RUN_VARIABLE]), number)
         raise ChildProcessError(f"the process of host {number} ended with {code}")
     return code
+
+
+def _note_end(storage: LocalStorage, number: int) -> None:
+    """Note that the process of a host has died, since Ray then kills those of the others."""
+    report = read_record(storage, HostReport, key=host_key(number))
+    if report is not None and not report.over:
+        last = replace(report, sign=report.sign + 1, over=True)
+        write_record(storage, last, key=host_key(number))
 
 
 if __name__ == "__main__":
