@@ -132,3 +132,26 @@ def test_a_dead_reader_harms_nobody(launched: Launched, eventually: Eventually) 
     record = wait_for_exit(directory, 60)
     assert record is not None
     assert record.cause == "finished"
+
+
+def test_a_damaged_record_does_not_harm_the_script(prepared: Prepared) -> None:
+    directory = captured(prepared, "print('acc: 0.5')")
+    path = directory / "launch.json"
+    path.write_text(path.read_text().replace(r"acc: (\\S+)", "acc: ("))
+    assert run(directory) == {}
+    assert "acc: 0.5" in (directory / "log.txt").read_text()
+
+
+def test_lines_of_all_threads_count(prepared: Prepared) -> None:
+    code = """
+import threading
+def work(number):
+    for step in range(50):
+        print(f"acc: {number}.{step:02}\\n", end="")
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for one in threads: one.start()
+for one in threads: one.join()
+"""
+    found = run(captured(prepared, code))
+    assert len(found["acc"]) == 200
+    assert len({value for _, value in found["acc"]}) == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import IO
 
@@ -13,6 +14,10 @@ from vinedresser.printed_metrics import LONGEST, MetricSearch
 from vinedresser.store.records import METRICS_VARIABLE
 
 __all__ = ["PRINTED", "PrintedLines"]
+
+# Seconds for which a thread waits while another one delivers: that one may import modules, and wait
+# for this one.
+_PATIENCE = 1.0
 
 _Sink = Callable[[Mapping[str, float]], object]
 
@@ -33,6 +38,8 @@ class PrintedLines:
         self.open_hook: Callable[[], bool] | None = None
         self._search: MetricSearch | None = None
         self._begun = self._busy = False
+        # Any thread may print.
+        self._lock = threading.RLock()
 
     def begin(self, *, listen: bool = True) -> None:
         """Begin to search, if the run has such metrics; repeating this is harmless.
@@ -41,9 +48,11 @@ class PrintedLines:
             listen: to the output of this process; otherwise only `take` has lines.
         """
         metrics = os.environ.get(METRICS_VARIABLE)
-        if self._begun or not metrics:
-            return
-        self._begun = True
+        if not self._begun and metrics:
+            self._begun = True
+            ATTACHMENT.shield.guard("searching the output", self._begin)(metrics, listen)
+
+    def _begin(self, metrics: str, listen: bool) -> None:
         shield = ATTACHMENT.shield
         try:
             self._search = MetricSearch(json.loads(metrics), shield.report)
@@ -59,18 +68,23 @@ class PrintedLines:
 
     def take(self, line: str) -> None:
         """Search a line, and deliver what it has."""
-        # A problem that is reported is printed, too.
-        if self._search is None or self._busy:
+        values = {} if self._search is None else self._search.values(line)
+        if not values or not self._lock.acquire(timeout=_PATIENCE):
             return
-        self._busy = True
+        # A problem that is reported is printed, too.
+        nested, self._busy = self._busy, True
         try:
-            values = self._search.values(line)
-            if values and self.sink is None and self.open_hook is not None and not self.open_hook():
-                self._search = None
-            elif values and self.sink is not None:
-                self.sink(values)
+            if not nested:
+                self._deliver(values)
         finally:
-            self._busy = False
+            self._busy = nested
+            self._lock.release()
+
+    def _deliver(self, values: Mapping[str, float]) -> None:
+        if self.sink is None and self.open_hook is not None and not self.open_hook():
+            self._search = None
+        elif self.sink is not None:
+            self.sink(values)
 
     def _listen(self, stream: IO[str]) -> None:
         write = stream.write
