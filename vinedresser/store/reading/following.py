@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 
 from vinedresser.errors import NotARun, StoreError
 from vinedresser.objects import Storage
@@ -188,23 +189,25 @@ def follow(
     """
     pacing = _Polling(storage, poll, urgent=urgency is not None)
     ending = _EndDetector(storage, pacing.life)
-    sources: list[_RankSteps] = []
+    begun = False
+    # The ranks whose next step is there, in its order, and those whose is not.
+    ready: list[tuple[tuple[int, int, int], _RankSteps]] = []
+    lacking: list[_RankSteps] = []
     while True:
         if urgency is not None:
             urgency.renew()
         # Checked before reading steps: after the end, no step can be missed below.
         over = ending.reached()
-        if not sources and (over or storage.exists(index_key(0, 0))):
-            sources = _sources(storage, problems, pacing.life)
-        for source in sources:
-            source.fill(run_over=over)
+        if not begun and (over or storage.exists(index_key(0, 0))):
+            begun = True
+            lacking = _sources(storage, problems, pacing.life)
+        lacking = [one for one in lacking if _lacks(one, ready, run_over=over)]
         idle = True
-        while (open_ones := [one for one in sources if not one.exhausted]) and all(
-            one.ahead is not None for one in open_ones
-        ):
-            first = min(open_ones, key=_order)
+        while ready and not lacking:
+            _, first = heappop(ready)
             yield first.take()
-            first.fill(run_over=over)
+            if _lacks(first, ready, run_over=over):
+                lacking.append(first)
             idle = False
         if over:
             return
@@ -229,7 +232,12 @@ def _sources(storage: Storage, problems: Problems, life: float) -> list[_RankSte
     ]
 
 
-def _order(source: _RankSteps) -> tuple[int, int, int]:
+def _lacks(
+    source: _RankSteps, ready: list[tuple[tuple[int, int, int], _RankSteps]], *, run_over: bool
+) -> bool:
+    """Read the next step of a rank and add it to a heap; return whether it is not there yet."""
+    source.fill(run_over=run_over)
     step = source.ahead
-    assert step is not None, "filled before"
-    return step.step, step.ordinal, step.rank
+    if step is not None:
+        heappush(ready, ((step.step, step.ordinal, step.rank), source))
+    return step is None and not source.exhausted
