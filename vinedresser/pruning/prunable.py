@@ -78,6 +78,9 @@ class Prunable(Protocol[Model]):
         """Return what a model computes for the example, output by output.
 
         First in evaluation mode, then in training mode if it computes something else there.
+
+        Raises:
+            PruningError: it does not run on the example.
         """
 
     def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
@@ -85,4 +88,11 @@ class Prunable(Protocol[Model]):
 
         The masked original is the unpruned model in which nothing reads the plan's channels. It is
         the reference, so it is computed without the surgery.
+
+        Args:
+            plan: what is removed.
+            variant: in which form.
+
+        Raises:
+            PruningError: the pruned model does not run on the example.
         """

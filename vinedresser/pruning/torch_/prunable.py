@@ -63,49 +63,41 @@ class TorchPrunable:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """All groups, in the order in which the model runs them; locked ones with the reason."""
+        """See `Prunable.groups`."""
         return self._resolved.grouping.groups
 
     @cached_property
     def parameters(self) -> frozenset[str]:
-        """Names of the parameters; the other tensors are buffers."""
+        """See `Prunable.parameters`."""
         return frozenset(name for name, _ in self.model.named_parameters())
 
     @property
     def uses(self) -> Mapping[str, int]:
-        """How often each element of a weight is multiplied for one example; see `cost`."""
+        """See `Prunable.uses`."""
         ctx = self._resolved.ctx
         return {name: times // ctx.batch for name, times in ctx.uses.items()}
 
     @property
     def item_sizes(self) -> Mapping[str, int]:
-        """Bytes of an element of each parameter and buffer, by name."""
+        """See `Prunable.item_sizes`."""
         return {name: one.element_size() for name, one in named_tensors(self.model).items()}
 
     def tensors(self) -> Mapping[str, np.ndarray]:
-        """Return parameters and buffers by name, as arrays of the host."""
+        """See `Prunable.tensors`."""
         tensors = named_tensors(self.model)
         return dict(zip(tensors, arrays(list(tensors.values())), strict=True))
 
     def attributes(self, channels: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        """Return the new values of integer attributes of modules, where they change.
-
-        Args:
-            channels: channels to remove by group.
-        """
+        """See `Prunable.attributes`."""
         return self._resolved.attributes(channels)
 
     def removed(self, plan: Plan) -> torch.nn.Module:
-        """Return a new model without the plan's channels; ``model`` stays as it is.
-
-        Raises:
-            PruningError: the plan is for another architecture.
-        """
+        """See `Prunable.removed`."""
         return removed(self.model, plan)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of the model was not seen, one sentence each."""
+        """See `Prunable.notes`."""
         return self._resolved.choices.passes.notes
 
     def outputs(self, model: torch.nn.Module) -> Outputs:
@@ -117,15 +109,7 @@ class TorchPrunable:
         return self._outputs(copied(model, {}), self._example)
 
     def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
-        """Return outputs of the masked original and of the model that the plan prunes.
-
-        Args:
-            plan: what is removed.
-            variant: in which form.
-
-        Raises:
-            PruningError: the pruned model does not run on the example.
-        """
+        """See `Prunable.compared`."""
         dtype = torch.float32 if variant == "float32" else torch.float64
         example = self._example.to(dtype)
         original = in_precision(self.model, dtype)

@@ -39,8 +39,8 @@ _Gradients = list[tuple[str, Any]]
 class KerasGuard:
     """Looks at the gradients of a model before each update, and provides snapshots of its steps.
 
-    This class guards steps that run eagerly; see `GraphGuard` for the others. Until the update, the
-    batch is kept by reference, with copies of the variables that a forward changes.
+    This class guards steps that run eagerly; see `TensorFlowGuard` for the others. Until the
+    update, the batch is kept by reference, with copies of the variables that a forward changes.
 
     Args:
         watched: the model.
@@ -77,7 +77,7 @@ class KerasGuard:
 
     @contextmanager
     def making(self) -> Iterator[None]:
-        """Let Keras make the train function from a guarded ``train_step`` in this context."""
+        """See `UpdateGuard.making`."""
         model, before = self._watched.model, vars(self._watched.model).get("train_step")
         vars(model)["train_step"] = self.step(model.train_step)
         try:
@@ -102,12 +102,7 @@ class KerasGuard:
         return train_step
 
     def around(self, execute: Callable[[], Any], again: Callable[[Any], Any]) -> Any:  # noqa: ARG002
-        """Run one execution of Keras's train function, or a function of the user.
-
-        Args:
-            execute: runs it.
-            again: runs it again on a batch; only for functions compiled by XLA.
-        """
+        """See `UpdateGuard.around`."""
         if self._watched.model.jit_compile:
             self._watched.session.shield.report(
                 "the guard does not see the gradients of a model compiled by torch.compile"
@@ -118,7 +113,7 @@ class KerasGuard:
             return execute()
 
     def call(self, args: Any, kwargs: Any) -> StepNotes | None:
-        """Note a call of the model in a custom loop; return the notes of its step."""
+        """See `UpdateGuard.call`."""
         if self._watched.busy or self._current is not None:
             return None
         return self._note_call(args, kwargs)
@@ -126,14 +121,7 @@ class KerasGuard:
     def updating(
         self, optimizer: Any, gradients: Any, variables: Any, update: Callable[[], Any]
     ) -> Any:
-        """Look at gradients and call the optimizer's update.
-
-        Args:
-            optimizer: the optimizer.
-            gradients: the gradients passed to ``apply``.
-            variables: their variables; None for all that the optimizer was built with.
-            update: makes the update; its result is returned.
-        """
+        """See `UpdateGuard.updating`."""
         finding = self._look(optimizer, gradients, variables)
         if finding is not None:
             self._taker.stop(finding)
@@ -141,7 +129,7 @@ class KerasGuard:
         return update()
 
     def remove(self) -> None:
-        """Release the training's tensors."""
+        """See `UpdateGuard.remove`."""
         self._loop = self._noted = None
         self._taker.sources.pop(self._source, None)
 
