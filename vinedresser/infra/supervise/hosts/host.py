@@ -14,7 +14,7 @@ from typing import Any
 from vinedresser.errors import CorruptData, LaunchError, NotARun, StoreError
 from vinedresser.foreign_signals import handle_foreign
 from vinedresser.infra.supervise.cores import cores
-from vinedresser.infra.supervise.hosts.placing import own_address, own_placing
+from vinedresser.infra.supervise.hosts.placing import interface_of, own_address, own_placing
 from vinedresser.infra.supervise.supervisor.job import Job
 from vinedresser.infra.supervise.supervisor.prctl import become_subreaper
 from vinedresser.infra.supervise.supervisor.rank_environment import Part, ReservedPorts
@@ -156,8 +156,11 @@ class Host:
             if own.get("OMP_NUM_THREADS") == "1":
                 # torchrun sets it, whatever the number of cores.
                 del own["OMP_NUM_THREADS"]
+        # gloo would take the address to which the host's own table of names leads, often 127.0.1.1.
+        interface = "" if self._address.startswith("127.") else interface_of(self._address)
         return {
             "PYTHONUNBUFFERED": "1",
+            **({"GLOO_SOCKET_IFNAME": interface} if interface else {}),
             **own,
             **self._launch.environment,
             **({METRICS_VARIABLE: json.dumps(metrics)} if metrics else {}),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ __all__ = [
     "ADDRESS_VARIABLE",
     "BUNDLE_VARIABLE",
     "Placing",
+    "interface_of",
     "is_here",
     "own_address",
     "own_placing",
@@ -39,6 +42,8 @@ _VARIABLES = {
     "kubernetes": (("JOB_COMPLETION_INDEX",),),
     "ray": ((BUNDLE_VARIABLE,),),
 }
+# Of ioctl(2): the address of an interface.
+_SIOCGIFADDR = 0x8915
 # An address for documentation, to which nothing is sent.
 _ELSEWHERE = ("192.0.2.1", 9)
 
@@ -107,6 +112,20 @@ def own_address(hosts: int | Sequence[str]) -> str:
         except OSError:
             return LOOPBACK
         return str(route.getsockname()[0])
+
+
+def interface_of(address: str) -> str:
+    """Return the name of the network interface that has an IPv4 address; "" if none has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                # It has no address.
+                continue
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return ""
 
 
 def is_here(name: str) -> str:
