@@ -255,6 +255,47 @@ def test_step_count_is_captured_with_the_learning_rate(tmp_path: Path) -> None:
     assert list(scalars["optimizer_state/lr"].values) == [0.1, 0.05, 0.025, 0.0125]
 
 
+@pytest.mark.parametrize(
+    ("schedulers", "rates", "fires"),
+    [
+        pytest.param([1, 2, 3, 4, 5, 6], [0.1] * 6, True, id="anew without effect"),
+        pytest.param([1, 2, 3, 4, 5, 6], [0.1, 0.1, 0.05, 0.1, 0.05, 0.1], False, id="restarts"),
+        pytest.param([3, 3, 3, 3, 3, 3], [0.1] * 6, False, id="one of three"),
+        pytest.param([1, 2, 2, 2, 3, 3], [0.1] * 6, False, id="two phases"),
+    ],
+)
+def test_schedulers_that_are_made_anew_without_effect_are_found(
+    schedulers: list[int], rates: list[float], fires: bool, tmp_path: Path
+) -> None:
+    records = []
+    for place, (number, rate) in enumerate(zip(schedulers, rates, strict=True)):
+        scalars = {
+            "losses/a": 1 / (1 + place),
+            "optimizer_state/lr": rate,
+            "optimizer_state/scheduler_steps": 1.0,
+            "optimizer_state/scheduler_count": float(number),
+        }
+        records.append(step_record(20 * place, scalars=scalars))
+    findings = found(make_run(tmp_path, records), SchedulerNotStepped())
+    assert [one.statistic for one in findings] == ["schedulers"] * fires
+
+
+def test_all_schedulers_of_an_optimizer_are_counted() -> None:
+    noted = NotedSchedulers()
+    noted.start()
+    schedulers = Schedulers(noted)
+    one, other = (torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(2))
+    assert schedulers.count(one) is None
+    for number in range(1, 4):
+        scheduler = lr_scheduler.StepLR(one, 2)
+        one.step()
+        for _ in range(number):
+            scheduler.step()
+        # Those that are gone count, too, but only the present one has steps.
+        assert (schedulers.count(one), schedulers.steps(one)) == (number, number)
+    assert schedulers.count(other) is None
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize(("decay_steps", "fires"), [(1, True), (60, False)])

@@ -15,6 +15,7 @@ from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.optimizers.optimizer_state import (
     hyperparameters,
     kept_of,
+    scheduler_count,
     scheduler_steps,
     slots,
 )
@@ -211,6 +212,16 @@ class ModelState:
         for name, value, ask in named:
             self._keep(recording, name, value, ask)
 
+    def _take_schedulers(self, recording: Recording, optimizer: Optimizer, before: int) -> None:
+        """Record the number of an optimizer's schedulers and of their steps."""
+        for named, number in (
+            (scheduler_steps, self._schedulers.steps),
+            (scheduler_count, self._schedulers.count),
+        ):
+            name = named(self._names.prefix, before)
+            if recording.due.ask(name) and (value := number(optimizer)) is not None:
+                recording.add_scalar(name, float(value))
+
     def _take_optimizer(
         self,
         recording: Recording,
@@ -226,10 +237,7 @@ class ModelState:
         for name, number in hyperparameters(optimizer, self._names.prefix, before, ours):
             if due.ask(name):
                 self._take_number(recording, name, number)
-        name = scheduler_steps(self._names.prefix, before)
-        steps = self._schedulers.steps(optimizer) if due.ask(name) else None
-        if steps is not None:
-            recording.add_scalar(name, float(steps))
+        self._take_schedulers(recording, optimizer, before)
         kept = kept_of(optimizer, owned)
         size = sum([len(of_it) for _, of_it in kept])
         if self._unasked.get(optimizer) == (due, size):

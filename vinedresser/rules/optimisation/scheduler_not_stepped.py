@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 
@@ -16,7 +17,9 @@ from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 from vinedresser.store.step_record import Mode
 
-_STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
+_CAPTURED = r"^optimizer_state/(?:\w+\.)?scheduler_(?:steps|count)(?:\[\d+\])?$"
+# Schedulers that take each other's place without any effect.
+_MOST_REMADE = 3
 # Share of a run with at least two epochs after which a scheduler that is stepped per epoch has been
 # stepped.
 _HALF = 0.5
@@ -34,7 +37,7 @@ _LITTLE, _SURE = 0.1, 2.0
 
 
 class SchedulerNotStepped(SymptomRule):
-    """A learning-rate scheduler is never stepped, far too often, or warms up for the whole run.
+    """A learning-rate scheduler is never stepped, far too often, made anew, or warms up too long.
 
     Fires when an optimizer has a scheduler that was never stepped, and its learning rate has not
     changed, in half of the run (at its end if its length is unknown). Many schedulers are stepped
@@ -47,8 +50,10 @@ class SchedulerNotStepped(SymptomRule):
     run, that is enough, whatever the training has learned before. A rate that rises at every check
     of the run and ends below a tenth of the one that the optimizer was made with is reported at the
     end of a training that learned less than it should, or nothing: the warm-up is far longer than
-    the run. The number of scheduler steps is known for PyTorch; Keras schedules step automatically.
-    A scheduler that watches a metric (`ReduceLROnPlateau`) may never need to act.
+    the run. Warns, too, of an optimizer that has had three schedulers more than at the first check
+    while its rate is constant. The number of schedulers and of their steps is known for PyTorch;
+    Keras schedules step automatically. A scheduler that watches a metric (`ReduceLROnPlateau`) may
+    never need to act.
 
     Args:
         decay: share of the maximum learning rate below which nothing is learned any more.
@@ -76,8 +81,8 @@ class SchedulerNotStepped(SymptomRule):
         self.share = share
         self.rate = LearningRateSignal()
         self.needs = (
-            Need("scheduler", every=20, regex=_STEPS, stop=400, required=False),
-            Need("scheduler", every=100, regex=_STEPS, required=False),
+            Need("scheduler", every=20, regex=_CAPTURED, stop=400, required=False),
+            Need("scheduler", every=100, regex=_CAPTURED, required=False),
             Need("losses", modes=("eval",), required=False),
         )
         self._mode: Mode | None = None
@@ -86,6 +91,10 @@ class SchedulerNotStepped(SymptomRule):
         self._unstepped: Step | None = None
         self._name = ""
         self._unstepped_checks = 0
+        # Number of schedulers that the optimizer had at the first check.
+        self._first_count = math.inf
+        self._remade = 0
+        self._remade_told = False
         self._decayed: tuple[int, float] | None = None
         # Step since which float32 rounds the steps of the rate away.
         self._rounded: int | None = None
@@ -106,6 +115,12 @@ class SchedulerNotStepped(SymptomRule):
             return None
         self._went_on |= self._mode == "eval"
         self._mode, self._last = "train", step
+        counts = self._captured(step, "scheduler_count").values()
+        self._first_count = min([self._first_count, *counts])
+        self._remade = max([self._remade, *(int(one - self._first_count) for one in counts)])
+        if self._remade >= _MOST_REMADE and not self._remade_told and self._constant():
+            self._remade_told = True
+            return self._made_anew(step)
         late = self.expected_steps is not None and step.step >= _HALF * self.expected_steps
         if self._counted(step) and late and self._went_on and self._stands():
             return self._never_stepped()
@@ -198,7 +213,7 @@ class SchedulerNotStepped(SymptomRule):
 
     def _counted(self, step: Step) -> bool:
         """Read how often schedulers were stepped; return whether that was captured."""
-        taken = {name: steps for name, steps in step.scalars.items() if re.match(_STEPS, name)}
+        taken = self._captured(step, "scheduler_steps")
         if not taken:
             return False
         self._name = min(taken, key=taken.__getitem__)
@@ -206,10 +221,41 @@ class SchedulerNotStepped(SymptomRule):
         self._unstepped_checks = self._unstepped_checks + 1 if self._unstepped else 0
         return True
 
+    def _captured(self, step: Step, kind: str) -> dict[str, float]:
+        """Return what is captured of the schedulers of each optimizer, by full name."""
+        return {
+            name: value
+            for name, value in step.scalars.items()
+            if kind in name and re.match(_CAPTURED, name)
+        }
+
     def _stands(self) -> bool:
         """Return whether a scheduler has done nothing so far."""
         enough = self._unstepped is not None and self._unstepped_checks >= self.patience
-        return enough and all(rate == self.rate.first for _, rate in self.rate.history)
+        return enough and not self._remade_told and self._constant()
+
+    def _constant(self) -> bool:
+        return all(rate == self.rate.first for _, rate in self.rate.history)
+
+    def _made_anew(self, step: Step) -> Finding:
+        """Return the finding of schedulers that replace each other before they have an effect."""
+        return self.found(
+            step,
+            since=0,
+            tensor=next(iter(self.rate.captured), ""),
+            statistic="schedulers",
+            value=float(self._remade),
+            threshold=float(_MOST_REMADE),
+            confidence=0.9,
+            seen=f"the optimizer has had {self._remade + int(self._first_count)} learning-rate "
+            f"schedulers in {step.step} steps, and the learning rate is constant at "
+            f"{self.rate.first:g}",
+            cause="the scheduler is made anew in the training loop, such as in each epoch, so it "
+            "never comes to lower the learning rate",
+            remedy="create the scheduler once, before the loop",
+            evidence={"learning_rate": self.rate.first, "schedulers": self._remade},
+            severity="warning",
+        )
 
     def _never_stepped(self) -> Finding:
         assert self._unstepped is not None, "called only if a scheduler was not stepped"

@@ -61,6 +61,16 @@ def scheduler_steps(prefix: str, first: int) -> str:
     return f"{_KIND}/{prefix}scheduler_steps{_whose(first)}"
 
 
+def scheduler_count(prefix: str, first: int) -> str:
+    """Return the full name of the number of schedulers that an optimizer has ever had.
+
+    Args:
+        prefix: prefix of the name.
+        first: index of the optimizer's first group.
+    """
+    return f"{_KIND}/{prefix}scheduler_count{_whose(first)}"
+
+
 def kept_of(optimizer: Optimizer, parameters: Iterable[NamedParameter]) -> list[_Kept]:
     """Return the parameters for which an optimizer has state, and that state.
 

@@ -25,6 +25,7 @@ class NotedSchedulers(LoopListener):
     def __init__(self) -> None:
         # By id, since a class may override comparison and hashing; None before `start`.
         self._made: dict[int, weakref.ref[LRScheduler]] | None = None
+        self._counts: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
         """Note each scheduler that is made from now on; to be called before any is made."""
@@ -40,7 +41,15 @@ class NotedSchedulers(LoopListener):
     def scheduler_made(self, scheduler: LRScheduler) -> None:
         """See `LoopListener.scheduler_made`."""
         assert self._made is not None, "set before schedulers are noted"
+        self._made = {key: one for key, one in self._made.items() if one() is not None}
         self._made[id(scheduler)] = weakref.ref(scheduler)
+        optimizer = vars(scheduler).get("optimizer")
+        if isinstance(optimizer, Optimizer):
+            self._counts[optimizer] = self.count(optimizer) + 1
+
+    def count(self, optimizer: Optimizer) -> int:
+        """Return the number of noted schedulers that an optimizer has ever had."""
+        return self._counts.get(optimizer, 0)
 
 
 NOTED = NotedSchedulers()
@@ -61,6 +70,10 @@ class Schedulers:
             weakref.WeakKeyDictionary()
         )
 
+    def count(self, optimizer: Optimizer) -> int | None:
+        """Return the number of schedulers that an optimizer has ever had; None if none is noted."""
+        return self._noted.count(optimizer) or None
+
     def steps(self, optimizer: Optimizer) -> int | None:
         """Return the maximum number of steps of an optimizer's schedulers.
 
@@ -75,6 +88,10 @@ class Schedulers:
             found = self._noted.of(optimizer) or schedulers_of(optimizer)
             self._found[optimizer] = [weakref.ref(one) for one in found]
         alive = [one for one in (found() for found in self._found[optimizer]) if one is not None]
+        if not alive and (others := self._noted.of(optimizer)):
+            # Another one has replaced it.
+            self._found[optimizer] = [weakref.ref(one) for one in others]
+            alive = others
         # Schedulers step once in their constructor; composed ones have no counter.
         taken = [int(getattr(one, "_step_count", 1)) - 1 for one in alive]
         return max(taken, default=None)
