@@ -270,10 +270,10 @@ class TorchAdapter(Adapter):
         return recording
 
     def _found(self, optimizer: Optimizer) -> None:
-        self._notes.saw_optimizer(optimizer)
+        if self._notes.saw_optimizer(optimizer):
+            self._session.newly_set_up = True
         if self.guard is not None:
             self.guard.saw(optimizer)
-        self._session.newly_set_up = True
 
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
         if self._hooks.there:

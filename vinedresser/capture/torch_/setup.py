@@ -53,6 +53,9 @@ class SetupNotes(LoopListener):
         self._custom: set[str] = set()
         # Weak references with the latest description, which remains when the optimizer is gone.
         self._optimizers: list[tuple[weakref.ref[Optimizer], dict[str, Any]]] = []
+        # Ids of the parameters of the last one, and how many have replaced each other there.
+        self._last: set[int] = set()
+        self._made = 1
         # Whether the labels of a loss belong to the captured inputs.
         self._paired: dict[str, bool] = {}
         # Ids of the parameters that any optimizer had.
@@ -120,10 +123,21 @@ class SetupNotes(LoopListener):
         known = self._paired.setdefault(name, paired)
         return None if known and not paired else first and not paired
 
-    def saw_optimizer(self, optimizer: Optimizer) -> None:
-        """Note an optimizer that updates the model."""
+    def saw_optimizer(self, optimizer: Optimizer) -> bool:
+        """Note an optimizer that updates the model; return whether the record is to tell it.
+
+        One that is made anew, such as in each epoch, replaces the one before; the record tells
+        every doubling of their number.
+        """
+        ids = updated([optimizer])
+        anew = bool(self._optimizers) and self._optimizers[-1][0]() is None and ids == self._last
+        if anew:
+            self._optimizers.pop()
+        self._made = self._made + 1 if anew else 1
         self._optimizers.append((weakref.ref(optimizer), _described(optimizer)))
-        self._trained |= updated([optimizer])
+        self._last = ids
+        self._trained |= ids
+        return self._made & (self._made - 1) == 0
 
     def backward_begins(self, losses: Sequence[Any]) -> None:
         """Look at the graph of the first backward pass that reaches the model."""
@@ -163,10 +177,13 @@ class SetupNotes(LoopListener):
             for one in parameters
             if told and one.value.requires_grad and id(one.value) not in self._trained
         ]
+        # Python returns the same weak reference for the same optimizer.
+        optimizers = {id(reference): described for reference, described in self._optimizers}
+        if self._made > 1:
+            optimizers[id(self._optimizers[-1][0])] |= {"made": self._made}
         return TrainingSetup(
             dict(self._losses),
-            # Python returns the same weak reference for the same optimizer.
-            {id(reference): described for reference, described in self._optimizers},
+            optimizers,
             [one.weight for one in frozen],
             [one.weight for one in left_out],
             dropout_rates(self._names.modules()),
