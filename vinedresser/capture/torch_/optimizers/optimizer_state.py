@@ -14,6 +14,7 @@ from vinedresser.frameworks.torch_.nesting import leaves
 __all__ = [
     "hyperparameters",
     "kept_of",
+    "scheduler_count",
     "scheduler_steps",
     "slots",
 ]
