@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from vinedresser.cli.views.show import show_name
+from vinedresser.errors import UnknownStep
 from vinedresser.testing.runs import make_run, step_record
 
 
@@ -30,3 +31,9 @@ def test_statistics_of_different_steps_are_joined_by_step(
         if line.startswith("│")
     ]
     assert rows == [["0", "1", ""], ["1", "", "2"], ["2", "3", ""], ["3", "", "4"], ["4", "", "5"]]
+
+
+def test_a_metric_of_evaluations_names_their_mode(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [step_record(0, mode="eval", scalars={"metrics/acc": 0.5})])
+    with pytest.raises(UnknownStep, match="--mode eval"):
+        show_name(run, "metrics/acc", step=None, mode="train", rank=0)

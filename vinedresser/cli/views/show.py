@@ -155,7 +155,11 @@ def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
     """
     columns = run.scalars(f"^{re.escape(name)}$", mode=mode, rank=rank)
     if name not in columns:
-        raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
+        others = [f"--mode {one}" for one in _scalar_modes(run).get(name, ()) if one != mode]
+        raise UnknownStep(
+            f"{run.path}: {name}: never captured in mode {mode} by rank {rank}"
+            f"{'; try ' if others else ''}{' or '.join(others)}"
+        )
     column = columns[name]
     if step is not None:
         where = column.steps == step
