@@ -141,16 +141,19 @@ def local(folder: Path, rounds: int) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="?", choices=("local", "s3"), help="default: both")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter of the other libraries")
     arguments = parser.parse_args()
     rounds = arguments.rounds
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
-        local(Path(folder), rounds)
-        with seaweed(Path(folder) / "server") as server:
-            os.environ |= server.environment
-            s3(Path(folder), rounds, arguments.peers)
+        if arguments.part != "s3":
+            local(Path(folder), rounds)
+        if arguments.part != "local":
+            with seaweed(Path(folder) / "server") as server:
+                os.environ |= server.environment
+                s3(Path(folder), rounds, arguments.peers)
 
 
 if __name__ == "__main__":

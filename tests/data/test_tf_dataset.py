@@ -28,7 +28,8 @@ def test_tensorflow_gets_the_same_batches(tmp_path: Path) -> None:
     assert [len(list(some)) for some in (batches.take(2), batches, batches)] == [2, 5, 7]
     # What TensorFlow has drawn is the position.
     dataset = Dataset(tmp_path / "data", batch_size=5, seed=1)
-    drawn = iter(tf_dataset(dataset).map(tf.identity))
+    # A function that TensorFlow would call in parallel.
+    drawn = iter(tf_dataset(dataset).map(lambda some: tf.strings.join([some, ""])))
     first = [next(drawn).numpy().tolist() for _ in range(3)]
     resumed = Dataset(tmp_path / "data", batch_size=5, seed=1)
     resumed.load_state_dict(dataset.state_dict())

@@ -66,7 +66,11 @@ class Origins:
         offsets: NDArray[np.int64],
         records: NDArray[np.int64],
     ) -> None:
-        present, self.objects = np.unique(objects, return_inverse=True)
+        if len(objects) and (objects == objects[0]).all():
+            # Sorting them takes longer than all else here.
+            present, self.objects = objects[:1], np.zeros_like(objects)
+        else:
+            present, self.objects = np.unique(objects, return_inverse=True)
         self.uris = [uris[one] for one in present.tolist()]
         self.offsets = offsets
         self.records = records

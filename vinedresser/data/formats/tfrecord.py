@@ -20,6 +20,8 @@ __all__ = ["TFRecordFraming", "framed"]
 
 _HEADER = struct.Struct("<QI")
 _checksum = fastcrc.crc32.iscsi
+# Number of equal headers in a row after which more of them are looked for at once.
+_EQUAL = 8
 # Headers that were verified; the lengths of records repeat.
 _MOST_KNOWN = 1 << 16
 _known: dict[bytes, int] = {}
@@ -47,9 +49,19 @@ class TFRecordFraming:
         found = [0]
         add = found.append
         size = len(content)
-        position = 0
+        position = equal = 0
+        last = b""
         while position + 12 <= size:
             header = content[position : position + 12]
+            equal = equal + 1 if header == last else 0
+            last = header
+            if equal == _EQUAL:
+                equal = 0
+                ends = _equal_records(content, position, header)
+                found += ends
+                position = found[-1]
+                if ends:
+                    continue
             length = _known.get(header)
             if length is None:
                 length, stored = _HEADER.unpack(header)
@@ -74,6 +86,27 @@ class TFRecordFraming:
         computed = np.fromiter(map(_checksum, values), np.uint32, len(values))
         wrong = np.flatnonzero(_masked_all(computed) != stored).tolist()
         return values, [Defect(index, "the checksum does not match") for index in wrong]
+
+
+def _equal_records(content: bytes, position: int, header: bytes) -> range:
+    """Return the ends of records that follow each other from a position and have one header.
+
+    Args:
+        content: the file.
+        position: where the first one begins.
+        header: the header, which was verified.
+    """
+    stride = int.from_bytes(header[:8], "little") + 16
+    begin, count = position, _EQUAL
+    while count := min(count, (len(content) - position) // stride):
+        records = np.frombuffer(content, np.uint8, count * stride, position).reshape(count, stride)
+        same = (records[:, :12] == np.frombuffer(header, np.uint8)).all(1)
+        matching = count if same.all() else int(same.argmin())
+        position += matching * stride
+        if matching < count:
+            break
+        count *= 2
+    return range(begin + stride, position + 1, stride)
 
 
 def _masked(checksum: int) -> int:
