@@ -204,7 +204,8 @@ class Verdict:
         if self.kind == "running" and self._rules:
             return f"watched by {count(self._rules, 'rule')}"
         if self.kind in ("cannot tell", "running"):
-            return "; ".join(filter(None, (self.status.reason, self.doubt)))
+            reason = "" if self.status.state == "finished" else self.status.reason
+            return "; ".join(filter(None, (reason, self.doubt)))
         return self.status.reason
 
     @property
