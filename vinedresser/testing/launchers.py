@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import StillRunning
 from vinedresser.infra.supervise.launcher import (
     prepare_run,
@@ -35,7 +36,10 @@ from vinedresser.store.records import (
     HostReport,
     LaunchRecord,
     RunRecord,
+    StopStepRecord,
+    heartbeats,
     host_key,
+    last_step,
     new_run,
     rank_log_key,
     read_record,
@@ -54,6 +58,21 @@ def meet(name="here"):
     while not all(pathlib.Path(f"{name}-{one}").exists() for one in range(world)):
         time.sleep(0.005)
 meet()
+"""
+# Trains until it is stopped.
+_TRAIN = """
+import torch
+import torch.distributed as dist
+from torch import nn
+dist.init_process_group("gloo")
+torch.manual_seed(rank)
+model = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+while True:
+    optimizer.zero_grad()
+    model(torch.randn(16, 8)).pow(2).mean().backward()
+    optimizer.step()
+    time.sleep(0.01)
 """
 
 
@@ -114,8 +133,9 @@ class LauncherConformance:
         def begin(code: str, **options: Any) -> Started:
             script = tmp_path / "train.py"
             script.write_text(_MEET + textwrap.dedent(code), encoding="utf-8")
+            quick = ["-S"] if code != _TRAIN else []
             record = LaunchRecord(
-                [sys.executable, "-S", str(script)],
+                [sys.executable, *quick, str(script)],
                 str(tmp_path),
                 owner=asdict(this_process()),
                 ranks=2,
@@ -188,6 +208,19 @@ class LauncherConformance:
         record = run.end()
         assert (record.cause, record.reason) == ("stopped", "enough")
         assert [(tmp_path / f"stopped-{rank}").read_text() for rank in range(2)] == ["once "] * 2
+
+    @pytest.mark.slow
+    def test_a_stop_ends_captured_ranks_after_the_same_step(
+        self, started: Callable[..., Started]
+    ) -> None:
+        run = started(_TRAIN, environment=attach_environment())
+        _wait(lambda: (last_step(run.storage) or 0) > 10)
+        request_stop(run.directory, reason="enough")
+        assert run.end().cause == "stopped"
+        assert read_record(run.storage, StopStepRecord) is not None
+        beats = heartbeats(run.storage)
+        assert [beat.stopped for beat in beats] == [True, True]
+        assert len({beat.last_step for beat in beats}) == 1
 
     def test_ranks_that_do_not_stop_are_killed_after_the_grace_period(
         self, started: Callable[..., Started]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.waiting import until
 from vinedresser.infra.supervise.hosts.kubernetes_launcher import job_manifest
+from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.store.records import LaunchRecord
-from vinedresser.testing.launchers import LauncherConformance
+from vinedresser.testing.launchers import LauncherConformance, Started
 
 JOB = """
 apiVersion: batch/v1
@@ -44,6 +46,20 @@ class TestSlurm(LauncherConformance):
         """See the base class."""
         monkeypatch.setenv("PATH", str(BIN), prepend=os.pathsep)
         return {"launcher": "slurm", "hosts": 2}
+
+    def test_a_job_that_waits_in_the_queue_is_cancelled_by_a_stop(
+        self, started: Callable[..., Started], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue = tmp_path / "queue"
+        queue.touch()
+        monkeypatch.setenv("FAKE_QUEUE", str(queue))
+        run = started("pathlib.Path('began').touch()")
+        until((tmp_path / "queue.waits").exists)
+        request_stop(run.directory, reason="not today")
+        record = run.end()
+        assert (record.cause, record.reason) == ("stopped", "not today")
+        assert (tmp_path / "queue.cancelled").exists()
+        assert not (tmp_path / "began").exists()
 
 
 @pytest.mark.slow

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.supervise.hosts.host import Host
-from vinedresser.infra.supervise.supervisor.say import say
 
 if __name__ == "__main__":
     try:
         Host(Path(sys.argv[1])).run()
     except (VinedresserError, OSError) as error:
-        say(str(error))
+        sys.stderr.write(f"{error}\n")
         sys.exit(1)

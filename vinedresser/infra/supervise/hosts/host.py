@@ -36,10 +36,13 @@ from vinedresser.store.records import (
     write_record,
 )
 
-__all__ = ["SILENT", "Host"]
+__all__ = ["BLOCKED", "SILENT", "Host"]
 
 SILENT = 60.0
 """Seconds without a sign of the other side after which it counts as gone."""
+BLOCKED = 5.0
+"""Seconds between two looks, meant to be short, that the store or this machine stood still: no
+sign of the other side could be seen, and its silence says nothing."""
 
 # Seconds between two events, between two looks at the orders, and between two reports.
 _TICK, _LOOK, _REPORT = 0.02, 0.05, 1.0
@@ -81,7 +84,7 @@ class Host:
         self._sign = self._done = 0
         self._stacks: list[dict[str, Any]] = []
         self._last: dict[str, Any] = {}
-        self._looked = self._reported = 0.0
+        self._looked, self._reported = self._heard, 0.0
         # Of the monotonic clock: SIGKILL, and SIGTERM for ranks that should have got it.
         self._deadline = self._reminder = _NEVER
         self._asked = False
@@ -179,6 +182,8 @@ class Host:
         now = time.monotonic()
         if now < self._looked + _LOOK:
             return
+        if now > self._looked + BLOCKED:
+            self._heard += now - self._looked
         self._looked = now
         self._look(now)
         job = self._job
@@ -206,7 +211,7 @@ class Host:
             found = read_record(self._storage, HostOrders)
         except (CorruptData, StoreError) as error:
             say(str(error))
-            found = None
+            found, self._heard = None, now
         if found is not None and found.sign != self._orders.sign:
             self._orders, self._heard = found, now
         elif now > self._heard + SILENT and not self._told:

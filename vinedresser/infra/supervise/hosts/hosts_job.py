@@ -13,7 +13,7 @@ from typing import Any
 from vinedresser.errors import CorruptData, StoreError
 from vinedresser.infra.supervise.hosts.commands import launcher_command
 from vinedresser.infra.supervise.hosts.elsewhere import RankElsewhere
-from vinedresser.infra.supervise.hosts.host import SILENT
+from vinedresser.infra.supervise.hosts.host import BLOCKED, SILENT
 from vinedresser.infra.supervise.hosts.placing import part_size
 from vinedresser.infra.supervise.hosts.rank_output import RankOutput
 from vinedresser.infra.supervise.supervisor.family import Family
@@ -87,7 +87,7 @@ class HostsJob:
         parts = [self.ranks[at : at + size] for at in range(0, launch.ranks, size)]
         self._hosts = [_Host(number, part, self._storage) for number, part in enumerate(parts)]
         self._orders = HostOrders(0)
-        self._looked = self._signed = 0.0
+        self._looked, self._signed = time.monotonic(), 0.0
         self._first_came = self._launcher_ended = self._ended_peers = _NEVER
         self._tell()
         trainer = Trainer(launcher_command(launch, directory), launch.cwd, environment)
@@ -149,17 +149,7 @@ class HostsJob:
         self.family.reap_orphans()
         if now < self._looked + _LOOK:
             return
-        self._looked = now
-        for host in self._hosts:
-            if problem := host.look(now):
-                self._say(problem)
-            report = host.report
-            if report is not None and report.problem and not self.fault:
-                self.fault = f"{host.name}: {report.problem}"
-        told = [host for host in self._hosts if host.told]
-        # Not only the others of a host that is lost, which its launcher ends.
-        if told and not self.told and all(host.told or host.over for host in self._hosts):
-            self.told = f"{told[0].name}: {told[0].told}"
+        self._look(now)
         if not self._orders.workers:
             self._gather(now)
         else:
@@ -168,6 +158,25 @@ class HostsJob:
             output.move()
         if now >= self._signed + _SIGN:
             self._tell()
+
+    def _look(self, now: float) -> None:
+        """Read the reports of the hosts."""
+        if now > self._looked + BLOCKED:
+            for host in self._hosts:
+                host.seen += now - self._looked
+        self._looked = now
+        for host in self._hosts:
+            if problem := host.look(now):
+                host.seen = now
+                self._say(problem)
+            report = host.report
+            if report is not None and report.problem and not self.fault:
+                self.fault = f"{host.name}: {report.problem}"
+        told = [host for host in self._hosts if host.told]
+        # Not only the others of a host that is lost, which its launcher ends.
+        ends = all((host.told or host.over) and not host.lost for host in self._hosts)
+        if told and ends and not self.told:
+            self.told = f"{told[0].name}: {told[0].told}"
 
     def _gather(self, now: float) -> None:
         """Give the start signal once all hosts are there."""
@@ -346,6 +355,7 @@ class _Host:
         report: its last report; None before the first.
         seen: when that arrived, by the monotonic clock.
         over: whether its ranks have ended, or count as such.
+        lost: whether it has not said so itself.
         stacks: where its ranks stand, once it was asked.
     """
 
@@ -353,7 +363,7 @@ class _Host:
         self.number, self.ranks, self._storage = number, ranks, storage
         self.report: HostReport | None = None
         self.seen = _NEVER
-        self.over = False
+        self.over = self.lost = False
         self.stacks: list[dict[str, Any]] = []
 
     @property
@@ -384,12 +394,12 @@ class _Host:
                 ago = one["ago"]
                 rank.end(one["code"], at=now if ago is None else now - ago, said=one["text"])
         self.over = found.over
-        if found.over and found.ranks:
+        if found.over and any(rank.running for rank in self.ranks) and found.ranks:
             self.lose("its process is gone", now)
         return ""
 
     def lose(self, why: str, now: float) -> None:
         """Count its ranks as ended, since it does not say so."""
-        self.over = True
+        self.over = self.lost = True
         for rank in self.ranks:
             rank.end(-signal.SIGKILL, at=now, lost=f"{self.name}: {why}")

@@ -19,7 +19,6 @@ from typing import Any
 from vinedresser.errors import ConfigError, LaunchError, NotARun, VinedresserError
 from vinedresser.infra.supervise.hosts.commands import host_command
 from vinedresser.infra.supervise.hosts.placing import ADDRESS_VARIABLE
-from vinedresser.infra.supervise.supervisor.say import say
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import (
     RUN_ID_VARIABLE,
@@ -160,5 +159,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(Path(sys.argv[1])))
     except VinedresserError as error:
-        say(str(error))
+        sys.stderr.write(f"{error}\n")
         sys.exit(1)

@@ -17,7 +17,6 @@ from vinedresser.errors import LaunchError, NotARun, VinedresserError
 from vinedresser.infra.supervise.hosts.commands import host_command, passed_names
 from vinedresser.infra.supervise.hosts.placing import ADDRESS_VARIABLE, BUNDLE_VARIABLE
 from vinedresser.infra.supervise.supervisor.prctl import end_with_parent
-from vinedresser.infra.supervise.supervisor.say import say
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import (
     RUN_VARIABLE,
@@ -53,7 +52,7 @@ def main(directory: Path) -> int:
     known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     nodes = sum(1 for node in known if node["Alive"])
     if nodes < count:
-        raise LaunchError(f"Ray has {nodes} nodes, the run needs {count}")
+        raise LaunchError(f"Ray has {nodes} of the {count} nodes that the run needs")
     resources = {"CPU": float(each), "GPU": float(each * launch.gpus_per_rank)}
     wanted = {name: number for name, number in resources.items() if number}
     group = placement_group([wanted] * count, strategy="STRICT_SPREAD")
@@ -115,5 +114,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(Path(sys.argv[1])))
     except VinedresserError as error:
-        say(str(error))
+        sys.stderr.write(f"{error}\n")
         sys.exit(1)
