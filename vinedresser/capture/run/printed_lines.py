@@ -92,7 +92,11 @@ class PrintedLines:
         rest = [""]
 
         def listening(text: str, /) -> int:
-            take(rest, text)
+            # `print` writes each of its arguments.
+            if isinstance(text, str) and "\n" not in text and len(rest[0]) < LONGEST:
+                rest[0] += text
+            else:
+                take(rest, text)
             return write(text)
 
         vars(stream)["write"] = listening
