@@ -196,6 +196,13 @@ def test_code_and_store_may_be_on_s3(tmp_path: Path, s3: str) -> None:
     code, text = ended(started(base, "--store", f"{s3}/runs"))
     assert code == 0, text
     assert open_run(f"{s3}/runs/job-1").status.state == "finished"
+    damaged = bytearray(content.getvalue())
+    damaged[len(damaged) // 2] ^= 1
+    open_storage(f"{s3}/code").put("source.tar.gz", [damaged])
+    code, text = ended(started(base))
+    assert code == 2
+    assert "source.tar.gz" in text
+    assert "source.tar.gz" in (base / "output/failure").read_text()
 
 
 def test_the_image_of_the_document_can_be_built_as_far_as_its_text_shows() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import tarfile
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -69,9 +71,10 @@ def _unpack(url: str, folder: str) -> None:
     place, _, name = url.rpartition("/")
     content = open_storage(place).get(name)
     try:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        # As a whole, since tarfile does not read the checksum at its end.
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(content)), mode="r:") as archive:
             archive.extractall(folder, filter="data")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ConfigError(f"{url}: not an archive of code (tar.gz): {error}") from error
 
 
