@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.records.record import Record
+from vinedresser.store.records.stacks import StacksRecord
 
 __all__ = ["HostOrders", "HostReport"]
 
@@ -55,6 +58,7 @@ class HostReport(Record):
         for number in (self.sign, self.cores, self.done, *self.ports):
             if type(number) is not int:
                 raise TypeError(f"{number!r} is not a number")
+        StacksRecord(0.0, self.stacks)
         for rank in self.ranks:
             if not (rank["code"] is None or type(rank["code"]) is int):
                 raise TypeError(f"{rank['code']!r} is not an exit code")
@@ -80,3 +84,14 @@ class HostOrders(Record):
     sign: int
     workers: list[str] = field(default_factory=list)
     orders: list[list[Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Refuse what are not orders, since a host carries them out."""
+        for worker in self.workers:
+            if not re.fullmatch(r"[0-9.]+:\d+", worker):
+                raise ValueError(f"{worker!r} is not an address and a port")
+        for name, *arguments in self.orders:
+            # Real-time signals have no names.
+            known = name == "signal" and arguments in [[one] for one in signal.valid_signals()]
+            if not known and (arguments or name not in ("end_peers", "stacks", "kill")):
+                raise ValueError(f"{[name, *arguments]!r} is not an order")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import signal
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vinedresser.errors import ConfigError, LaunchError
+from vinedresser.errors import ConfigError, CorruptData, LaunchError
 from vinedresser.infra.supervise.hosts.commands import refuse_launcher
-from vinedresser.store.records import LaunchSettings
+from vinedresser.objects import LocalStorage
+from vinedresser.processes import this_process
+from vinedresser.store.records import HostOrders, HostReport, LaunchSettings, read_record
 from vinedresser.tasks.config.experiment import load_experiment
 
 
@@ -61,6 +66,33 @@ def test_what_is_missing_here_is_named(
     with pytest.raises(LaunchError) as refused:
         refuse_launcher(LaunchSettings(ranks=2, **settings))
     assert all(fact in str(refused.value) for fact in facts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        (HostOrders, {"orders": [["run", "rm"]]}),
+        (HostOrders, {"orders": [[]]}),
+        (HostOrders, {"orders": [["signal", 4711]]}),
+        (HostOrders, {"orders": [["kill", "all"]]}),
+        (HostOrders, {"workers": ["$(id):1"]}),
+        (HostReport, {"told": 1}),
+        (HostReport, {"ranks": [{"code": "0"}]}),
+        (HostReport, {"stacks": [{"state": "running", "frames": [["a"]]}]}),
+        (HostReport, {"process": {"pid": "1"}}),
+    ],
+)
+def test_a_record_of_something_else_is_not_obeyed(
+    kind: type[HostOrders | HostReport], damage: dict[str, Any], tmp_path: Path
+) -> None:
+    report = {"process": asdict(this_process()), "sign": 1, "address": "", "ports": [], "cores": 1}
+    storage = LocalStorage(tmp_path)
+    storage.put("record.json", [json.dumps(report | damage).encode()])
+    with pytest.raises(CorruptData):
+        read_record(storage, kind, key="record.json")
+    orders = {"orders": [["signal", signal.SIGRTMIN + 1], ["end_peers"], ["stacks"], ["kill"]]}
+    storage.put("record.json", [json.dumps(report | orders).encode()])
+    assert read_record(storage, kind, key="record.json") is not None
 
 
 @pytest.mark.parametrize(
