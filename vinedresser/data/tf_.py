@@ -51,8 +51,7 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
 
     def begin() -> Any:
         nonlocal batches
-        # One that was broken off.
-        batches.close()
+        # This ends one that was broken off.
         batches = epoch()
         return np.int64(0)
 
