@@ -220,6 +220,8 @@ class HostsJob:
         over = self._over(now)
         for host in self._hosts:
             silent = now > host.seen + SILENT
+            if host.over and any(rank.running for rank in host.ranks):
+                host.lose(host.told or "its process is gone", now)
             if not host.over and (over or silent):
                 why = "its process is gone"
                 if silent:
@@ -394,8 +396,6 @@ class _Host:
                 ago = one["ago"]
                 rank.end(one["code"], at=now if ago is None else now - ago, said=one["text"])
         self.over = found.over
-        if found.over and any(rank.running for rank in self.ranks) and found.ranks:
-            self.lose("its process is gone", now)
         return ""
 
     def lose(self, why: str, now: float) -> None:
