@@ -8,7 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
+from queue import SimpleQueue
 from threading import Lock, Thread
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,6 +23,8 @@ _REMEMBERED, _ENOUGH = 200, 40
 _QUANTILE, _TIMES, _LEAST = 0.95, 3.0, 0.05
 # Maximum share of reads that get a second request.
 _SHARE = 0.05
+
+_Tasks: TypeAlias = "SimpleQueue[tuple[Callable[[], bytes], Future[bytes]]]"
 
 
 class Hedge:
@@ -42,6 +46,8 @@ class Hedge:
             lambda: deque(maxlen=_REMEMBERED)
         )
         self._slow: dict[int, float] = {}
+        # Threads without work; a new one for each read would take a tenth of its processor time.
+        self._idle: deque[_Tasks] = deque()
 
     def read(self, read: Callable[[], bytes], size: int) -> bytes:
         """Return what a read returns; if it is slow, what a second one returns that is faster.
@@ -58,14 +64,30 @@ class Hedge:
         return content
 
     def _first(self, read: Callable[[], bytes], slow: float) -> bytes:
-        first = _started(read)
+        first = self._started(read)
         done, _ = wait([first], slow)
         if done or not self._may_repeat():
             return first.result()
-        both = [first, _started(read)]
+        both = [first, self._started(read)]
         done, missing = wait(both, return_when=FIRST_COMPLETED)
         succeeded = [one for one in done if one.exception() is None] or [*missing, *done]
         return succeeded[0].result()
+
+    def _started(self, read: Callable[[], bytes]) -> Future[bytes]:
+        """Begin a read in a thread for which the end of the process does not wait."""
+        future: Future[bytes] = Future()
+        try:
+            tasks = self._idle.pop()
+        except IndexError:
+            tasks = SimpleQueue()
+            Thread(target=self._work, args=(tasks,), name="read", daemon=True).start()
+        tasks.put((read, future))
+        return future
+
+    def _work(self, tasks: _Tasks) -> None:
+        while True:
+            _answer(*tasks.get())
+            self._idle.append(tasks)
 
     def _may_repeat(self) -> bool:
         with self._lock:
@@ -94,17 +116,10 @@ def _hedge(_pid: int) -> Hedge:
     return Hedge()
 
 
-def _started(read: Callable[[], bytes]) -> Future[bytes]:
-    """Begin a read in a thread of its own, for which the end of the process does not wait."""
-    future: Future[bytes] = Future()
-
-    def run() -> None:
-        try:
-            content = read()
-        except Exception as error:  # noqa: BLE001 (the reader raises it)
-            future.set_exception(error)
-        else:
-            future.set_result(content)
-
-    Thread(target=run, name="read", daemon=True).start()
-    return future
+def _answer(read: Callable[[], bytes], future: Future[bytes]) -> None:
+    try:
+        content = read()
+    except Exception as error:  # noqa: BLE001 (the reader raises it)
+        future.set_exception(error)
+    else:
+        future.set_result(content)
