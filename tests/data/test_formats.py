@@ -6,16 +6,21 @@ import gzip
 import io
 import struct
 import tarfile
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import safetensors.numpy
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tests.data import written
+from tests.property_tests import examples
 from vinedresser.data import Dataset
+from vinedresser.data.formats.tfrecord import TFRecordFraming
 from vinedresser.errors import ConfigError, DamagedData
 
 
@@ -189,3 +194,20 @@ def test_arrays_that_are_no_rows_are_refused(tmp_path: Path) -> None:
     refused("e.safetensors", r"'\w' has \d rows, and '\w' has \d")
     (tmp_path / "f.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
     refused("f.safetensors", "header does not fit")
+
+
+@given(
+    runs=st.lists(st.tuples(st.sampled_from([0, 3, 30]), st.integers(1, 40)), max_size=6),
+    cut=st.integers(0, 20),
+)
+@examples(100)
+def test_records_of_one_length_are_divided_like_others(
+    runs: list[tuple[int, int]], cut: int
+) -> None:
+    lengths = [length for length, count in runs for _ in range(count)]
+    content = written.tfrecord(bytes(length) for length in lengths)
+    content = content[: max(len(content) - cut, 0)]
+    ends = [*accumulate((length + 16 for length in lengths), initial=0)]
+    found, wrong = TFRecordFraming().boundaries(content, final=True)
+    assert found == [end for end in ends if end <= len(content)]
+    assert bool(wrong) == (found[-1] < len(content))
