@@ -10,7 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 # Tests of one file share fixtures, so one worker runs them all.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+WORKERS = 2
 # Interpreters to create .venv with, in order; `make env PYTHON=/opt/python/bin/python3` sets one.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3.11 python3)
@@ -82,6 +83,8 @@ test-all: env  ## lint, the quick and the thorough tests: what has to pass befor
 	@$(MAKE) --no-print-directory -j 2 lint test-quick-and-thorough
 
 # One session: collecting the tests and loading the frameworks takes half a minute.
+# A third worker computes while the tests of others wait for processes and servers.
+test-quick-and-thorough: WORKERS = 3
 test-quick-and-thorough: env
 	$(PYTEST) -m "not slow and not chaos"
 
