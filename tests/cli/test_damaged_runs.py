@@ -124,7 +124,7 @@ def test_status_has_a_row_for_every_run(store: Path) -> None:
         # The path of the run is left out.
         assert str(store) not in rows[name]
         assert ("unreadable" in rows[name]) == name.startswith("run-")
-    assert rows["zz-healthy"].split() == ["zz-healthy", "finished", "0", "0.5"]
+    assert rows["zz-healthy"].split()[:4] == ["zz-healthy", "finished", "1", "0.5"]
 
 
 @pytest.mark.thorough
@@ -188,9 +188,10 @@ def test_links_to_a_store_and_to_a_run_are_followed(tmp_path: Path) -> None:
     (tmp_path / "store").symlink_to("real")
     (tmp_path / "one").symlink_to("real/a")
     # A run has the name that the link gives it, which other commands take.
-    for place, name in (("store", "a"), ("one", "one")):
-        done = vinedresser("status", place, cwd=tmp_path)
-        assert done.stdout.splitlines()[1].split() == [name, "finished", "0"], done.stderr
+    listed = vinedresser("status", "store", cwd=tmp_path).stdout.splitlines()[1]
+    assert listed.split()[:3] == ["a", "finished", "0"]
+    told = vinedresser("status", "one", cwd=tmp_path)
+    assert told.stdout.startswith("one   step 0   "), told.stderr
 
 
 @pytest.mark.thorough

@@ -161,7 +161,7 @@ def test_an_error_shows_names_as_they_are(store: Path) -> None:
 PRINTS = {"print", "typer.echo", "sys.stderr.write", "sys.stdout.write", "sys.exit", "SystemExit"}
 SAFE = {
     # Numbers, and errors of this package, which are plain as text.
-    "sys.exit": r"code|(main|_exit_code|exit_code)\(.*|\d.*|f'vinedresser: {error}'|str\(error\)",
+    "sys.exit": r"code|(main|code_of|exit_code)\(.*|\d.*|f'vinedresser: {error}'|str\(error\)",
     "SystemExit": r"code if .*",
     # JSON, whose control characters are escapes, and text of this package.
     "typer.echo": r"answer\.to_json\(\)|json\.dumps\(.*|f'(export|vinedresser) .*|"

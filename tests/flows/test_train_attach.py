@@ -95,7 +95,7 @@ def test_unchanged_scripts_are_captured_judged_and_recorded(
         "folds.2": ("finished", ""),
         "folds.3": ("stopped", "nonfinite"),
     }
-    assert runs["folds"].status.reason.startswith("plain-folds.3: losses/MSELoss is nan")
+    assert runs["folds"].status.reason.startswith("plain-folds.3: MSELoss is nan")
     again = judge(runs["folds.3"], rules_from_table({"nonfinite": {}}))
     assert runs["folds.3"].findings() == again
     assert again[0].step == 20
@@ -148,7 +148,7 @@ def test_run_judges_each_training_and_stops_the_script_for_any(tmp_path: Path) -
     assert not (tmp_path / "runs" / "run.4").exists()
     assert [run.status.state for run in runs] == ["stopped", "finished", "stopped"]
     assert [len(run.findings()) for run in runs] == [0, 0, 1]
-    assert runs[0].status.reason.startswith("run.3: losses/MSELoss is nan")
+    assert runs[0].status.reason.startswith("run.3: MSELoss is nan")
     assert done.stderr.count("nonfinite since step 20") == 1
     healthy = (str(SCRIPT), "--trainings", "3")
     options = ("--rule", "nonfinite", "--name", "healthy")

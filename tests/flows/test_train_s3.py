@@ -81,7 +81,7 @@ def test_runs_on_s3_are_judged_stopped_and_recorded(
     # The script is one program: it was stopped for its second training.
     for run in (first, second):
         assert (run.status.state, run.status.rule) == ("stopped", "nonfinite")
-    assert first.status.reason.startswith("far-folds.2: losses/MSELoss is nan at step 20")
+    assert first.status.reason.startswith("far-folds.2: MSELoss is nan at step 20")
     assert first.steps("train").tolist() == list(range(100))
     assert second.steps("train").tolist() == list(range((second.status.step or 0) + 1))
     assert "nonfinite" in {finding.rule for finding in second.findings()}

@@ -95,9 +95,12 @@ def test_overfitting_names_the_evaluation_to_go_back_to(runs: RunStore) -> None:
 def test_a_finding_of_vanishing_gradients_reads_well(runs: RunStore) -> None:
     finding = findings_of("vanishing", runs)[0]
     assert finding.tensor == "gradients/2.weight"
-    assert " |g| " in finding.seen
-    assert "20.weight" in finding.seen
-    assert "losses/CrossEntropyLoss 2.3" in finding.seen
+    for part in (
+        "gradients of 2.weight",
+        "than those of 20.weight",
+        "CrossEntropyLoss went from 2.3",
+    ):
+        assert part in finding.seen
     sizes = list(finding.evidence["abs_mean"].values())
     assert len(sizes) == 11
     assert finding.value == max(sizes[:2]) / max(sizes[-2:]) < finding.threshold == 1e-4

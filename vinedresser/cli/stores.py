@@ -45,7 +45,7 @@ def status(
     if as_json:
         for run in results:
             # Unlike rich, it wraps nothing.
-            sys.stdout.write(json.dumps(run.to_json()) + "\n")
+            typer.echo(json.dumps(run.to_json()))
         return
     if single:
         print_result(results[0])

@@ -132,7 +132,7 @@ class Verdict:
         if self.status.state == "unreadable":
             return self.status.reason
         if self.damaged:
-            return self.damaged[0]
+            return "what its rules found cannot be read"
         if not self.checks:
             return self.unjudged
         if self._able <= 0:

@@ -25,4 +25,4 @@ def test_an_eps_above_the_gradient_is_the_cause(epsilon: float, count: int, tmp_
     run = captured(tmp_path / "run", [rule], model, optimizer, steps=300, total=300)
     findings = found(run, rule)
     assert [one.fault for one in findings] == ["learning_rate_too_low"] * count
-    assert all(one.cause.startswith("eps = 1e+02 of the optimizer is") for one in findings)
+    assert all(one.cause.startswith("eps = 100 of the optimizer is") for one in findings)

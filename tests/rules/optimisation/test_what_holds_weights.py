@@ -129,7 +129,7 @@ def test_a_usual_decay_shrinks_weights_where_the_gradient_is_clipped_to_nothing(
     )
     found = alarms(tmp_path / "run", [OverRegularisation()], net, adam, 1e-6)
     assert {one.fault for one in found} == {fault}
-    assert ("clipped to a norm of 1e-06" in found[0].cause) == (fault == "learning_rate_too_low")
+    assert ("clipped to a norm of 1e-6" in found[0].cause) == (fault == "learning_rate_too_low")
 
 
 @pytest.mark.thorough

@@ -90,7 +90,7 @@ def test_the_odd_rank_of_three_is_reported(tmp_path: Path) -> None:
 
     run = make_run(tmp_path / "run", rank(False), rank(True), rank(False))
     (finding,) = judge(run, [ReplicaDivergence()])
-    assert "weights/b: rank 1 differs since step 200" in finding.seen
+    assert "b: rank 1 differs since step 200" in finding.seen
     assert finding.step == 300
 
 

@@ -118,7 +118,7 @@ class GradientsNotCleared(SymptomRule):
             return None
         verdict = self.outcome.verdict()
         poor = verdict.reason if verdict.kind == "poor" else ""
-        seen = f"gradients accumulate: those of step {step.step} were added to those before"
+        seen = f"the gradients of step {step.step} were added to those of the step before"
         return self.found(
             step,
             since=since,

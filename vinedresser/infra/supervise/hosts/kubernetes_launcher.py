@@ -20,6 +20,7 @@ from vinedresser.errors import ConfigError, LaunchError, NotARun, VinedresserErr
 from vinedresser.infra.supervise.hosts.commands import host_command
 from vinedresser.infra.supervise.hosts.placing import ADDRESS_VARIABLE
 from vinedresser.objects import LocalStorage
+from vinedresser.plain_text import visible
 from vinedresser.store.records import (
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
@@ -159,5 +160,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(Path(sys.argv[1])))
     except VinedresserError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{visible(str(error))}\n")
         sys.exit(1)

@@ -18,6 +18,7 @@ from vinedresser.infra.supervise.hosts.commands import host_command, passed_name
 from vinedresser.infra.supervise.hosts.placing import ADDRESS_VARIABLE, BUNDLE_VARIABLE
 from vinedresser.infra.supervise.supervisor.prctl import end_with_parent
 from vinedresser.objects import LocalStorage
+from vinedresser.plain_text import visible
 from vinedresser.store.records import (
     RUN_VARIABLE,
     HostReport,
@@ -114,5 +115,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(Path(sys.argv[1])))
     except VinedresserError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{visible(str(error))}\n")
         sys.exit(1)

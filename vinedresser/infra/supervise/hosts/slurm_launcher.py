@@ -14,6 +14,7 @@ from pathlib import Path
 from vinedresser.errors import NotARun
 from vinedresser.infra.supervise.hosts.commands import host_command
 from vinedresser.objects import LocalStorage
+from vinedresser.plain_text import visible
 from vinedresser.store.records import LaunchRecord, read_record
 
 __all__ = ["batch_script", "main"]
@@ -46,13 +47,13 @@ def main(directory: Path) -> int:
     if not job.isdecimal():
         submission.communicate()
         return submission.returncode or 1
-    sys.stdout.write(f"job {job}\n")
+    sys.stdout.write(visible(f"job {job}") + "\n")
     sys.stdout.flush()
     where = [f"--clusters={cluster}"] if cluster else []
     signal.signal(signal.SIGTERM, lambda *_: subprocess.run(["scancel", *where, job], check=False))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     for line in submission.stdout:
-        sys.stdout.write(line)
+        sys.stdout.write(visible(line, keep="\n"))
     return submission.wait()
 
 
