@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import runpy
 import signal
@@ -20,6 +21,9 @@ import torch.distributed as dist
 from tests.paths import ROOT
 
 __all__ = ["ROOT", "join", "rank_environment", "run_ranks", "start_ranks"]
+
+# Seconds within which a rank ends, less than the ranks are waited for.
+_PATIENCE = 120.0
 
 
 def rank_environment(rank: int, world: int = 2) -> dict[str, str]:
@@ -98,6 +102,8 @@ def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> i
         if not pid:
             os.environ |= rank_environment(rank, world)
             os.dup2(os.open(folder / str(rank), os.O_WRONLY | os.O_CREAT), 2)
+            # One that hangs says where, and ends.
+            faulthandler.dump_traceback_later(_PATIENCE, exit=True)
             sys.argv = [module, *arguments]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
             return 0
