@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,24 @@ def test_unreadable_findings_are_not_absent_findings(tmp_path: Path) -> None:
     assert "findings/default.jsonl" in faults[0]
 
 
+@pytest.mark.parametrize(
+    ("framework", "steps", "kind"),
+    [
+        ("torch", 3, "cannot tell"),
+        ("keras", 19, "cannot tell"),
+        ("torch", 20, "healthy"),
+        ("xgboost", 3, "healthy"),
+        ("sklearn", 1, "healthy"),
+    ],
+)
+def test_a_few_steps_of_a_network_do_not_show_that_it_is_healthy(
+    framework: str, steps: int, kind: str, tmp_path: Path
+) -> None:
+    run = run_with(tmp_path / "run", end=replace(FINISHED, last_step=steps - 1))
+    write_record(run.storage, replace(run.info, framework=framework))
+    assert verdict(open_run(tmp_path / "run")).kind == kind
+
+
 def test_a_run_without_a_step_is_not_healthy(tmp_path: Path) -> None:
     end = ExitRecord("finished", "", 1.0)
     assert verdict(run_with(tmp_path / "run", end=end)).kind == "cannot tell"
@@ -134,4 +153,4 @@ def test_a_running_run_that_nobody_watches_is_not_called_sound(tmp_path: Path) -
     assert found.kind == "running"
     assert "no problem" not in f"{found.headline} {found.sentence} {found.words}".lower()
     write_record(run.storage, ChecksRecord(["a"]), key=checks_key("default"))
-    assert "no problem so far" in verdict(run).headline
+    assert "no problem reported so far" in verdict(run).headline

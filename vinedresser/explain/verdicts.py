@@ -31,6 +31,8 @@ VerdictKind = Literal["healthy", "problem", "stopped", "running", "cannot tell"]
 
 _WHO = {"sweep": "by its sweep", "person": "on request", "owner": "by the end of its owner"}
 _WORDS = {"stop": "critical problem", "warning": "problem"}
+# Most rules about networks check every 20 steps. Boosting and estimators may need a single step.
+_FEWEST = {"torch": 20, "keras": 20}
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Verdict:
         damaged: a sentence for each file of findings or checks that cannot be read.
         steps: number of optimizer steps done.
         total: number of optimizer steps of the whole run; None if unknown.
+        fewest: number of steps from which the absence of findings says something.
         proof: what trials from a snapshot proved to cure it; "" if nothing.
     """
 
@@ -55,6 +58,7 @@ class Verdict:
     damaged: Sequence[str] = ()
     steps: int = 0
     total: int | None = None
+    fewest: int = 1
     proof: str = ""
 
     @cached_property
@@ -135,18 +139,31 @@ class Verdict:
             return "what its rules found cannot be read"
         if not self.checks:
             return self.unjudged
-        if self._able <= 0:
+        if self.is_idle:
             return f"its rules had nothing to look at: {self._lacks}"
         if self.unjudged or not all(one.ended for one in self.checks):
             return "its rules have not judged it to its end"
-        return "" if self.steps else "no training step was captured"
+        return self._short
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none of its rules had anything to look at, as far as these are known."""
+        return bool(self.checks) and self._rules <= len(self._lacking)
+
+    @property
+    def _short(self) -> str:
+        """Why its steps are too few to tell; "" if they are not."""
+        if not self.steps:
+            return "no training step was captured"
+        few = f"it has {count(self.steps, 'step')} only, and most rules wait for more"
+        return few if self.steps < self.fewest else ""
 
     @property
     def checked(self) -> str:
         """What the absence of findings rests on, such as "43 rules; 5 …: no evaluations"."""
         if not self._rules:
             return ""
-        unable = self._rules - self._able
+        unable = len(self._lacking)
         idle = f"; {unable} had nothing to look at: {self._lacks}" if unable else ""
         return f"{count(self._rules, 'rule')}, {count(self.steps, 'step')}{idle}"
 
@@ -177,7 +194,7 @@ class Verdict:
         if self.kind == "healthy":
             return "No problem found"
         if self.kind == "running" and self._rules:
-            return f"{ending}, no problem so far"
+            return f"{ending}, no problem reported so far"
         return "Cannot tell" if self.kind == "cannot tell" else ending
 
     @property
@@ -202,7 +219,7 @@ class Verdict:
         if self.kind == "healthy":
             return self.checked
         if self.kind == "running" and self._rules:
-            return f"watched by {count(self._rules, 'rule')}"
+            return f"{count(self.steps, 'step')} so far"
         if self.kind in ("cannot tell", "running"):
             reason = "" if self.status.state == "finished" else self.status.reason
             return "; ".join(filter(None, (reason, self.doubt)))
@@ -236,7 +253,7 @@ class Verdict:
             return f"cannot tell: {self.doubt}"
         if not self._rules:
             return self.doubt
-        return f"no problem {'found' if self.status.over else 'so far'}"
+        return f"no problem {'found' if self.status.over else 'reported so far'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON types.
@@ -285,11 +302,6 @@ class Verdict:
         """Number of rules that judge it."""
         return sum(len(one.rules) for one in self.checks)
 
-    @property
-    def _able(self) -> int:
-        """Number of rules that had something to look at."""
-        return self._rules - len(self._lacking)
-
     @cached_property
     def _lacking(self) -> dict[str, list[str]]:
         return {rule: lacks for one in self.checks for rule, lacks in one.lacking.items()}
@@ -326,6 +338,7 @@ def verdict(run: Run, faults: list[str] | None = None) -> Verdict:
         damaged=damaged,
         steps=steps_done(run, status),
         total=run.info.total_steps,
+        fewest=_FEWEST.get(run.info.framework, 1),
         proof=proof,
     )
 

@@ -116,7 +116,7 @@ def _print_verdict(verdict: Verdict, to: Console) -> None:
             say(f"  symptom: {symptom.rule}: {symptom.seen}", to)
         if (more := len(symptoms) - _MOST_SYMPTOMS) > 0:
             say(f"  symptoms: {more} more in the report", to)
-    if verdict.advice and verdict.steps and verdict.kind == "cannot tell":
+    if verdict.is_idle and verdict.steps:
         say(f"  try            {verdict.advice}", to)
 
 
