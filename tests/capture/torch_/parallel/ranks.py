@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import os
 import runpy
@@ -24,6 +25,10 @@ __all__ = ["ROOT", "join", "rank_environment", "run_ranks", "start_ranks"]
 
 # Seconds within which a rank ends, less than the ranks are waited for.
 _PATIENCE = 120.0
+
+# Gloo's destructor joins its threads without releasing the GIL, and a thread of torch 2.13 that
+# drops a collective takes the GIL: a group that is freed right after a step hangs now and then.
+_KEPT: list[dist.ProcessGroup | None] = []
 
 
 def rank_environment(rank: int, world: int = 2) -> dict[str, str]:
@@ -89,6 +94,7 @@ def join(folder: Path) -> int:
     # Do not wait long for a rank that is gone.
     patience = timedelta(seconds=60)
     dist.init_process_group("gloo", meeting, patience, world_size=world, rank=rank)
+    _KEPT.append(dist.group.WORLD)
     return rank
 
 
@@ -106,7 +112,9 @@ def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> i
             faulthandler.dump_traceback_later(_PATIENCE, exit=True)
             sys.argv = [module, *arguments]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
-            return 0
+            atexit._run_exitfuncs()
+            # Not `return`: freeing what `_KEPT` holds could hang too.
+            os._exit(0)
         children.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
     return int(any(codes))
