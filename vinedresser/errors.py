@@ -241,9 +241,10 @@ class UntrustedTracking(TrackingError, PermissionError):
 
 # Fewer letters begin too many words.
 _SHORTEST = 3
+_MOST_SUGGESTIONS = 3
 
 
-def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean a, b?" with the most similar known words, or "" if none is similar.
 
     Words that begin with the user's come first.
@@ -251,10 +252,9 @@ def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:
     Args:
         word: the user's spelling.
         known: the valid words.
-        most: maximum number of suggestions.
     """
     known = list(known)
     begun = [one for one in known if len(word) >= _SHORTEST and one.startswith(word)]
-    close = difflib.get_close_matches(word, known, n=most, cutoff=0.6)
-    near = [*dict.fromkeys((*begun, *close))][:most]
+    close = difflib.get_close_matches(word, known, n=_MOST_SUGGESTIONS, cutoff=0.6)
+    near = [*dict.fromkeys((*begun, *close))][:_MOST_SUGGESTIONS]
     return f"; did you mean {', '.join(near)}?" if near else ""

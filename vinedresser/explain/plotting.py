@@ -27,7 +27,6 @@ from vinedresser.store.reading.reader import Run, open_run
 __all__ = ["plot"]
 
 _MOST_HISTOGRAMS = 4
-_SCALE_WIDTH = 260.0
 _Charts = tuple[list[Svg], list[Panel]]
 
 
@@ -76,7 +75,7 @@ def _gradients(run: Run) -> _Charts:
     reduction, data = found
     label = f"{GRADIENT_SIZES[reduction]} of the gradients by layer"
     ends = value_range(data.log10)
-    scale = element("g", colour_scale(ends, _SCALE_WIDTH), class_="scale")
+    scale = element("g", colour_scale(ends), class_="scale")
     return [scale], [panel_of(label, heat_map(data, [], SMALL.width, label))]
 
 

@@ -57,16 +57,13 @@ _KINDS = {
 }
 
 
-def open_file(
-    root: str | os.PathLike[str], key: str, flags: int = os.O_RDONLY, *, mode: int = 0o644
-) -> int:
+def open_file(root: str | os.PathLike[str], key: str, flags: int = os.O_RDONLY) -> int:
     """Open a regular file below a root.
 
     Args:
         root: the root, which may be a symbolic link.
         key: slash-separated name of the file below the root.
         flags: flags of `os.open`, such as ``os.O_RDWR | os.O_CREAT``.
-        mode: permissions of a new file.
 
     Returns:
         Its descriptor, not inheritable.
@@ -80,7 +77,7 @@ def open_file(
     try:
         parent = open_folder(root, folder)
         try:
-            descriptor = os.open(name, flags | _FILE, mode, dir_fd=parent)
+            descriptor = os.open(name, flags | _FILE, 0o644, dir_fd=parent)
         finally:
             os.close(parent)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

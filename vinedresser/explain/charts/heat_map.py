@@ -27,6 +27,7 @@ from vinedresser.explain.formatting import decade, number
 __all__ = ["colour_scale", "heat_map", "value_range"]
 
 _RIGHT = 12.0
+_SCALE_WIDTH = 260.0
 _TALLEST_ROW, _LOWEST_ROW, _MOST_HEIGHT = 23.0, 2.5, 620.0
 _LABEL_HEIGHT, _CHARACTER, _LONGEST_NAME = 11.0, 6.1, 34
 _PIXELS_PER_TICK = 90.0
@@ -82,20 +83,19 @@ def heat_map(
     )
 
 
-def colour_scale(ends: tuple[float, float], width: float) -> Svg:
+def colour_scale(ends: tuple[float, float]) -> Svg:
     """Return the colour bar with its decades.
 
     Args:
         ends: logarithms at both ends.
-        width: pixels.
     """
     low, high = ends
-    scale = Scale(low, high, 22.0, width - 22.0, whole=True)
+    scale = Scale(low, high, 22.0, _SCALE_WIDTH - 22.0, whole=True)
     ticks = [(tick.value, decade(round(tick.value))) for tick in scale.ticks(6)]
     if len(ticks) < 2:
         ticks = [(end, number(_power(end), 2)) for end in ends]
     return colour_bar(
-        width,
+        _SCALE_WIDTH,
         [(float(scale(value)), label) for value, label in ticks],
         data_low=f"{low:.9g}",
         data_high=f"{high:.9g}",

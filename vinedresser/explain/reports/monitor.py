@@ -105,14 +105,7 @@ class MonitorPage:
 
 
 def write_monitor_report(page: MonitorPage, destination: str | os.PathLike[str]) -> Path:
-    """Write the page: one self-contained HTML file with a light and a dark theme.
-
-    Args:
-        page: contents of the page.
-        destination: file to write; replaced atomically.
-
-    Returns:
-        Path of the file.
+    """Write the page and return its path; see `write_page`.
 
     Raises:
         StoreError: the file cannot be written.

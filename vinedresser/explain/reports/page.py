@@ -39,8 +39,6 @@ from vinedresser.store.status import Status
 
 __all__ = ["HeatFigure", "Page", "build_page"]
 
-_SCALE_WIDTH = 260.0
-
 
 @dataclass(frozen=True)
 class HeatFigure(Figure):
@@ -157,7 +155,7 @@ def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
         title="Gradients by layer",
         note=note,
         svg=heat_map(data, markers, WIDE.width, label),
-        scale=colour_scale(value_range(data.log10), _SCALE_WIDTH) if drawable else Svg(),
+        scale=colour_scale(value_range(data.log10)) if drawable else Svg(),
     )
 
 

@@ -76,14 +76,7 @@ class PruningPage:
 
 
 def write_pruning_report(page: PruningPage, destination: str | os.PathLike[str]) -> Path:
-    """Write the page: one self-contained HTML file with a light and a dark theme.
-
-    Args:
-        page: contents of the page.
-        destination: file to write; replaced atomically.
-
-    Returns:
-        Path of the file.
+    """Write the page and return its path; see `write_page`.
 
     Raises:
         StoreError: the file cannot be written.

@@ -15,7 +15,7 @@ from vinedresser.errors import ConfigError, CorruptData, UntrustedTracking
 from vinedresser.infra.catalog.stores import private_state
 from vinedresser.infra.catalog.tracking_uri import absolute_uri, sqlite_path
 from vinedresser.masking import masked_text
-from vinedresser.objects import LocalStorage, Location, Storage, open_storage
+from vinedresser.objects import LocalStorage, Location, open_storage
 from vinedresser.objects.files import check_file
 from vinedresser.plain_logs import plain_logger
 from vinedresser.store.reading.store_runs import runs_in
@@ -72,19 +72,18 @@ def require_known(store: Location, uri: str) -> str:
     )
 
 
-def read_tracking(location: Location, storage: Storage | None = None) -> TrackingRecord | None:
+def read_tracking(location: Location) -> TrackingRecord | None:
     """Return the tracking record of a run; None if MLflow does not track it.
 
     Args:
         location: location of the run.
-        storage: where its records are; None: at the location.
 
     Raises:
         UntrustedTracking: see `require_known`.
         CorruptData: the record cannot be read.
         StoreError: the storage refused.
     """
-    record = read_record(storage or open_storage(location), TrackingRecord)
+    record = read_record(open_storage(location), TrackingRecord)
     if record is None:
         return None
     return with_known_uri(location, record)

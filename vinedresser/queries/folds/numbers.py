@@ -224,12 +224,10 @@ class Quantile(Fold):
 
     Args:
         share: from 0 to 1.
-        exact: numbers to keep.
     """
 
-    def __init__(self, share: float, exact: int = EXACT) -> None:
+    def __init__(self, share: float) -> None:
         self._share = share
-        self._exact = exact
         self._kept = array("d")
         self._seen = 0
         # A generator of its own: the training's is not touched.
@@ -243,17 +241,17 @@ class Quantile(Fold):
     def add(self, entry: Entry) -> None:
         """See `Fold.add`."""
         self._seen += 1
-        if len(self._kept) < self._exact:
+        if len(self._kept) < EXACT:
             self._kept.append(entry.value)
         else:
             # Algorithm R (Vitter, 1985).
             place = self._random.randrange(self._seen)
-            if place < self._exact:
+            if place < EXACT:
                 self._kept[place] = entry.value
 
     def extend(self, samples: Samples) -> None:
         """See `Fold.extend`."""
-        room = max(self._exact - len(self._kept), 0)
+        room = max(EXACT - len(self._kept), 0)
         self._kept.frombytes(samples.values[:room].tobytes())
         self._seen += len(samples.values[:room])
         super().extend(Samples(samples.values[room:], samples.step))

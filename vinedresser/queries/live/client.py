@@ -38,7 +38,6 @@ def ask_live(
     *,
     rank: int = 0,
     rate: float | None = DEFAULT_RATE,
-    stream: str = "",
 ) -> Iterator[Answer]:
     """Ask a running training; yield the answers until the training ends.
 
@@ -49,7 +48,6 @@ def ask_live(
         query: the query.
         rank: rank to ask.
         rate: maximum number of windows per second; None: no limit.
-        stream: name of the stream; "" for the query's text.
 
     Raises:
         AgentAway: no agent of this user listens.
@@ -57,7 +55,7 @@ def ask_live(
         ConfigError: the training refuses the query.
         CorruptData: an answer is damaged.
     """
-    for one in ask_with_pauses(location, query, rank=rank, rate=rate, stream=stream):
+    for one in ask_with_pauses(location, query, rank=rank, rate=rate):
         if one is not None:
             yield one
 

@@ -25,7 +25,6 @@ from vinedresser.store.reading.series import Column
 __all__ = ["MapSection", "gradient_section", "ratio_section"]
 
 _WIDTH = 450.0
-_SCALE_WIDTH = 260.0
 _MOST_MAPS = 6
 
 
@@ -99,7 +98,7 @@ def _section(
     note = f"{what}, one scale; a cell has the last captured value"
     if len(drawn) < runs:
         note += f" · {len(drawn)} of {runs} runs"
-    scale = colour_scale(ends, _SCALE_WIDTH) if np.isfinite(values).any() else Svg()
+    scale = colour_scale(ends) if np.isfinite(values).any() else Svg()
     return MapSection(name, title, note, scale, figures)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 
 from vinedresser.infra.catalog.tracking_uri import absolute_uri, mlflow_uri, sqlite_path
 from vinedresser.infra.services.servers.local_server import LocalServer, free_port, start_server
 
 __all__ = ["mlflow_page", "start_mlflow_ui"]
 
+# The UI has no password.
+_HOST = "127.0.0.1"
+# Seconds to wait for an answer: 5 on an idle machine.
+_PATIENCE = 120.0
 # Without its job runner, which is not needed, MLflow's server takes 0.5 GB instead of 1.2 and
 # starts in a third of the time.
 _ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -37,22 +40,12 @@ def mlflow_page(url: str, experiment_id: str, run_id: str | None = None, view: s
     return f"{page}?workflowType=machine_learning&compareRunsMode=CHART"
 
 
-def start_mlflow_ui(
-    uri: str,
-    *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    timeout: float = 120.0,
-    environment: Mapping[str, str] | None = None,
-) -> LocalServer:
+def start_mlflow_ui(uri: str, *, port: int | None = None) -> LocalServer:
     """Start MLflow's server on a tracking database and wait until it answers.
 
     Args:
         uri: tracking URI of a database.
-        host: address to listen on; it should be a loopback address, since the UI has no password.
         port: port to listen on; None: a free one.
-        timeout: seconds to wait for an answer (5 s on an idle machine).
-        environment: variables for the server, added to the inherited ones.
 
     Returns:
         The server; end it with `stop_server`.
@@ -63,36 +56,31 @@ def start_mlflow_ui(
             has the end of its output.
     """
     uri = absolute_uri(uri)
-    port = free_port(host, port or 0, "MLflow's server")
-    url = f"http://{host}:{port}"
+    port = free_port(_HOST, port or 0, "MLflow's server")
+    url = f"http://{_HOST}:{port}"
     return start_server(
         "MLflow's server",
-        _command(uri, host, port),
+        _command(uri, port),
         url,
         lambda: _is_healthy(url),
-        timeout=timeout,
+        timeout=_PATIENCE,
         # Not as an argument: the URI may have a password, and every user sees command lines.
-        environment={
-            **_ENVIRONMENT,
-            "MLFLOW_BACKEND_STORE_URI": mlflow_uri(uri),
-            **(environment or {}),
-        },
+        environment={**_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": mlflow_uri(uri)},
     )
 
 
-def _command(uri: str, host: str, port: int) -> list[str]:
+def _command(uri: str, port: int) -> list[str]:
     """Return the command that serves MLflow's UI for the database in `MLFLOW_BACKEND_STORE_URI`.
 
     Args:
         uri: absolute tracking URI of the database.
-        host: address to listen on.
         port: port to listen on.
     """
     command = [sys.executable, "-m", "mlflow", "server"]
     path = sqlite_path(uri)
     if path is not None:
         command += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
-    command += ["--host", host, "--port", str(port), "--workers", "1"]
+    command += ["--host", _HOST, "--port", str(port), "--workers", "1"]
     return [*command, "--uvicorn-opts", "--log-level warning"]
 
 

@@ -23,6 +23,8 @@ __all__ = ["IDENTITIES", "S3Account", "account_in", "start_seaweed"]
 
 _HOST = "127.0.0.1"
 _WHO = "SeaweedFS"
+# Seconds to wait for an answer.
+_PATIENCE = 60.0
 _REGION = "us-east-1"
 IDENTITIES = "identities.json"
 # In the order of -<name>.port and -<name>.port.grpc.
@@ -85,7 +87,6 @@ def start_seaweed(
     port: int = 0,
     volume_megabytes: int = 1024,
     volumes: int = 0,
-    timeout: float = 60.0,
     environment: Mapping[str, str] | None = None,
 ) -> LocalServer:
     """Start SeaweedFS as an S3 server and wait until it answers (3 s on an idle machine).
@@ -97,7 +98,6 @@ def start_seaweed(
         port: port for S3; 0: a free one.
         volume_megabytes: size of the volume files that hold objects.
         volumes: maximum number of volume files; 0: as many as fit on the disk.
-        timeout: seconds to wait for an answer.
         environment: variables for the server, added to the inherited ones.
 
     Returns:
@@ -139,7 +139,7 @@ def start_seaweed(
             [*command, *(f"-{name}={value}" for name, value in options.items())],
             f"http://{_HOST}:{port}",
             lambda: _serves(port, ports["master.port"], certificate),
-            timeout=timeout,
+            timeout=_PATIENCE,
             environment=variables,
             output=output,
             # Of its files, and of its sockets in /tmp.

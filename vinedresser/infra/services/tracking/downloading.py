@@ -20,14 +20,13 @@ _RUN = re.compile(r"runs:/(?P<run>[^/]+)/(?P<path>.+)")
 _MODEL = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/]+)|/(?P<version>\d+))")
 
 
-def download(uri: str, source: str, folder: Path, *, timeout: float = 60.0) -> Path:
+def download(uri: str, source: str, folder: Path) -> Path:
     """Download an artifact, a file or a folder.
 
     Args:
         uri: tracking URI, which is also that of the registry.
         source: ``runs:/ID/PATH`` or ``models:/NAME/VERSION``, also with ``@ALIAS``.
         folder: an existing folder, which receives it.
-        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Returns:
         The path of the file or folder.
@@ -43,7 +42,7 @@ def download(uri: str, source: str, folder: Path, *, timeout: float = 60.0) -> P
             run_id, path = _artifact(client, source)
             found.append(client.download_artifacts(run_id, path, str(folder)))
 
-    persist(fetch, timeout)
+    persist(fetch)
     return Path(found[-1])
 
 

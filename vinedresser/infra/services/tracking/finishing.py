@@ -68,13 +68,12 @@ def finish(
     persist(settle, timeout)
 
 
-def reopen(uri: str, run_id: str, *, timeout: float = 60.0) -> None:
+def reopen(uri: str, run_id: str) -> None:
     """Set the status of an ended run to RUNNING again.
 
     Args:
         uri: tracking URI.
         run_id: id of the MLflow run.
-        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Raises:
         TrackingError: the server or its database refused or stayed unavailable.
@@ -85,7 +84,7 @@ def reopen(uri: str, run_id: str, *, timeout: float = 60.0) -> None:
         with connected(uri) as client:
             client.update_run(run_id, status="RUNNING")
 
-    persist(set_running, timeout)
+    persist(set_running)
 
 
 def set_tags(

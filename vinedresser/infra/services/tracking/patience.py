@@ -18,7 +18,7 @@ def tracking_pauses() -> Iterator[float]:
     return backoff(0.25, 5.0)
 
 
-def persist(action: Callable[[], T], timeout: float) -> T:
+def persist(action: Callable[[], T], timeout: float = 60.0) -> T:
     """Call a function until the server is available, and return its result.
 
     Args:

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["register_model"]
 
 
-def register_model(
-    uri: str, run_id: str, artifact: str, name: str, *, alias: str, timeout: float = 60.0
-) -> None:
+def register_model(uri: str, run_id: str, artifact: str, name: str, *, alias: str) -> None:
     """Make a folder of a run's artifacts a version of a registered model; idempotent.
 
     Args:
@@ -26,7 +24,6 @@ def register_model(
         artifact: name of the folder.
         name: name of the registered model, created if missing.
         alias: alias that the version gets, taken from any other.
-        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Raises:
         TrackingError: the server or its database refused or stayed unavailable.
@@ -43,7 +40,7 @@ def register_model(
                 ours = [client.create_model_version(name, source, run_id)]
             client.set_registered_model_alias(name, alias, ours[0].version)
 
-    persist(register, timeout)
+    persist(register)
 
 
 def _ensure_model(client: MlflowClient, name: str) -> None:

@@ -91,14 +91,13 @@ def create_run(
     return persist(make, timeout)
 
 
-def directory_of(uri: str, experiment_id: str, run_tag: str, *, timeout: float = 60.0) -> str:
+def directory_of(uri: str, experiment_id: str, run_tag: str) -> str:
     """Return the location at which the run of an MLflow run was made; "" if there is none.
 
     Args:
         uri: tracking URI.
         experiment_id: id of its experiment.
         run_tag: its `RUN_TAG`.
-        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Raises:
         TrackingError: the server or its database refused or stayed unavailable.
@@ -110,7 +109,7 @@ def directory_of(uri: str, experiment_id: str, run_tag: str, *, timeout: float =
             run_id = _find(client, experiment_id, run_tag)
             return client.get_run(run_id).data.tags.get(DIRECTORY_TAG, "") if run_id else ""
 
-    return persist(look, timeout)
+    return persist(look)
 
 
 def _set_parameters(client: MlflowClient, run_id: str, parameters: Mapping[str, Any]) -> None:

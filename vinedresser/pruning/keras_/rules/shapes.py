@@ -163,8 +163,8 @@ def _pad(call: Call) -> list[Labelled]:
     return [Labelled(merged.labels, call.output)]
 
 
-def _of_sizes(*names: str, sizes: Sequence[int] = (1, 2, 3)) -> list[type]:
-    found = [getattr(_layers, f"{name}{size}D", None) for name in names for size in sizes]
+def _of_sizes(*names: str) -> list[type]:
+    found = [getattr(_layers, f"{name}{size}D", None) for name in names for size in (1, 2, 3)]
     return [one for one in found if one is not None]
 
 
