@@ -67,6 +67,9 @@ def test_no_more_spans_are_drawn_than_allowed_in_flight() -> None:
     first = Store(40)
     next(read_ahead(first.spans(), first.read, size=length_of, max_concurrent=16))
     assert first.drawn == 2
+    whole = Store(40)
+    next(read_ahead(whole.spans(), whole.read, size=length_of, max_concurrent=16, ramp=False))
+    assert whole.drawn == 17
 
 
 @pytest.mark.thorough

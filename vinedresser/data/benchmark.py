@@ -211,6 +211,7 @@ def _plain(index: Index) -> _Progress:
         lambda span: span[0].read(*span[1:]),
         size=lambda span: span[2] - span[1],
         max_concurrent=Settings().connections,
+        ramp=False,
     ):
         done += len(content)
         yield 0, done, {}

@@ -109,7 +109,8 @@ class Reader:
             (part.chunk for window in upcoming for part in window.parts),
             self._load,
             size=lambda chunk: chunk.stop - chunk.start,
-            **({"max_concurrent": self._connections} | ahead),
+            # An epoch is read to its end: the first answers would cost several round trips.
+            **({"max_concurrent": self._connections, "ramp": False} | ahead),
         )
         for window in windows:
             yield self._rows(window, loaded)

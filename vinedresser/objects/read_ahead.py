@@ -19,12 +19,10 @@ def read_ahead(
     size: Callable[[Q], int],
     max_concurrent: int,
     max_bytes: int = 64 << 20,
+    ramp: bool = True,
     pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[A]:
     """Yield the answer to each request in order while reading the following ones.
-
-    The read-ahead starts with one request and grows by two with each answer yielded, so that
-    readers of only a few do not pay for many.
 
     Args:
         requests: drawn in the caller's thread, earlier than their answers are yielded.
@@ -32,6 +30,8 @@ def read_ahead(
         size: bytes of the answer to a request.
         max_concurrent: maximum number of requests in flight or waiting for their turn.
         max_bytes: maximum bytes of their answers, unless a single one is larger.
+        ramp: start with one request and grow by two with each answer yielded, so that readers of
+            only a few do not pay for many; else start with all that are allowed.
         pool: threads that read; None: the call's own.
     """
     ahead: deque[tuple[int, Future[A]]] = deque()
@@ -45,7 +45,9 @@ def read_ahead(
             while ahead or following is not None:
                 while following is not None:
                     bytes_more = size(following)
-                    full = len(ahead) >= min(max_concurrent, 2 * taken)
+                    full = len(ahead) >= (
+                        min(max_concurrent, 2 * taken) if ramp else max_concurrent
+                    )
                     if ahead and (full or waiting + bytes_more > max_bytes):
                         break
                     waiting += bytes_more

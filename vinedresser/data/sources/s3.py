@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from botocore import exceptions as boto
@@ -24,7 +25,7 @@ __all__ = ["S3Object", "find_object", "list_objects", "split_url"]
 _PART = 4 << 20
 # Seconds without a single byte after which a read fails.
 _PATIENCE = 90.0
-# Seconds for which a signed URL is valid; it is sent at once.
+# Seconds for which a signed URL is valid; it is used in the first half of them.
 _VALID = 300
 _BROKEN = (boto.IncompleteReadError, boto.HTTPClientError, boto.ConnectionError)
 _BUSY = frozenset({429, 500, 502, 503, 504})
@@ -44,10 +45,11 @@ class S3Object:
 
     def _read(self, start: int, stop: int) -> bytes:
         parts: list[bytes] = []
-        with translated(self.uri, str(s3_client().meta.endpoint_url)):
+        client = s3_client()
+        with translated(self.uri, str(client.meta.endpoint_url)):
             while start < stop:
                 received = retry(
-                    partial(self._request, start, stop),
+                    partial(self._request, client, start, stop),
                     (boto.ClientError, *_BROKEN),
                     backoff(0.1, 5.0),
                     timeout=_PATIENCE,
@@ -59,7 +61,7 @@ class S3Object:
                 start += sum(map(len, received))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _request(self, start: int, stop: int) -> list[bytes]:
+    def _request(self, client: Any, start: int, stop: int) -> list[bytes]:
         """Send one request; return what arrived before the connection broke.
 
         Raises:
@@ -69,7 +71,7 @@ class S3Object:
         parts: list[bytes] = []
         try:
             with throttle().request(_is_busy):
-                body = self._body(start, stop)
+                body = self._body(client, start, stop)
                 while start < stop and (part := body.read(min(_PART, stop - start))):
                     parts.append(part)
                     start += len(part)
@@ -84,17 +86,15 @@ class S3Object:
                 raise
         return parts
 
-    def _body(self, start: int, stop: int) -> Any:
+    def _body(self, client: Any, start: int, stop: int) -> Any:
         """Send one request; return the body of its response.
 
         A signed URL, sent over the client's connections, takes a third of the processor time of
         ``get_object``, which is left with what needs more than that: redirects and errors.
         """
         bucket, key = split_url(self.uri)
-        client, span = s3_client(), f"bytes={start}-{stop - 1}"
-        url = client.generate_presigned_url(
-            "get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=_VALID
-        )
+        span = f"bytes={start}-{stop - 1}"
+        url = _signed(client, bucket, key, int(time.monotonic() / (_VALID / 2)))
         headers = {"Range": span, "If-Match": self.version}
         request = AWSRequest("GET", url, headers, stream_output=True)
         response = client._endpoint.http_session.send(request.prepare())
@@ -114,6 +114,13 @@ class S3Object:
         if start and "ContentRange" not in answer:
             raise StoreError(f"{self.uri}: the server ignores the header Range")
         return answer["Body"]
+
+
+@lru_cache(maxsize=64)
+def _signed(client: Any, bucket: str, key: str, _period: int) -> str:
+    """Return a signed URL of an object, the same within a period."""
+    asked = {"Bucket": bucket, "Key": key}
+    return str(client.generate_presigned_url("get_object", Params=asked, ExpiresIn=_VALID))
 
 
 def split_url(url: str) -> tuple[str, str]:
