@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from vinedresser.masking import masked_arguments, masked_names, masked_text, masked_value
+from vinedresser.masking import (
+    masked_arguments,
+    masked_code,
+    masked_names,
+    masked_text,
+    masked_value,
+)
 
 TOKEN = "hf_" + "a1B2" * 9
 
@@ -85,3 +91,21 @@ def test_nested_values_and_arguments() -> None:
     assert masked_arguments(given) == known
     given = ["--token", "--verbose", "token=abcdefghij", "https://a:b@c"]
     assert masked_arguments(given) == ["--token", "--verbose", "token=***", "https://***@c"]
+
+
+@pytest.mark.parametrize(
+    ("line", "masked"),
+    [
+        ('+API_KEY = "abcdef"', '+API_KEY = "***"'),
+        ("""+  "password": 'hunter2', lr=0.1""", """+  "password": '***', lr=0.1"""),
+        (
+            '-os.environ["AWS_SECRET_KEY"] = "x/y"',
+            '-os.environ["AWS_SECRET_KEY"] = "***"',
+        ),
+        ("DB_PASSWORD=word; pad_token = '<pad>'", "DB_PASSWORD=***; pad_token = '<pad>'"),
+        (" max_tokens: 512  # for key in keys:", " max_tokens: 512  # for key in keys:"),
+        (f"+url = 'https://me:word@host/'  # {TOKEN}", "+url = 'https://***@host/'  # ***"),
+    ],
+)
+def test_values_in_code(line: str, masked: str) -> None:
+    assert masked_code(line) == masked

@@ -12,7 +12,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["MASK", "masked_arguments", "masked_names", "masked_text", "masked_value"]
+__all__ = [
+    "MASK",
+    "masked_arguments",
+    "masked_code",
+    "masked_names",
+    "masked_text",
+    "masked_value",
+]
 
 MASK = "***"
 
@@ -47,12 +54,27 @@ _URL = re.compile(_BEGIN + r"(?P<scheme>[A-Za-z][\w+.-]*://)[^/\s:@]*:[^/\s@]+@"
 _QUERY = re.compile(
     r"(?P<name>[?&][\w.-]*(?:key|password|secret|signature|token)=)[^&\s#]+", re.IGNORECASE
 )
+# A value that code or a file of settings gives to a name.
+_ASSIGNED = re.compile(
+    r"(?P<name>[\w.-]+)(?P<sign>[\"']?\]?\s*[:=]\s*)(?P<quote>[\"']?)(?P<value>[^\s\"',;]+)"
+)
 
 
 def masked_text(text: str) -> str:
     """Return a text in which passwords in URLs and tokens of known shapes are masked."""
     text = _URL.sub(rf"\g<escape>\g<scheme>{MASK}@", text)
     return _SHAPES.sub(rf"\g<escape>{MASK}", _QUERY.sub(rf"\g<name>{MASK}", text))
+
+
+def masked_code(text: str) -> str:
+    """Return code, settings or a diff of them in which what looks like a secret is masked."""
+
+    def masked(found: re.Match[str]) -> str:
+        if not _is_secret(found["name"], found["value"]):
+            return found[0]
+        return f"{found['name']}{found['sign']}{found['quote']}{MASK}"
+
+    return masked_text(_ASSIGNED.sub(masked, text))
 
 
 def masked_value(name: str, value: Any) -> Any:

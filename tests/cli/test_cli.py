@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.command_line import vinedresser
 from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import MachineRecord, read_record
 from vinedresser.testing.runs import make_run, step_record
 
 TRAINING = textwrap.dedent(
@@ -55,6 +60,42 @@ def test_run_passes_on_arguments_output_and_exit_code(project: Path) -> None:
     assert run.status.state == "finished"
     assert list(run.steps("train")) == list(range(20))
     assert not (project / "elsewhere").exists()
+    assert run.info.parameters == {"lr": 0.1}
+    machine = read_record(run.storage, MachineRecord)
+    assert machine is not None
+    assert (machine.host, machine.cores) == (socket.gethostname(), len(os.sched_getaffinity(0)))
+    assert machine.packages["numpy"] == run.info.versions["numpy"]
+
+
+@pytest.mark.thorough
+def test_a_run_is_tracked_where_that_is_asked_for(
+    project: Path,
+    mlflow_store: Callable[[Path], Path],
+    mlflow_runs: Callable[[Path], dict[str, Any]],
+) -> None:
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *command]
+        subprocess.run(git, cwd=project, check=True)
+    store = mlflow_store(project / "runs")
+    options = ["--track", "--rule", "nonfinite"]
+    done = vinedresser("run", *options, "train.py", "--nan", "--lr", "0.2", cwd=project)
+    assert done.returncode == 3
+    recorded = mlflow_runs(store)["train-1"]
+    assert recorded["status"] == "KILLED"
+    assert recorded["params"] == {"nan": "True", "lr": "0.2"}
+    assert recorded["tags"]["stop.rule"] == "nonfinite"
+    assert recorded["tags"]["vinedresser.directory"] == str(store / "train-1")
+    commit = open_run(store / "train-1").info.code
+    assert len(commit) == 40
+    assert recorded["tags"]["mlflow.source.git.commit"] == commit
+    assert "report.html" in recorded["files"]
+    assert recorded["steps"] == list(range(7))
+    # A database that refuses is told before the script starts.
+    (store / "mlflow.db").write_text("no database")
+    refused = vinedresser("run", "--track", "train.py", cwd=project)
+    assert refused.returncode == 2
+    assert "mlflow.db" in refused.stderr.splitlines()[-1]
+    assert not (store / "train-2").exists()
 
 
 @pytest.mark.thorough

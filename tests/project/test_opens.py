@@ -44,7 +44,7 @@ ELSEWHERE = {
     "explain/charts/standalone.py": "files of this package",
     "infra/configuration.py": "a file that the user names",
     "infra/services/database_template.py": "the user's state folder",
-    "infra/supervise/gpus.py": "locks in a private folder",
+    "infra/supervise/gpus.py": "locks in a private folder, and /proc",
     "infra/supervise/hosts/kubernetes_launcher.py": "a file that the user names",
     "infra/services/prefect_settings.py": "settings of the user's",
     "infra/services/servers/certificates.py": "the user's state folder",

@@ -21,9 +21,10 @@ from vinedresser.cli.options import (
     tables,
 )
 from vinedresser.errors import ConfigError
-from vinedresser.masking import masked_arguments
+from vinedresser.masking import masked_arguments, masked_text
 
 if TYPE_CHECKING:
+    from vinedresser.store.records import TrackingRecord
     from vinedresser.tasks.lifecycle.run_script import Script, ScriptEnd
     from vinedresser.tasks.places.run_place import RunPlace
 
@@ -113,6 +114,15 @@ def run(
     replay_controls: Annotated[
         str, typer.Option(metavar="RUN", help="Make the changes of parameters of this run again.")
     ] = "",
+    track: Annotated[bool, typer.Option("--track", help="Log the run to MLflow.")] = False,
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="With --track, MLflow's tracking URI (default: MLFLOW_TRACKING_URI, or mlflow.db "
+            "in the store).",
+        ),
+    ] = None,
 ) -> None:
     """Run one unchanged training script under supervision.
 
@@ -125,7 +135,7 @@ def run(
     from vinedresser.cli.views.results import print_no_training
     from vinedresser.infra.supervise.cores import core_shortage
     from vinedresser.snapshots.settings import SnapshotSettings
-    from vinedresser.tasks.lifecycle.run_script import Script
+    from vinedresser.tasks.lifecycle.run_script import Script, run_name
 
     check_script_argument(command, "run")
     script = Script(
@@ -151,7 +161,9 @@ def run(
             "secrets as environment variables",
             to=error_console,
         )
-    ended = supervised(script, store, name)
+    stem = run_name(command)
+    tracking = _tracking(store, tracking_uri, stem) if track or tracking_uri else None
+    ended = supervised(script, store, name, stem=stem, tracking=tracking)
     end = ended.record
     if attach and end.cause == "finished" and not ended.seen:
         print_no_training(error_console)
@@ -165,7 +177,12 @@ def run(
 
 
 def supervised(
-    script: Script, store: str, name: str | None, *, stem: str | None = None
+    script: Script,
+    store: str,
+    name: str | None,
+    *,
+    stem: str,
+    tracking: TrackingRecord | None = None,
 ) -> ScriptEnd:
     """Run a script under supervision, and print how its trainings ended.
 
@@ -173,7 +190,8 @@ def supervised(
         script: the script.
         store: directory of the runs or URL.
         name: name of the run; None: the first free one of STEM-1, STEM-2 and so on.
-        stem: the first part of such a name; None: from the script.
+        stem: the first part of such a name.
+        tracking: where MLflow keeps its runs, without a run; None: it gets none.
 
     Raises:
         VinedresserError: see `tasks.lifecycle.run_script`.
@@ -182,11 +200,11 @@ def supervised(
     from vinedresser.cli.views.results import print_result
     from vinedresser.cli.views.terminal_title import live_title
     from vinedresser.tasks.lifecycle.run_result import run_result
-    from vinedresser.tasks.lifecycle.run_script import run_name, run_script
+    from vinedresser.tasks.lifecycle.run_script import run_script
 
-    place = _place(store, name, script, stem or run_name(script.command))
+    place = _place(store, name, script, stem)
     with interrupts_stop([place.directory]), live_title(place.directory, script.total_steps):
-        ended = run_script(place)
+        ended = run_script(place, tracking)
     for one in place.arrived:
         print_result(run_result(one.location), to=error_console)
     return ended
@@ -211,6 +229,20 @@ def metrics_of(given: list[str] | None) -> dict[str, str]:
     except ValueError as error:
         raise ConfigError(f"--metric {error}") from None
     return metrics
+
+
+def _tracking(store: str, uri: str | None, experiment: str) -> TrackingRecord:
+    """Prepare MLflow for the runs of a store."""
+    from vinedresser.cli.views.console import error_console
+    from vinedresser.infra.catalog.stores import local_state
+    from vinedresser.tasks.config.locations import store_in, tracking_uri_in
+    from vinedresser.tasks.lifecycle.prepare import prepare_mlflow
+
+    place = store_in(store, Path.cwd())
+    given = uri or os.environ.get("MLFLOW_TRACKING_URI") or None
+    found = tracking_uri_in(given, Path.cwd(), local_state(place), "--tracking-uri")
+    error_console.print(f"MLflow {masked_text(found)}", soft_wrap=True)
+    return prepare_mlflow(place, found, experiment)
 
 
 def _hosts(launcher: str, hosts: str, ranks: int, store: str) -> int | list[str]:
@@ -256,6 +288,8 @@ def _place(store: str, name: str | None, script: Script, stem: str) -> RunPlace:
     if not isinstance(location, Path):
         url = free_url(location, stem) if name is None else location / name
         return prepare_remote_script(url, script, say)
+    # Not relative: MLflow names the directory to others.
+    location = Path(os.path.abspath(location))
     number = 1
     while name is None and (location / f"{stem}-{number}").exists():
         number += 1

@@ -69,7 +69,9 @@ def run_trainings(experiment: Experiment) -> TrainResult:
 def _train(experiment: Experiment) -> TrainResult:
     ensure_store(experiment.store)
     # First: left runs with the tracking URI of this file are this user's.
-    tracking = prepare_mlflow(experiment)
+    tracking = prepare_mlflow(
+        experiment.store, experiment.tracking_uri, experiment.tracking_experiment
+    )
     reconcile(experiment.store)
     with flow_recorded(experiment.store) as flow_id, work_order(experiment) as order:
         maker = RunMaker(experiment, tracking, flow=flow_id, order=order)

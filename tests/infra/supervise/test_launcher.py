@@ -31,7 +31,7 @@ from vinedresser.infra.supervise.launcher import (
     supervisor_alive,
     wait_for_exit,
 )
-from vinedresser.infra.supervise.launcher.code_version import code_version
+from vinedresser.infra.supervise.launcher.source_code import SourceCode, source_code
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify, this_process
 from vinedresser.store.records import (
@@ -338,30 +338,44 @@ def test_a_run_that_began_unsupervised_just_now_is_not_settled(tmp_path: Path) -
     assert settle(tmp_path).reason == "the training vanished"
 
 
-def test_the_code_of_a_run_is_its_commit(tmp_path: Path) -> None:
+def test_the_code_of_a_run_is_its_commit_and_its_changes(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
         return subprocess.run(
             command, cwd=tmp_path, check=True, capture_output=True, text=True
         ).stdout.strip()
 
-    assert code_version(tmp_path) == ""
-    git("init", "--quiet")
-    assert code_version(tmp_path) == ""
-    (tmp_path / "train.py").write_text("1")
+    assert source_code(tmp_path) == SourceCode()
+    git("init", "--quiet", "--initial-branch", "trials")
+    assert source_code(tmp_path) == SourceCode()
+    (tmp_path / "train.py").write_text("1\n")
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
     git("tag", "--annotate", "v1", "--message", "first")
+    git("remote", "add", "origin", "https://me:word@example.org/code.git")
     commit = git("rev-parse", "HEAD")
     (tmp_path / "results").touch()
-    assert code_version(tmp_path) == commit
-    (tmp_path / "train.py").write_text("2")
-    assert code_version(tmp_path) == f"{commit}-dirty"
+    repository = "https://***@example.org/code.git"
+    assert source_code(tmp_path) == SourceCode(commit, "trials", repository)
+    # A program that the repository's configuration names is not run.
+    git("config", "diff.external", f"touch {tmp_path / 'obeyed'}")
+    (tmp_path / "train.py").write_text('api_key = "4711"\n')
+    found = source_code(tmp_path)
+    assert found[:3] == (f"{commit}-dirty", "trials", repository)
+    assert found.changes.splitlines()[-3:] == ["@@ -1 +1 @@", "-1", '+api_key = "***"']
+    assert not (tmp_path / "obeyed").exists()
     run = prepare_run(tmp_path / "run", new_run("run"), LaunchRecord(["true"], str(tmp_path)))
-    assert run.code == f"{commit}-dirty"
+    assert (run.code, run.branch, run.repository) == found[:3]
+    assert (tmp_path / "run" / "changes.diff").read_text() == found.changes
+    git("checkout", "--quiet", "--detach")
+    (tmp_path / "train.py").write_text("a line\n" * 50_000)
+    found = source_code(tmp_path)
+    assert found.branch == ""
+    assert len(found.changes) < 260 << 10
+    assert found.changes.endswith("the changes are longer than 256 KiB\n")
 
 
 def test_without_git_the_code_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
-    assert code_version(tmp_path) == ""
-    assert code_version(tmp_path / "away") == ""
+    assert source_code(tmp_path) == SourceCode()
+    assert source_code(tmp_path / "away") == SourceCode()

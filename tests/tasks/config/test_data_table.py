@@ -41,7 +41,9 @@ def test_a_script_reads_its_channels_and_they_are_recorded(
         experiment.refuse_missing()
     (tmp_path / "images").mkdir()
     experiment.refuse_missing()
-    place = RunMaker(experiment, prepare_mlflow(experiment), flow="").make(experiment.specs[0])
+    place = RunMaker(
+        experiment, prepare_mlflow(experiment.store, experiment.tracking_uri, "e"), flow=""
+    ).make(experiment.specs[0])
     storage = LocalStorage(place.directory)
     launch, run = read_record(storage, LaunchRecord), read_record(storage, RunRecord)
     assert launch is not None

@@ -24,6 +24,7 @@ from vinedresser.explain.comparison.ranking import (
 from vinedresser.explain.comparison.settings import (
     differing,
     environment_of,
+    machine_of,
     observed_of,
     parameters_of,
 )
@@ -84,8 +85,13 @@ class Comparison:
 
     @cached_property
     def environment(self) -> dict[str, list[Any]]:
-        """Program, code, framework and versions that differ: a value per run."""
-        return differing([environment_of(run.run.info) for run in self.runs])
+        """What differs between the runs drawn: program, code, versions and machine.
+
+        A value per run drawn; of the machine and its packages only what is known of at least two.
+        """
+        found = differing([environment_of(run.run.info) for run in self.drawn])
+        machines = [machine_of(run.run) for run in self.drawn]
+        return found | differing(machines, absent_differs=False)
 
     @cached_property
     def drawn(self) -> Sequence[ComparedRun]:

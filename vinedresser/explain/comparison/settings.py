@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vinedresser.store.records import RunRecord
+from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.records import MachineRecord, RunRecord
 
 __all__ = [
     "configuration",
@@ -15,6 +17,7 @@ __all__ = [
     "environment_of",
     "is_label",
     "is_seed",
+    "machine_of",
     "observed_of",
     "parameters_of",
 ]
@@ -86,6 +89,26 @@ def environment_of(info: RunRecord) -> dict[str, Any]:
         "framework": info.framework or None,
         "ranks": info.world_size,
         **{f"{name} version": version for name, version in sorted(info.versions.items())},
+    }
+
+
+def machine_of(run: Run) -> dict[str, Any]:
+    """Return the machine of a run, variables of its environment and versions of packages.
+
+    Without the packages of `environment_of`; {} if nothing was recorded.
+    """
+    machine = read_record_or_none(run.storage, MachineRecord, MachineRecord.KEY, [])
+    if machine is None:
+        return {}
+    named = ("host", "user", "processor", "cores", "memory", "gpus")
+    return {
+        **{name: getattr(machine, name) or None for name in named},
+        **machine.environment,
+        **{
+            f"{name} version": version
+            for name, version in sorted(machine.packages.items())
+            if name not in run.info.versions
+        },
     }
 
 

@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from vinedresser.explain.formatting import count, duration, number, plain
 from vinedresser.explain.verdicts import Verdict
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Columns
-from vinedresser.store.records import RemedyRecord, lost_records
+from vinedresser.store.records import MachineRecord, RemedyRecord, lost_records
 
 __all__ = ["Overview", "Tile", "overview"]
 
@@ -151,12 +152,23 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         "Framework": info.framework,
         "Versions": versions,
         "Processes": count(info.world_size, "rank") if info.world_size > 1 else "",
-        "Code": info.code,
+        "Code": " ".join(filter(None, (info.code, info.branch, info.repository))),
+        "Machine": _machine(run),
         "Run id": info.id,
         "Captured": _captured(run),
         "Captured less often": info.thinned_note,
     }
     return [(name, fact) for name, fact in facts.items() if fact]
+
+
+def _machine(run: Run) -> str:
+    found = read_record_or_none(run.storage, MachineRecord, MachineRecord.KEY, [])
+    if found is None:
+        return ""
+    hardware = [found.processor, count(found.cores, "core"), f"{found.memory / 2**30:.0f} GiB"]
+    set_to = [f"{name}={value}" for name, value in found.environment.items()]
+    packages = [count(len(found.packages), "package")] if found.packages else []
+    return ", ".join(filter(None, (found.host, *hardware, *found.gpus, *set_to, *packages)))
 
 
 def _captured(run: Run) -> str:

@@ -19,7 +19,15 @@ from typing import NamedTuple
 from vinedresser.errors import LaunchError
 from vinedresser.plain_logs import plain_logger
 
-__all__ = ["NO_GPUS", "VISIBLE_GPUS", "Lease", "lease", "visible_gpus"]
+__all__ = [
+    "NO_GPUS",
+    "VISIBLE_GPUS",
+    "Lease",
+    "gpu_models",
+    "kernel_values",
+    "lease",
+    "visible_gpus",
+]
 
 _log = plain_logger(__name__)
 
@@ -62,6 +70,21 @@ def visible_gpus() -> list[str]:
     names = [one.strip() for one in given.split(",")]
     end = next((at for at, name in enumerate(names) if name in ("", "-1")), len(names))
     return names[:end]
+
+
+def gpu_models() -> list[str]:
+    """Return the model of each GPU that NVIDIA's driver knows."""
+    found = sorted(_DRIVER.glob("*/information"))
+    return [model for path in found for model in kernel_values(path, "Model")]
+
+
+def kernel_values(path: str | os.PathLike[str], name: str) -> list[str]:
+    """Return the values of ``name : value`` in a file of the kernel; [] if it cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [value.strip() for value in re.findall(rf"^{name}\s*:(.*)$", text, re.MULTILINE)]
 
 
 def lease(count: int, given_up: Callable[[], bool]) -> Lease:

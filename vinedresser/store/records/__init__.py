@@ -62,6 +62,7 @@ from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step
 from vinedresser.store.records.hosts import HostOrders, HostReport
 from vinedresser.store.records.json_lines import read_json_lines
 from vinedresser.store.records.keys import (
+    CHANGES_KEY,
     LOG_KEY,
     STREAM,
     actions_key,
@@ -96,6 +97,7 @@ from vinedresser.store.records.lifecycle import (
     owner_of,
 )
 from vinedresser.store.records.listing import known_keys, strays
+from vinedresser.store.records.machine import MachineRecord
 from vinedresser.store.records.parent_record import ParentRecord
 from vinedresser.store.records.record import (
     Record,
@@ -136,7 +138,9 @@ __all__ = [
     "PREFLIGHT_VARIABLE",
     "FORMAT_VERSION",
     "HOST_VARIABLE",
+    "CHANGES_KEY",
     "LOG_KEY",
+    "MachineRecord",
     "METRICS_VARIABLE",
     "MLFLOW_VARIABLE",
     "RANK_VARIABLE",

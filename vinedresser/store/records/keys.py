@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "CHANGES_KEY",
     "LOG_KEY",
     "STREAM",
     "actions_key",
@@ -30,6 +31,8 @@ __all__ = [
 
 # The trainer's output, as text.
 LOG_KEY = "log.txt"
+# What was changed in the code since its revision, as a diff.
+CHANGES_KEY = "changes.diff"
 
 _RANK = r"(?:0|[1-9]\d*)"
 # Numbers are padded with zeros to so many digits.

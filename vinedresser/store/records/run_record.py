@@ -97,7 +97,10 @@ class RunRecord(Record):
         linear: full names of the weights of a linear model, by which it multiplies its inputs one
             after another without an activation between them, though fewer would do as well
             (PyTorch); [] for any other model.
-        code: id of the code in version control, "" if there is none.
+        code: revision of the code in version control, with the suffix "-dirty" if it was changed
+            since; "" if there is none.
+        branch: its branch, "" if there is none.
+        repository: URL of its remote repository, "" if there is none.
         flow: id of the flow run that launched it, "" if there is none.
         remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
             {} if it replaces none.
@@ -140,6 +143,8 @@ class RunRecord(Record):
     order: list[str] = field(default_factory=list)
     linear: list[str] = field(default_factory=list)
     code: str = ""
+    branch: str = ""
+    repository: str = ""
     flow: str = ""
     remedy: dict[str, Any] = field(default_factory=dict)
     kind: Literal["training", "requests"] = "training"

@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from vinedresser.infra.catalog.known_tracking import require_known
-from vinedresser.infra.catalog.run_notes import RunNote, forget_run
+from vinedresser.infra.catalog.run_notes import RunNote, forget_run, note_run
 from vinedresser.infra.catalog.tracking_uri import sqlite_path
 from vinedresser.infra.services.tracking import DIRECTORY_TAG, RUN_TAG, create_run, finish
 from vinedresser.masking import masked_arguments
-from vinedresser.objects import Location
-from vinedresser.store.records import RemedyRecord, RunRecord, TrackingRecord
+from vinedresser.objects import Location, Storage
+from vinedresser.store.records import (
+    RemedyRecord,
+    RunRecord,
+    TrackingRecord,
+    write_record,
+)
+from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["end_removed", "find_or_create"]
+__all__ = ["begin_tracking", "end_removed", "find_or_create"]
 
 # MLflow's own tag: its table nests a run under the run that this names.
 _PARENT_TAG = "mlflow.parentRunId"
+
+
+def begin_tracking(
+    place: RunPlace, storage: Storage, run: RunRecord, tracking: TrackingRecord
+) -> None:
+    """Create the MLflow run of a run that is prepared, and note it.
+
+    Args:
+        place: place of the run.
+        storage: its directory.
+        run: its record.
+        tracking: where MLflow keeps it, without a run.
+
+    Raises:
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StoreError: the directory cannot be written.
+    """
+    # The intention is on disk first, so that a kill in between can be repaired.
+    write_record(storage, tracking)
+    run_id = find_or_create(tracking, place.location, run, new=True)
+    place.tracking = replace(tracking, run_id=run_id)
+    write_record(storage, place.tracking)
+    if not place.elsewhere:
+        note_run(place.location, run.id, place.tracking)
 
 
 def find_or_create(
@@ -35,7 +66,7 @@ def find_or_create(
     tags = {
         RUN_TAG: run.id,
         DIRECTORY_TAG: str(location),
-        "mlflow.source.name": " ".join(masked_arguments(run.command)),
+        **_source_tags(run),
         **_remedy_tags(run),
     }
     # In a container the user id may have no name.
@@ -76,6 +107,19 @@ def end_removed(
     if database is None or database.exists():
         finish(uri, tracking.run_id, "KILLED", kind.END, {})
     forget_run(location, tracking, kind)
+
+
+def _source_tags(run: RunRecord) -> dict[str, str]:
+    """Return MLflow's own tags for the program and its code."""
+    tags = {
+        "mlflow.source.name": " ".join(masked_arguments(run.command)),
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": run.code.removesuffix("-dirty"),
+        "mlflow.source.git.branch": run.branch,
+        "mlflow.source.git.repoURL": run.repository,
+        "code.revision": run.code,
+    }
+    return {name: value for name, value in tags.items() if value}
 
 
 def _data_parameters(run: RunRecord) -> dict[str, str | list[str]]:

@@ -14,10 +14,9 @@ from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.data.channels import channel_environment
 from vinedresser.errors import AlreadyARun
 from vinedresser.infra.catalog.known_tracking import remember_tracking
-from vinedresser.infra.catalog.run_notes import note_run
 from vinedresser.infra.services.tracking import prepare_tracking
 from vinedresser.infra.supervise.launcher import prepare_run
-from vinedresser.objects import LocalStorage
+from vinedresser.objects import LocalStorage, Location
 from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
@@ -26,12 +25,11 @@ from vinedresser.store.records import (
     RunRecord,
     TrackingRecord,
     new_run,
-    write_record,
 )
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.lifecycle.judging import rules_key
-from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
+from vinedresser.tasks.lifecycle.mlflow_run import begin_tracking
 from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
 from vinedresser.tasks.places.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
@@ -41,19 +39,22 @@ __all__ = ["RunMaker", "prepare_mlflow"]
 _log = plain_logger(__name__)
 
 
-def prepare_mlflow(experiment: Experiment) -> TrackingRecord:
-    """Prepare MLflow for the runs of an experiment, and return where it keeps them.
+def prepare_mlflow(store: Location, uri: str, experiment: str) -> TrackingRecord:
+    """Prepare MLflow for the runs of a store, and return where it keeps them.
 
     One process does this before any training: several that create a fresh database at once break
     it.
 
+    Args:
+        store: the store.
+        uri: MLflow's tracking URI.
+        experiment: name of MLflow's experiment.
+
     Raises:
         TrackingError: MLflow's database or server refused.
     """
-    uri = experiment.tracking_uri
-    remember_tracking(experiment.store, uri)
-    experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
-    return TrackingRecord(uri, experiment_id, run_id="")
+    remember_tracking(store, uri)
+    return TrackingRecord(uri, prepare_tracking(uri, experiment), run_id="")
 
 
 class RunMaker:
@@ -106,14 +107,8 @@ class RunMaker:
         storage = LocalStorage(place.directory)
         for group, table in self._experiment.rules.items():
             storage.put(rules_key(group), [json.dumps(self._rules(table), indent=1).encode()])
-        # The intention is on disk first, so that a kill in between can be repaired.
         tracking = replace(self._tracking, parent=parent or self._tracking.parent)
-        write_record(storage, tracking)
-        run_id = find_or_create(tracking, place.location, run, new=True)
-        place.tracking = replace(tracking, run_id=run_id)
-        write_record(storage, place.tracking)
-        if not place.elsewhere:
-            note_run(place.location, run.id, place.tracking)
+        begin_tracking(place, storage, run, tracking)
         return place
 
     def _place(self, name: str) -> RunPlace:

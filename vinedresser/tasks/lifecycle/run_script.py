@@ -1,12 +1,12 @@
-"""Take one script through the lifecycle of a run, without a flow and without MLflow."""
+"""Take one script through the lifecycle of a run, without a flow."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +22,19 @@ from vinedresser.processes import this_process
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
-from vinedresser.store.records import ExitRecord, LaunchRecord, heartbeats, new_run
+from vinedresser.store.records import (
+    ExitRecord,
+    LaunchRecord,
+    RunRecord,
+    TrackingRecord,
+    heartbeats,
+    new_run,
+    read_record,
+)
 from vinedresser.tasks.config.snapshots_table import stopping
 from vinedresser.tasks.lifecycle.judging import rules_key
+from vinedresser.tasks.lifecycle.mlflow_run import begin_tracking
+from vinedresser.tasks.lifecycle.script_arguments import parameters_of_arguments
 from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
 from vinedresser.tasks.places.remote_place import RemotePlace
 from vinedresser.tasks.places.run_place import RunPlace
@@ -70,7 +80,7 @@ class Script:
         forward: pass the script's output through, besides logging it.
         ranks: processes of the script that train together.
         metrics: see `LaunchSettings`.
-        parameters: hyperparameters, for the record.
+        parameters: hyperparameters, for the record; {}: those of its arguments.
         environment: variables added to the inherited ones.
         grace: see `LaunchSettings`.
         launcher: what starts them; see `LaunchSettings`.
@@ -122,8 +132,9 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
     program = [sys.executable] if first == "-m" or first.endswith(".py") else []
     argv = [*program, *script.command]
     check_command(argv, Path.cwd())
+    behind = script.command[_script_place(script.command) + 1 :]
     run = replace(
-        new_run(name or directory.name, dict(script.parameters)),
+        new_run(name or directory.name, script.parameters or parameters_of_arguments(behind)),
         total_steps=script.total_steps,
         capture=capture.to_json(),
         capture_digest=capture.digest(),
@@ -185,12 +196,20 @@ def prepare_remote_script(
 
 def run_name(command: Sequence[str]) -> str:
     """Return the name for a run of a command: its script or module, else its program."""
-    for argument, following in itertools.zip_longest(command, command[1:], fillvalue=""):
+    place = _script_place(command)
+    if place and command[place - 1] == "-m":
+        return command[place].rpartition(".")[2]
+    return Path(command[place]).stem
+
+
+def _script_place(command: Sequence[str]) -> int:
+    """Return which argument is the script or module, which a program may start."""
+    for place, (argument, following) in enumerate(pairwise([*command, ""])):
         if argument == "-m" and following and following not in _LAUNCHERS:
-            return following.rpartition(".")[2]
+            return place + 1
         if argument.endswith((".py", ".sh", ".ipynb")):
-            return Path(argument).stem
-    return Path(command[0]).stem
+            return place
+    return 0
 
 
 class ScriptEnd(NamedTuple):
@@ -208,8 +227,12 @@ class ScriptEnd(NamedTuple):
     by_hook: bool
 
 
-def run_script(place: RunPlace) -> ScriptEnd:
+def run_script(place: RunPlace, tracking: TrackingRecord | None = None) -> ScriptEnd:
     """Run the script that was prepared in a place, and settle its runs.
+
+    Args:
+        place: the place.
+        tracking: where MLflow keeps its runs, without a run; None: it gets none.
 
     `RunPlace.arrived` then has the runs of the script that are complete in their store.
 
@@ -217,6 +240,7 @@ def run_script(place: RunPlace) -> ScriptEnd:
         AlreadyARun: the store already holds a run there; nothing was started.
         LaunchError: the script could not be started.
         StoreError: the store refused a request.
+        TrackingError: MLflow's database or server refused.
         VinedresserError: a judge failed; the script still ran to its end.
     """
     try:
@@ -226,6 +250,9 @@ def run_script(place: RunPlace) -> ScriptEnd:
             place.discard()
         raise
     storage = LocalStorage(place.directory)
+    run = read_record(storage, RunRecord)
+    if tracking is not None and run is not None:
+        begin_tracking(place, storage, run, tracking)
     groups = [_GROUP] if storage.exists(rules_key(_GROUP)) else []
     ended: list[ScriptEnd] = []
 
@@ -234,7 +261,9 @@ def run_script(place: RunPlace) -> ScriptEnd:
         record, signs = place.train(), heartbeats(storage)
         ended.append(ScriptEnd(record, bool(signs), any(sign.stopped for sign in signs)))
 
-    errors = supervise(place, Attendance(groups, record=False), Stages(launch=launch))
+    errors = supervise(
+        place, Attendance(groups, record=tracking is not None), Stages(launch=launch)
+    )
     if errors:
         raise errors[0]
     return ended[0]

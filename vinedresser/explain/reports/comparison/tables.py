@@ -71,7 +71,11 @@ def group_table(comparison: Comparison) -> Table | None:
 
 def setting_table(comparison: Comparison) -> Table | None:
     """Return the settings that differ, of the runs drawn; None if none does."""
-    return _differences(comparison, comparison.settings)
+    places = [comparison.runs.index(run) for run in comparison.drawn]
+    return _differences(
+        comparison,
+        {name: [values[place] for place in places] for name, values in comparison.settings.items()},
+    )
 
 
 def environment_table(comparison: Comparison) -> Table | None:
@@ -99,10 +103,7 @@ def part_words(reference: ComparedRun, other: ComparedRun, parting: Parting) -> 
 def _differences(comparison: Comparison, values: Mapping[str, Sequence[Any]]) -> Table | None:
     if not values:
         return None
-    places = [comparison.runs.index(run) for run in comparison.drawn]
-    rows = [
-        [name, *(_cell(entries[place]) for place in places)] for name, entries in values.items()
-    ]
+    rows = [[name, *map(_cell, entries)] for name, entries in values.items()]
     return Table(["", *(run.name for run in comparison.drawn)], rows)
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from vinedresser.errors import AlreadyARun, KeyTaken, StoreError
 from vinedresser.infra.supervise.launch_values import hold
-from vinedresser.infra.supervise.launcher.code_version import code_version
+from vinedresser.infra.supervise.launcher.source_code import source_code
 from vinedresser.objects import LocalStorage
-from vinedresser.store.records import LaunchRecord, RunRecord, write_record
+from vinedresser.store.records import CHANGES_KEY, LaunchRecord, RunRecord, write_record
 
 
 def prepare_run(
@@ -19,7 +19,7 @@ def prepare_run(
 
     Args:
         directory: the run directory; created if missing, other files in it stay.
-        run: description of the run; its command, code version and ranks are filled in.
+        run: description of the run; its command, source code and ranks are filled in.
         launch: the command to start, and how; a relative ``cwd`` is made absolute.
 
     Returns:
@@ -31,8 +31,15 @@ def prepare_run(
     """
     storage = LocalStorage(directory)
     launch = replace(launch, cwd=os.path.abspath(launch.cwd))
-    code = code_version(launch.cwd)
-    run = replace(run, command=list(launch.argv), code=code, world_size=launch.ranks)
+    code = source_code(launch.cwd)
+    run = replace(
+        run,
+        command=list(launch.argv),
+        code=code.revision,
+        branch=code.branch,
+        repository=code.repository,
+        world_size=launch.ranks,
+    )
     try:
         write_record(storage, run, exclusive=True)
     except KeyTaken as error:
@@ -42,6 +49,8 @@ def prepare_run(
         ) from error
     try:
         write_record(storage, launch)
+        if code.changes:
+            storage.put(CHANGES_KEY, [code.changes.encode()])
     except StoreError:
         storage.delete(RunRecord.KEY)
         raise

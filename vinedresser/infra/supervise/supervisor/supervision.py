@@ -15,6 +15,7 @@ from vinedresser.infra.supervise.hosts.hosts_job import HostsJob
 from vinedresser.infra.supervise.launch_values import read_memory_file
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
 from vinedresser.infra.supervise.supervisor.job import Job
+from vinedresser.infra.supervise.supervisor.machine import this_machine
 from vinedresser.infra.supervise.supervisor.ownership import Ownership
 from vinedresser.infra.supervise.supervisor.prctl import become_subreaper
 from vinedresser.infra.supervise.supervisor.run_contract import RunContract
@@ -157,6 +158,8 @@ class Supervisor:
         own = asdict(this_process())
         try:
             write_record(self._storage, SupervisorRecord(own, trainer, time.time(), peers))
+            # After the start, which nothing delays.
+            write_record(self._storage, this_machine(self._launch.argv[0], self._environment()))
         except StoreError as error:
             self._report(str(error))
 
