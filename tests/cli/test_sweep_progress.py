@@ -66,10 +66,14 @@ def test_each_trial_is_reported_once_and_all_are_counted(tmp_path: Path) -> None
     assert list(view.ends(standing)) == []
     said = view.summary(standing, 10.0)
     # Five of the eight epochs that two whole trials take; too few trials to say how long it takes.
-    assert said == (
-        "2 of 10 trials ended (1 finished, 1 stopped), 1 running, "
-        "best trial-0000: accuracy 0.8, 38 % of the epochs saved"
-    )
+    for fact in (
+        "2 of 10 trials",
+        "(1 finished, 1 stopped)",
+        "1 running",
+        "best trial-0000: accuracy 0.8",
+        "38 % of the epochs saved",
+    ):
+        assert fact in said
 
 
 def test_crashes_save_nothing_and_a_prepared_trial_does_not_run(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,10 @@ def test_what_was_judged_is_told_with_the_change_that_would_have_been_found() ->
     first, *_, last = (monitor.update(requests(random, 200)) for _ in range(10))
     assert (last.answer, last.reasons) == ("no drift seen", ())
     assert (last.rows, last.total_rows, last.judged_rows) == (200, 2000, 2000)
-    assert last.summary.startswith("no drift seen (would have seen ≥ 0.")
-    assert " standard deviations and ≥ " in last.summary
-    assert " points of a share since window 0, with 90% probability), 2,000 of 2,000 rows" in (
-        last.summary
+    assert re.match(
+        r"no drift seen .*≥ 0\.\d+ standard deviations .*≥ [\d.]+ points of a share "
+        r".*window 0, .*90%.* 2,000 of 2,000 rows",
+        last.summary,
     )
     before = {one.name: one.would_have_seen for one in first.features}
     for one in last.features:
@@ -57,7 +58,7 @@ def test_columns_that_cannot_be_judged_are_named_beside_those_that_can() -> None
     found = because(verdict)
     assert "depend on each other over too many rows" in found["b"]
     assert found["gone"] == "the requests do not have it"
-    assert found["counter"] == "rows of the baseline depend on each other at any distance"
+    assert "baseline depend on each other" in found["counter"]
     assert verdict.features[0].name == "empty"
     assert {one.name for one in verdict.features if one.answer == "no drift seen"} >= {*"acd"}
     assert {one.partition(": ")[0] for one in verdict.reasons} == {"b", "gone", "counter"}
@@ -75,9 +76,7 @@ def test_nothing_is_called_free_of_drift_if_all_columns_are_beyond_limits() -> N
     ]
     assert {one.answer for one in verdicts} == {"cannot tell"}
     last = verdicts[-1]
-    assert last.summary.startswith(
-        "cannot tell, because x0, x1, x2, columns together: successive requests depend "
-    )
+    assert re.match(r"cannot tell\b.* x0, x1, x2, columns together: .*depend", last.summary)
     assert {one.answer for one in last.features} == {"cannot tell"}
     assert "no drift" not in last.summary
 

@@ -108,7 +108,8 @@ def test_too_few_requests_are_a_limit() -> None:
     monitor = DriftMonitor(Baseline.of(requests(random, 200)))
     verdict = monitor.update(requests(random, 50, shift=5))
     assert not verdict.alarm
-    assert verdict.limits == ("too few requests so far to see whether they depend on each other",)
+    [limit] = verdict.limits
+    assert "too few requests" in limit
     assert monitor.update(requests(random, 60, shift=5)).alarm
 
 

@@ -74,7 +74,8 @@ def test_labels_have_to_show_what_the_baseline_does_not(
 
 def test_labels_that_are_all_equal_never_show_it() -> None:
     verdict = DriftMonitor(baseline_of(np.ones(4000, bool))).add_labels(np.ones(100, bool))
-    assert "equal labels never show how far they depend on each other" in verdict.summary
+    assert verdict.answer == "cannot tell"
+    assert "equal labels" in verdict.summary
 
 
 @pytest.mark.parametrize("errors", [0.2, 0.5])

@@ -195,27 +195,23 @@ def test_missed_runs_are_made_up_for_as_their_deployment_says(
 
     assert {*said} == {"all", "last", "none", "untagged", "unknown", "begun", "taken", "twice"}
     count, period = len(due), between(due[0], due[-1])
-    assert said["all"] == (
-        f'{count} runs were missed, {period}; all are due now, one after another (catch_up = "all")'
-    )
+    assert re.match(rf"{count} runs .*{period}; all .*due now", said["all"])
     assert missing.states("all") == ["Scheduled"] * count
     for name in ("last", "untagged"):
-        assert said[name] == (
-            f"{count if name == 'last' else 5} runs were missed, {period}; the last one is due "
-            f'now, {count - 1 if name == "last" else 4} are left out (catch_up = "last")'
+        missed = count if name == "last" else 5
+        assert re.match(
+            rf"{missed} runs .*{period}; the last .*due now, {missed - 1} .*left out", said[name]
         )
         assert missing.states(name) == ["Missed"] * 4 + ["Scheduled"]
         assert [*missing.past(name)][-1] == due[-1]
-    assert (
-        said["none"] == f'{count} runs were missed, {period}; all are left out (catch_up = "none")'
-    )
+    assert re.match(rf"{count} runs .*{period}; all .*left out", said["none"])
+    for name in ("all", "last", "none"):
+        assert f'catch_up = "{name}"' in said[name]
     assert missing.states("none") == ["Missed"] * 4
     for run in missing.past("none").values():
         assert run["state_type"] == "CANCELLED"
         assert run["state"]["message"].endswith('left out: catch_up = "none".')
-    assert said["unknown"] == (
-        "tag catch_up=sometimes: must be last, all or none; its missed runs are left to Prefect"
-    )
+    assert re.match(r"tag catch_up=sometimes: .*\blast, all or none\b", said["unknown"])
     assert missing.states("unknown") == missing.states("foreign") == ["Scheduled"] * 4
     assert missing.past("paused") == {}
     # Neither those that a person has scheduled, nor those that have begun or were put off.
@@ -251,12 +247,9 @@ def test_a_worker_that_outlives_its_server_starts_no_missed_run_before_it_is_dro
     kill(before.server)
     said = sentences(vinedresser(tmp_path, "up", "--limit", "2"))
     assert prefect.server.worker == before.worker
-    assert said == {
-        "none": f"{len(due)} runs were missed, {between(due[0], due[-1])}; all are left out "
-        '(catch_up = "none")',
-        "one": f"1 run was missed, at {due[-1]:%Y-%m-%d %H:%M %Z}; it is left out "
-        '(catch_up = "none")',
-    }
+    assert said.keys() == {"none", "one"}
+    assert re.match(rf"{len(due)} runs .*{between(due[0], due[-1])}; .*left out", said["none"])
+    assert re.match(rf"1 run .*{due[-1]:%Y-%m-%d %H:%M %Z}; .*left out", said["one"])
     assert missing.states("none") == ["Missed"] * len(due)
     assert psutil.Process(before.worker["pid"]).status() != psutil.STATUS_STOPPED
     # Nothing was missed since; and an `up` that was killed may have left the worker suspended.

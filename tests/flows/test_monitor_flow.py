@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def test_a_drift_is_explained_by_itself_and_once(tmp_path: Path, mlflow_runs: Ru
     with service(tmp_path, "--requests", "60"):
         said = vinedresser(tmp_path, "monitor", "monitor.toml", code=4)
     assert "60 requests came, 60 recorded, 0 judged" in said
-    assert "cannot tell, because 60 of the 100 requests that a window needs" in said
+    assert re.search("cannot tell.* 60 of the 100 requests", said)
     page = state / "digits" / "life-1" / "monitor.html"
     assert '<body class="doubtful">' in page.read_text()
     [monitor] = mlflow_runs(state).values()
@@ -106,7 +107,7 @@ def test_another_life_has_another_run_and_settings_are_fixed_in_a_life(
     # What the first life has judged is past, and one window is too little for an answer.
     said = vinedresser(tmp_path, "monitor", "monitor.toml", "--rearm", code=4)
     assert "1 new window judged" in said
-    assert "cannot tell, because x0, x1, x2: too few requests so far (50)" in said
+    assert re.search(r"cannot tell.* x0, x1, x2: .*\(50\)", said)
     runs = mlflow_runs(tmp_path / "monitors")
     assert {name: run["status"] for name, run in runs.items()} == {
         "small": "FINISHED",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -209,9 +210,7 @@ def test_failed_trials_and_new_points_are_tried_when_the_script_is_mended(
     code, output = sweep(tmp_path)
     assert code == 0, output
     assert "trials           2 finished, 1 failed" in output
-    assert (
-        "1 failed; once the cause is mended: vinedresser sweep sweep.toml --retry-failed" in output
-    )
+    assert re.search("1 failed; .*: vinedresser sweep sweep.toml --retry-failed", output)
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
     path.write_text(
         text.replace("trials = 3", "trials = 3\npoints = [{ x = 0.7 }]"), encoding="utf-8"
@@ -220,7 +219,7 @@ def test_failed_trials_and_new_points_are_tried_when_the_script_is_mended(
     assert code == 0, output
     assert "trials           4 finished, 1 failed" in output
     assert "a typo; again as trial-0003" in output
-    assert "once the cause is mended" not in output
+    assert "--retry-failed" not in output
     tried = [one["x"] for one in configurations(tmp_path / "runs" / "search")]
     assert tried == [0.1, 0.2, 0.5, 0.5, 0.7]
     tags = mlflow_runs(tmp_path / "runs")["search"]["tags"]
@@ -255,7 +254,7 @@ def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
     assert name == "trial-0004"
     stopped = found["tags"]
     assert (stopped["stop.by"], stopped["stop.rule"]) == ("sweep", "high_loss")
-    assert stopped["stop.reason"].startswith("the loss is 9; at epoch 1 its accuracy of 0.025 is")
+    assert re.match("the loss is 9; .*epoch 1 .*accuracy of 0.025 ", stopped["stop.reason"])
     assert len(open_run(tmp_path / "runs" / "search" / "trial-0004").steps(mode="eval")) < 4
 
 
@@ -286,7 +285,7 @@ def test_a_sweep_of_which_nothing_works_ends_and_prefect_says_why(
     state, problem = done.stdout.splitlines()[-2:]
     assert state == f"FAILED {problem}", done.stderr
     # What differs between the reasons is a number of each trial's own.
-    assert problem.startswith("the first 3 trials all failed: this one always crashes, with x = 0.")
+    assert re.match("the first 3 trials .*failed: this one always crashes, with x = 0.", problem)
     trials = list((tmp_path / "runs" / "search").glob("trial-*"))
     # Twice as many as run at a time may not be settled when the third is.
     assert 3 <= len(trials) <= 7

@@ -218,7 +218,7 @@ def test_the_operation_and_the_sample_are_found(tmp_path: Path) -> None:
     script = PLAIN.replace("nn.BatchNorm1d(8), ", "")
     told = again(trained(tmp_path, script), 4, "--locate", "--bisect")
     assert "loss inf: the same   gradients: 4 of 4 the same" in told
-    assert re.search(r"sample 5 of 16, counted from 0, breaks the step \(\d runs\)", told)
+    assert re.search(r"sample 5 of 16\b.*\(\d runs\)", told)
     assert "aten.mul in the backward (PowBackward0): float32 [16, 3] is -inf at [5, 0]" in told
     assert "return (found - wanted).square().sum(1).sqrt().mean()" in told
 
@@ -258,7 +258,7 @@ def test_one_of_two_models_that_train_each_other(tmp_path: Path, what: str) -> N
     count = {"images": 6, "noise": 4}[what]
     assert f"gradients: {count} of {count} the same" in told
     assert "not finite: " in told
-    assert "in float64: loss nan, not finite, either: precision is not the cause" in told
+    assert re.search("in float64: loss nan, .*precision is not the cause", told)
 
 
 @pytest.mark.slow
@@ -268,7 +268,7 @@ def test_the_real_image_that_breaks_one_of_two_models_is_found(tmp_path: Path) -
     folder = trained(tmp_path, script.replace("nn.BatchNorm1d(8), ", ""))
     finding = next(iter(open_run(folder / "runs/run").findings()))
     told = again(folder, finding.step, "--bisect")
-    assert "sample 3 of 16, counted from 0, breaks the step (5 runs)" in told
+    assert re.search(r"sample 3 of 16\b.*\(5 runs\)", told)
 
 
 @pytest.mark.slow
@@ -277,7 +277,7 @@ def test_the_batch_of_an_accumulation_that_breaks_is_found(tmp_path: Path) -> No
     script = script.replace('Hook("runs/run", ', 'Hook("runs/run", guard="nonfinite", ')
     script = script.replace("        loss = model", BROKEN + "        loss = model")
     told = again(trained(tmp_path, script), 2, "--bisect", "--locate")
-    assert "sample 7 of batch 0 of 32, counted from 0, breaks the step (5 runs)" in told
+    assert re.search(r"sample 7 of batch 0 of 32\b.*\(5 runs\)", told)
     # Not the addition to the gradients of another batch.
     assert "operation: aten.addmm in the forward" in told
 
@@ -295,7 +295,7 @@ def test_a_loss_that_depends_on_the_step_is_inexact(tmp_path: Path) -> None:
     script = UNKNOWN.replace(loop, "for step, (images, labels) in enumerate(loader()):\n")
     script = script.replace(".mean().backward()", ".mean().mul(1 + step).backward()")
     told = again(trained(tmp_path, script), 3, code=1)
-    assert "inexact: from the same inputs, the script computes another loss than in" in told
+    assert re.search("inexact: .*another loss", told)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -101,11 +102,9 @@ def test_missing_modules_are_reported_once(
     }
     train(tmp_path / "run", network(), collections)
     said = capfd.readouterr().err
-    assert (
-        said.count("collection typo matched nothing at step 0 (train): 2.3: no such modules") == 1
-    )
+    assert len(re.findall(r"collection typo matched nothing at step 0 .*2\.3: ", said)) == 1
     assert "did you mean 2.0" in said or "; modules: " in said
-    assert said.count("stray: a Linear in its modules is not part of a watched model") == 1
+    assert len(re.findall(r"\bstray: .*\bLinear\b", said)) == 1
 
 
 def test_invalid_collections_are_rejected() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -127,9 +128,7 @@ def test_a_tensor_that_cannot_be_stored_is_reported_once(
     hook.close()
     said = capfd.readouterr().err
     assert said.count("\n") == 1
-    assert (
-        "keeping a tensor outputs/odd: TypeError: cannot store a tensor of torch.complex128" in said
-    )
+    assert re.search(r"outputs/odd: TypeError: .*torch\.complex128", said)
     run = open_run(tmp_path / "run")
     assert run.tensor_names() == ["outputs/good", "outputs/Odd"]
     assert run.tensor("outputs/Odd").steps().tolist() == [0, 1, 2]
@@ -212,10 +211,8 @@ def test_a_removed_run_directory_is_reported_once_and_not_created_again(
     hook.close()
     assert not (tmp_path / "runs").exists()
     (line,) = capfd.readouterr().err.splitlines()
-    assert line == (
-        f"vinedresser: {tmp_path}/runs/one: the run directory was removed: it has no run.json; "
-        "nothing more is written to it; training continues"
-    )
+    assert line.startswith(f"vinedresser: {tmp_path}/runs/one: the run directory was removed")
+    assert line.endswith("training continues")
 
 
 def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:

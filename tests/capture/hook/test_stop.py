@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -149,10 +150,8 @@ def test_a_failing_on_stop_callback_is_reported_and_the_run_ends(tmp_path: Path)
     (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
     steps = len(open_run(tmp_path / "run").steps("train"))
     assert saved.name == f"mine-{steps}"
-    assert errors == (
-        "vinedresser: capture failed in saving a checkpoint: ValueError: no room; "
-        "the run stops without it\n"
-    )
+    (line,) = errors.splitlines()
+    assert re.match(r"vinedresser: .*\bcheckpoint: ValueError: no room; ", line)
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,10 +85,8 @@ def test_copies_and_pickles_are_plain(tmp_path: Path, wine: tuple[Any, Any]) -> 
         assert hook.problems == []
         assert type(clone(watched)) is LogisticRegression
     (problem,) = hook.problems
-    assert problem == (
-        "a clone of the watched LogisticRegression is not watched; if a search or an "
-        "ensemble made it, watch that instead: hook.sklearn(GridSearchCV(…))"
-    )
+    assert re.match(r"a clone of .*\bLogisticRegression is not watched\b", problem)
+    assert "hook.sklearn(GridSearchCV(…))" in problem
 
 
 @pytest.mark.thorough
@@ -197,9 +196,7 @@ def test_missing_tensors_are_reported(tmp_path: Path, wine: tuple[Any, Any]) -> 
         model = make_pipeline(OneHotEncoder(), LogisticRegression())
         hook.sklearn(model).fit(words, [0, 1] * 10)
     inputs, *rest = hook.problems
-    assert inputs == (
-        "inputs/batch not captured: not numeric (object); watch the estimator after the encoder"
-    )
+    assert re.match(r"inputs/batch not captured: .*\(object\)", inputs)
     assert rest == [
         "LogisticRegression: trees not captured: it has no accessible trees",
         "LogisticRegression: shap not captured: only XGBoost computes Shapley values",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -174,9 +175,8 @@ def test_the_trees_of_a_model_are_updated(tmp_path: Path) -> None:
             params, other, 3, xgb_model=model.copy(), callbacks=callbacks, **arguments
         )
     assert watched.save_raw() == plain.save_raw()
-    assert hook.problems == [
-        "trees not captured: XGBoost does not expose them while it updates a model"
-    ]
+    (problem,) = hook.problems
+    assert problem.startswith("trees not captured: ")
     run = open_run(tmp_path / "run")
     rows = np.linspace(0, other.num_row() - 1, 20).round().astype(int)
     values = watched.predict(other, pred_contribs=True)[rows]
@@ -254,10 +254,9 @@ def test_a_copy_of_the_callback_is_the_callback_and_a_pickle_is_idle(tmp_path: P
     np.testing.assert_array_equal(loaded.predict(x), search.predict(x))
     # Two candidates, two folds, and once more with the best.
     (problem,) = hook.problems
-    assert problem == (
-        "no losses, no metrics: XGBoost evaluates nothing; pass evals=[(dtrain, 'train')] to "
-        "xgboost.train, or eval_set=[(X, y)] to an estimator's fit"
-    )
+    assert problem.startswith("no losses, no metrics: ")
+    assert "evals=[(dtrain, 'train')]" in problem
+    assert "eval_set=[(X, y)]" in problem
 
 
 def test_missing_data_is_reported_once(tmp_path: Path) -> None:
@@ -272,15 +271,11 @@ def test_missing_data_is_reported_once(tmp_path: Path) -> None:
             verbose_eval=False,
         )
     data_asked, losses = hook.problems
-    assert data_asked == (
-        "predictions, labels, shap not captured: XGBoost does not pass the data to callbacks; use "
-        "hook.xgboost(train=…, validation=…), each a DMatrix or (X, y)"
-    )
-    assert losses == (
-        "no losses of the training: none of the evaluation sets (valid) is known to be the "
-        "training data; add the training data to them, or name it: "
-        "hook.xgboost(training_set='valid')"
-    )
+    assert data_asked.startswith("predictions, labels, shap not captured: ")
+    assert "hook.xgboost(train=…, validation=…)" in data_asked
+    assert losses.startswith("no losses of the training: ")
+    assert "(valid)" in losses
+    assert "hook.xgboost(training_set='valid')" in losses
 
 
 def test_vector_leaves_have_no_shapley_values(tmp_path: Path) -> None:
@@ -288,9 +283,8 @@ def test_vector_leaves_have_no_shapley_values(tmp_path: Path) -> None:
     data = problem.make()
     with Hook(tmp_path / "run", collections=everything()) as hook:
         problem.train(hook.xgboost(train=data), data=data)
-    assert hook.problems == [
-        "shap not captured: XGBoost cannot compute it for trees with vector leaves"
-    ]
+    (said,) = hook.problems
+    assert re.match(r"shap not captured: .*vector leaves", said)
 
 
 def test_invalid_data_is_rejected(tmp_path: Path) -> None:
@@ -368,10 +362,7 @@ def test_batches_in_external_memory_cannot_be_sliced(tmp_path: Path) -> None:
     hook.close()
     assert models[0] == models[1]
     (problem,) = hook.problems
-    assert problem == (
-        "shap not captured: rows of train cannot be sliced; pass a small DMatrix: "
-        "hook.xgboost(train=sample)"
-    )
+    assert re.match(r"shap not captured: .*\btrain\b.*hook\.xgboost\(train=sample\)", problem)
     run = open_run(tmp_path / "run")
     assert run.tensor("predictions/train").shape == (100,)
     # XGBoost removes its cache files when the matrices are freed, which needs the directory.

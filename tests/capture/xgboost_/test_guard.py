@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,9 @@ def test_the_snapshot_holds_the_booster_before_the_bad_round(tmp_path: Path) -> 
     np.testing.assert_array_equal(before.predict(rows(), output_margin=True), margin)
     (finding,) = open_run(tmp_path / "run").findings()
     assert (finding.rule, finding.severity, finding.step) == ("nonfinite_gradient", "warning", bad)
-    assert "the objective Later returned values that are not finite in round 5" in finding.seen
+    assert re.search(r"\bLater\b.* not finite in round 5\b", finding.seen)
     assert f"hessian of 2 of 442 rows ({BAD_ROW}, 40)" in finding.seen
-    assert "XGBoost then predicts NaN for all rows" in finding.cause
+    assert "NaN" in finding.cause
 
 
 def test_a_stop_comes_before_the_round(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_gradients_that_a_loop_passes_itself(tmp_path: Path, parameters: dict[st
     before = xgboost.Booster(model_file=bytearray(found["booster"].tobytes()))
     np.testing.assert_array_equal(before.predict(rows(), output_margin=True), found["predictions"])
     (finding,) = open_run(tmp_path / "run").findings()
-    assert "Booster.boost gets values that are not finite in round 5: hessian of 2" in finding.seen
+    assert re.match(r"Booster\.boost .* not finite in round 5: hessian of 2\b", finding.seen)
     # The function that computes them runs again as an objective.
     again = replay(
         open_snapshot(tmp_path / "run" / "snapshots" / "step-5"),
@@ -291,5 +292,5 @@ def test_an_unchanged_script(tmp_path: Path) -> None:
     done = attached("--guard", "nonfinite", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "4"
-    assert "the objective relative returned values that are not finite in round 0" in done.stderr
+    assert re.search(r"\brelative\b.* not finite in round 0\b", done.stderr)
     assert contents(tmp_path / "runs" / "run", 0)["bad_rows"].tolist() == [31]

@@ -25,10 +25,9 @@ def test_a_loss_that_is_not_evaluated_is_reported(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         xgboost.train(params, data, 2, callbacks=[hook.xgboost()], **arguments)
     (problem,) = hook.problems
-    assert problem == (
-        "no losses: logloss is not among the metrics (auc, error); add it to eval_metric, or "
-        "name the loss: hook.xgboost(loss='error')"
-    )
+    assert problem.startswith("no losses: logloss ")
+    assert "(auc, error)" in problem
+    assert "hook.xgboost(loss='error')" in problem
     with Hook(tmp_path / "other") as hook:
         xgboost.train(params, data, 2, callbacks=[hook.xgboost(loss="error")], **arguments)
     assert hook.problems == []

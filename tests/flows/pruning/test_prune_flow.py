@@ -47,17 +47,14 @@ def test_each_round_is_a_run_beside_the_last(
 ) -> None:
     folder, output = undisturbed
     store = folder / "runs" / "small"
-    assert "result           round 2: the smallest model of the 2 within the limits" in output
-    assert "ended            rounds: all 2 rounds are done" in output
+    assert re.search("^result +round 2: ", output, re.MULTILINE)
+    assert re.search("^ended +rounds: ", output, re.MULTILINE)
     assert [one.figure for one in records(store)] == [1.0, 20 / 24, 16 / 24]
     runs = mlflow_runs(folder / "runs")
     parent = runs.pop("small")
     assert parent["status"] == "FINISHED"
     assert parent["tags"]["pruning.result"] == "round-2"
-    assert re.fullmatch(
-        r"round 2 of \d: figure [\d.]+ of [\d.]+, \d+ % of the parameters and \d+ % of the MACs",
-        parent["tags"]["verdict"],
-    )
+    assert re.match(r"round 2 of 2: figure [\d.]+ of 1, \d+ % .* \d+ % ", parent["tags"]["verdict"])
     assert {*parent["files"]} == {"model", "pruning.html", "result.json", "rounds"}
     assert parent["params"]["prune.criterion"] == "taylor_weight"
     assert runs.keys() == {"round-0", "round-1", "round-2"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,10 +43,7 @@ def test_a_rank_has_one_writer(storage: LocalStorage) -> None:
     writer.close()
     with pytest.raises(SecondWriter) as refused:
         RunWriter(storage, 3)
-    assert str(refused.value) == (
-        f"{storage.location}: rank 3 already has a writer; each process needs its own rank, "
-        "and each training its own run"
-    )
+    assert str(refused.value).startswith(f"{storage.location}: rank 3 ")
 
 
 def test_a_second_writer_gives_up(storage: LocalStorage) -> None:
@@ -211,9 +209,8 @@ def test_data_that_a_device_does_not_deliver_is_reported(storage: LocalStorage) 
     record.arriving.append(fail)
     writer.add(record)
     assert writer.close()
-    assert writer.problems == [
-        "all at train step 5 is lost: an illegal memory access was encountered"
-    ]
+    (problem,) = writer.problems
+    assert re.search(r"train step 5 .*lost: an illegal memory access was encountered", problem)
     assert open_run(storage).steps().tolist() == [5]
 
 
@@ -233,10 +230,9 @@ def test_without_a_manifest_nothing_is_lost_and_other_problems_are_still_reporte
         writer.add(record_of(step))
         writer.flush()
     assert writer.close()
-    assert writer.problems == [
-        f"a long run will open more slowly: {manifest_key(0, 0)}: no room",
-        f"the record of train step {SPAN} is lost: {segment_key(0, SPAN)}: no room",
-    ]
+    slower, lost = writer.problems
+    assert slower.endswith(f": {manifest_key(0, 0)}: no room")
+    assert re.search(rf"train step {SPAN} .*lost: {segment_key(0, SPAN)}: no room", lost)
     assert writer.dropped == 1
     assert open_run(storage).steps().tolist() == list(range(SPAN))
 

@@ -57,7 +57,7 @@ def test_report_and_tags_show_what_was_suspicious(tmp_path: Path) -> None:
     run = stopped_run(tmp_path / "run")
     write_record(run.storage, CHECKED)
     page = Page(write_report(run, tmp_path / "report.html"))
-    assert "Pre-flight 1 suspicious of 2 checks: clearing; before the training" in page.text
+    assert "Pre-flight 1 suspicious of 2 checks: clearing" in page.text
     assert f"clearing suspicious added to {HOSTILE.split(maxsplit=1)[0]}" in page.text
     end = read_record(run.storage, ExitRecord)
     assert end is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,11 @@ from vinedresser.tasks.monitoring.answering import answer
 from vinedresser.tasks.monitoring.arming import Life
 from vinedresser.tasks.monitoring.judging_windows import judge_windows
 from vinedresser.tasks.monitoring.records import AnswerRecord
+
+
+def numbers(text: str) -> list[int]:
+    """Return the whole numbers in a text, in order."""
+    return [int(number.replace(",", "")) for number in re.findall(r"\b\d+(?:,\d{3})*\b", text)]
 
 
 def judged(life: Life, settle: float = 30.0) -> AnswerRecord:
@@ -45,11 +51,10 @@ def test_too_few_recorded_requests_are_no_absence_of_drift(tmp_path: Path) -> No
     assert 0 < kept < WINDOW
     assert (found.came, found.lost, found.judged, found.waiting) == (300, 0, 0, kept)
     assert (found.answer, found.tone, found.exact) == ("cannot tell", "doubtful", True)
-    assert found.text == (
-        f"300 requests came, {kept} recorded, 0 judged, {kept} wait for a window to be complete; "
-        f"cannot tell, because {kept} of the {WINDOW} requests that a window needs have been "
-        "recorded"
-    )
+    told, _, why = found.text.partition("; ")
+    assert numbers(told) == [300, kept, 0, kept]
+    assert why.startswith("cannot tell")
+    assert numbers(why) == [kept, WINDOW]
 
 
 def test_the_numbers_of_requests_add_up_before_any_counts(tmp_path: Path) -> None:
@@ -57,11 +62,9 @@ def test_the_numbers_of_requests_add_up_before_any_counts(tmp_path: Path) -> Non
     record(tmp_path, WINDOW + 10)
     found = judged(life)
     assert (found.judged, found.counted, found.waiting) == (WINDOW, 0, 10)
-    assert found.text.startswith(
-        "60 requests came, 60 recorded, 50 judged in 1 window (0 of them count so far), 10 wait "
-        "for a window to be complete; cannot tell, because x0, x1, x2: too few requests so far "
-        "(50); 0 of 50 rows count"
-    )
+    told, why, *_ = found.text.split("; ")
+    assert numbers(told) == [60, 60, 50, 1, 0, 10]
+    assert re.match(r"cannot tell\b.* x0, x1, x2: .*\b50\b", why)
 
 
 def test_a_baseline_in_no_order_tells_nothing_before_the_requests_show_their_dependence(
@@ -72,7 +75,8 @@ def test_a_baseline_in_no_order_tells_nothing_before_the_requests_show_their_dep
     found = judged(life)
     assert (found.answer, found.tone) == ("cannot tell", "doubtful")
     [reason] = found.reasons
-    assert "the baseline is not in time order; about 2,000 requests have to show" in reason
+    assert "not in time order" in reason
+    assert 2_000 in numbers(reason)
     assert f"cannot tell, because {reason}" in found.text
     assert "no drift" not in found.text
 
@@ -83,10 +87,9 @@ def test_what_was_judged_is_told_and_lost_requests_are_not_fine(tmp_path: Path) 
     found = judged(life)
     assert (found.answer, found.tone, found.reasons) == ("no drift seen", "good", [])
     # Of the first window alone, too little is known to judge it.
-    assert found.text.startswith(
-        "307 requests came, 307 recorded, 300 judged in 6 windows (250 of them count), 7 wait for "
-        "a window to be complete; no drift seen (would have seen ≥ 0."
-    )
+    told, _, seen = found.text.partition("; ")
+    assert numbers(told) == [307, 307, 300, 6, 250, 7]
+    assert re.match(r"no drift seen .*≥ 0\.", seen)
     recorder = RequestRecorder(tmp_path / "requests", "service", limits=UNLIMITED)
     recorder.record(np.zeros((1, 3)), ids=["a"])
     # Two requests with one id cannot be recorded.
@@ -95,8 +98,9 @@ def test_what_was_judged_is_told_and_lost_requests_are_not_fine(tmp_path: Path) 
     found = judged(life)
     assert (found.came, found.recorded, found.lost) == (310, 308, 2)
     assert (found.answer, found.tone) == ("no drift seen", "doubtful")
-    assert found.reasons == ["2 requests that the recorder lost: nothing is known"]
-    assert found.text.endswith("cannot tell of 2 requests that the recorder lost: nothing is known")
+    [reason] = found.reasons
+    assert re.match(r"2 requests .*\blost\b", reason)
+    assert found.text.endswith(f"cannot tell of {reason}")
 
 
 @pytest.mark.thorough

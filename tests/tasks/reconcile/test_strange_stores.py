@@ -76,11 +76,10 @@ def test_a_database_that_only_a_record_names_stays_as_it_is(tmp_path: Path, else
     files = sorted(tmp_path.rglob("*"))
     (result,) = reconcile(tmp_path / "runs")
     assert (result.what, result.failed) == ("a", False)
-    assert result.done == (
-        f"left alone: its records name {elsewhere}, where none of your flows has kept the runs of "
-        f"{tmp_path / 'runs'}; if it is yours, set MLFLOW_TRACKING_URI={elsewhere} and repeat the "
-        "command"
-    )
+    assert result.done.startswith("left alone: ")
+    assert f" {elsewhere}," in result.done
+    assert f" {tmp_path / 'runs'};" in result.done
+    assert f"MLFLOW_TRACKING_URI={elsewhere} " in result.done
     assert (tmp_path / "other.db").read_bytes() == before
     assert sorted(tmp_path.rglob("*")) == files
     with pytest.raises(UntrustedTracking, match="its records name"):

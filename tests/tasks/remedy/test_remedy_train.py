@@ -167,14 +167,15 @@ def check_mlflow(recorded: dict[str, Any]) -> None:
 
 
 def check_words(output: str) -> None:
-    assert "retries line-too-fast from the start: lr 1 instead of 100" in output
-    assert (
-        "retries line-surge from checkpoints/step-60.safetensors of line-surge: "
-        "lr 0.0005 instead of 0.05 (nonfinite)"
-    ) in output
+    assert re.search("retries line-too-fast from the start: lr 1 .*100", output)
     assert re.search(
-        r"^line-too-fast: cured by lr 0\.01 instead of 100 \(line-too-fast-remedy-2\): "
-        r"MSELoss \S+ against (nan|inf)$",
+        r"retries line-surge from checkpoints/step-60\.safetensors .*: lr 0\.0005 .*0\.05 "
+        r"\(nonfinite\)",
+        output,
+    )
+    assert re.search(
+        r"^line-too-fast: cured by lr 0\.01 .*100 \(line-too-fast-remedy-2\): "
+        r"MSELoss \S+ .*(nan|inf)$",
         output,
         flags=re.MULTILINE,
     )
@@ -226,7 +227,7 @@ def test_ctrl_c_ends_the_attempts_too(tmp_path: Path, mlflow_runs: ReadMlflow) -
     assert open_run(store / "line-remedy-1").status.by == "person"
     assert not (store / "line-remedy-2").exists()
     assert "RUNNING" not in {entry["status"] for entry in mlflow_runs(store).values()}
-    assert "line: not cured by lr 0.01 instead of 1: stopped on request" in output
+    assert re.search("line: not cured by lr 0.01 .*: stopped on request", output)
 
 
 @pytest.mark.slow
