@@ -120,6 +120,20 @@ def test_a_tensor_of_a_row(segment: Segment, name: str, row: int) -> None:
     assert not value.flags.writeable
 
 
+def test_both_tensors_of_a_group_that_some_rows_lack(tmp_path: Path) -> None:
+    made = records()
+    for row, record in enumerate(made):
+        if ROWS[row][2]:
+            record.tensors["outputs/more"] = host_tensor(-some(row))
+    segment = stored(tmp_path, made)
+    for row in range(len(ROWS)):
+        for name, sign in (("outputs/some", 1), ("outputs/more", -1)):
+            found = segment.locate(name, row)
+            assert (found is not None) == ROWS[row][2]
+            if found is not None:
+                np.testing.assert_array_equal(segment.tensor(name, found), sign * some(row))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_last_row_of_a_step_with_the_tensor_is_found(segment: Segment, name: str) -> None:
     for mode in MODES:

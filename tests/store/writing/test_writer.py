@@ -15,11 +15,13 @@ from tests.store.writing.records import GatedStorage, heartbeat, index_records, 
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (
+    Heartbeat,
     WaitingRecord,
     index_key,
     write_record,
 )
 from vinedresser.store.step_record import Mode, ScalarStep
+from vinedresser.store.writing import writer as writing
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
 
@@ -140,8 +142,10 @@ def test_only_steps_with_more_than_scalars_keep_the_writer_busy(storage: LocalSt
     assert writer.busy == 0
     writer.add(record_of(1))
     writer.flush()
+    first = writer.busy
+    writer.add(record_of(2))
     writer.close()
-    assert 0 < writer.busy < 1
+    assert 0 < first < writer.busy < 1
 
 
 def test_train_records_raise_the_last_step(storage: LocalStorage) -> None:
@@ -189,18 +193,21 @@ def test_close_and_flush_give_up_in_time(gated: GatedStorage) -> None:
     assert writer.close()
 
 
-@pytest.mark.thorough
-def test_the_heartbeat_continues_without_records(storage: LocalStorage) -> None:
-    beats: list[float] = []
-    writer = RunWriter(storage, on_beat=lambda: beats.append(heartbeat(storage).time))
+def test_the_heartbeat_continues_without_records(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_BEAT", 0.01)
+    beats: list[Heartbeat] = []
+    writer = RunWriter(storage, on_beat=lambda: beats.append(heartbeat(storage)))
     first = heartbeat(storage)
-    assert first.last_step == -1
-    writer.last_step = 4
-    wait_for(lambda: beats)
-    assert beats[0] > first.time
-    assert heartbeat(storage).last_step == 4
-    assert not heartbeat(storage).closed
+    writer.last_step, writer.stopped = 4, True
+    wait_for(lambda: any(beat.last_step == 4 for beat in beats))
     writer.close()
+    assert (first.last_step, first.stopped, first.closed) == (-1, False, False)
+    last = beats[-1]
+    assert (last.last_step, last.stopped, last.closed) == (4, True, False)
+    assert last.time > first.time
+    assert heartbeat(storage).closed
 
 
 def test_a_forked_child_writes_nothing(storage: LocalStorage) -> None:

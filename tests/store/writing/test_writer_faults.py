@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from vinedresser.objects.base import Buffer
 from vinedresser.store.index.manifest import SPAN
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (
+    RunRecord,
     WaitingRecord,
     heartbeat_key,
     index_key,
@@ -183,6 +185,38 @@ def test_a_storage_that_goes_away_does_not_stop_the_training(tmp_path: Path) -> 
     assert writer.dropped == 29
     assert any("run" in problem for problem in writer.problems)
     assert open_run(tmp_path / "moved").steps().tolist() == [0]
+
+
+def test_a_run_that_is_removed_is_reported_once_and_not_made_again(tmp_path: Path) -> None:
+    start_run(tmp_path / "run")
+    writer = RunWriter(LocalStorage(tmp_path / "run", anchor=RunRecord.KEY))
+    writer.add(record_of(0))
+    writer.flush()
+    shutil.rmtree(tmp_path / "run")
+    for step in range(1, 4):
+        writer.add(record_of(step))
+        writer.flush()
+    assert writer.close()
+    (problem,) = writer.problems
+    assert problem.startswith(f"{tmp_path / 'run'}: the run directory was removed")
+    assert writer.dropped == 3
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_error_without_a_message_is_named(storage: LocalStorage) -> None:
+    class Small(LocalStorage):
+        """Has no memory for segments."""
+
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+            if key.startswith("segments/"):
+                raise MemoryError
+            super().put(key, parts, exclusive=exclusive)
+
+    writer = RunWriter(Small(storage.location))
+    writer.add(record_of(0))
+    assert writer.close()
+    (problem,) = writer.problems
+    assert re.search(r"train step 0 .*lost: MemoryError$", problem)
 
 
 def test_one_bad_record_is_lost_alone(storage: LocalStorage) -> None:
