@@ -283,7 +283,7 @@ def _run_wider(replayed: Any, dtype: str, *, in_script: bool) -> None:
 
 def _try_changes(replayed: Any, steps: int, seconds: float, *, in_script: bool) -> WhatIf:
     """Try changes, print them, and return the result."""
-    from vinedresser.cli.views.what_if import print_what_if
+    from vinedresser.cli.views.replay import print_what_if
     from vinedresser.replay.script import trials
     from vinedresser.replay.what_if.trying import what_if
 

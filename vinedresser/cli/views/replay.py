@@ -1,4 +1,4 @@
-"""Views of a replay: how it compares, the samples and the operation that break the step."""
+"""Views of a replay: how it compares, what breaks the step, and what was tried on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.cli.views.console import console, say
+from vinedresser.cli.views.console import console, plain_table, say
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
+from vinedresser.replay.what_if.results import WhatIf, course_words
 from vinedresser.snapshots.record import SnapshotRecord
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "print_notes",
     "print_replayed",
     "print_split",
+    "print_what_if",
     "print_wider",
 ]
 
@@ -179,3 +181,21 @@ def _drawn(picture: NDArray[np.float64]) -> list[str]:
         ).rstrip()
         for row in picture
     ]
+
+
+def print_what_if(found: WhatIf) -> None:
+    """Print the trials as a table, and what follows from them."""
+    repeated = "the same batch each time" if found.batches == 1 else f"{found.batches} batches"
+    say(f"what if: {found.steps} steps from here, {repeated}")
+    say(f"  unchanged: {course_words(found.unchanged)}")
+    if found.trials:
+        say(f"  symptom: {found.symptom}")
+        table = plain_table()
+        for name in ("  change", "result", ""):
+            table.add_column(name, no_wrap=True)
+        for one in found.trials:
+            table.add_row(f"  {one.change}", course_words(one.course), found.verdict(one))
+        console.print(table)
+    if found.not_tried:
+        say(f"  no time to try: {'; '.join(found.not_tried)}")
+    say(f"tried: {found.conclusion}")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from vinedresser.data.sources.base import DataObject
+from vinedresser.data.sources.base import DataObject, WrappedObject
 from vinedresser.errors import ConfigError, StoreError
 
 __all__ = ["SOURCE", "DescribedObject", "described", "is_augmented"]
@@ -24,35 +24,20 @@ _CONCURRENT = 16
 
 
 @dataclass(frozen=True)
-class DescribedObject:
-    """An object with attributes; see `DataObject`.
+class DescribedObject(WrappedObject):
+    """An object with attributes.
 
     Args:
         inner: the object.
         attributes: its line of the manifest.
     """
 
-    inner: DataObject
     attributes: str
 
     @property
-    def uri(self) -> str:
-        """See `DataObject`."""
-        return self.inner.uri
-
-    @property
-    def size(self) -> int:
-        """See `DataObject`."""
-        return self.inner.size
-
-    @property
     def version(self) -> str:
-        """See `DataObject`."""
+        """Changes with the attributes, too; see `DataObject`."""
         return f"{self.inner.version} {hashlib.sha256(self.attributes.encode()).hexdigest()}"
-
-    def read(self, start: int, stop: int) -> bytes:
-        """See `DataObject.read`."""
-        return self.inner.read(start, stop)
 
 
 def is_augmented(manifest: bytes) -> bool:

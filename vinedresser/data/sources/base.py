@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from vinedresser.objects.read_ahead import read_ahead
 
-__all__ = ["DataObject", "blocks_of"]
+__all__ = ["DataObject", "WrappedObject", "blocks_of"]
 
 # S3 needs 30 ms to the first byte and then sends about 40 MB/s per connection.
 _BLOCK = 4 << 20
@@ -40,6 +41,36 @@ class DataObject(Protocol):
             SourceChanged: the object is not the one that was found.
             StoreError: it cannot be read.
         """
+
+
+@dataclass(frozen=True)
+class WrappedObject:
+    """An object of which a subclass changes something; see `DataObject`.
+
+    Args:
+        inner: the object.
+    """
+
+    inner: DataObject
+
+    @property
+    def uri(self) -> str:
+        """See `DataObject`."""
+        return self.inner.uri
+
+    @property
+    def size(self) -> int:
+        """See `DataObject`."""
+        return self.inner.size
+
+    @property
+    def version(self) -> str:
+        """See `DataObject`."""
+        return self.inner.version
+
+    def read(self, start: int, stop: int) -> bytes:
+        """See `DataObject.read`."""
+        return self.inner.read(start, stop)
 
 
 def blocks_of(found: DataObject, *, max_concurrent: int) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 import fastcrc
 
 from vinedresser.data.sources.augmented import DescribedObject
-from vinedresser.data.sources.base import DataObject
+from vinedresser.data.sources.base import DataObject, WrappedObject
 from vinedresser.errors import ConfigError
 from vinedresser.objects import is_remote
 from vinedresser.objects.files import temporary_name
@@ -41,8 +41,8 @@ _log = plain_logger(__name__)
 
 
 @dataclass(frozen=True)
-class CachedObject:
-    """An object that is read through the cache; see `DataObject`.
+class CachedObject(WrappedObject):
+    """An object that is read through the cache.
 
     Args:
         inner: the object.
@@ -50,24 +50,8 @@ class CachedObject:
         most: maximum number of bytes in it.
     """
 
-    inner: DataObject
     folder: str
     most: int
-
-    @property
-    def uri(self) -> str:
-        """See `DataObject`."""
-        return self.inner.uri
-
-    @property
-    def size(self) -> int:
-        """See `DataObject`."""
-        return self.inner.size
-
-    @property
-    def version(self) -> str:
-        """See `DataObject`."""
-        return self.inner.version
 
     def read(self, start: int, stop: int) -> bytes:
         """See `DataObject.read`."""
