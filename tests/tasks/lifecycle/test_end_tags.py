@@ -14,7 +14,9 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     ChecksRecord,
+    ExitCause,
     ExitRecord,
+    StopBy,
     StopRecord,
     TrackingRecord,
     checks_key,
@@ -22,6 +24,7 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.tasks.lifecycle.end_tags import end_tags, proof_tags
+from vinedresser.tasks.lifecycle.settle import mlflow_status
 from vinedresser.testing.runs import start_run
 
 TRACKING = TrackingRecord("sqlite:///x.db", "7", "f00")
@@ -34,6 +37,17 @@ def ended(place: Path, end: ExitRecord, *findings: Finding) -> Run:
     lines = "".join(json.dumps(one.to_json()) + "\n" for one in findings)
     LocalStorage(place).put(findings_key("default"), [lines.encode()])
     return open_run(place)
+
+
+def test_only_a_trial_that_its_sweep_pruned_is_finished_in_mlflow() -> None:
+    def status(cause: ExitCause, by: StopBy = "rule", rule: str = "") -> str:
+        stop = StopRecord(by, "seen", 1.0, rule=rule) if cause == "stopped" else None
+        return mlflow_status(ExitRecord(cause, "", 1.0, stop=stop))
+
+    assert status("finished") == status("stopped", "sweep") == "FINISHED"
+    assert status("stopped", "sweep", "high_loss") == status("stopped", "person") == "KILLED"
+    assert status("stopped", "rule", "nonfinite") == status("killed") == "KILLED"
+    assert status("crashed") == "FAILED"
 
 
 def test_a_stopped_run_says_what_where_why_and_what_to_do(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from vinedresser.errors import CorruptData
 from vinedresser.objects import Storage
+from vinedresser.objects.base import get_or_none
 from vinedresser.store.finding import Finding
 from vinedresser.store.json_values import parse_json
 from vinedresser.store.reading.notebook_html import paragraph, table
 from vinedresser.store.records import ChecksRecord, known_keys, read_json_lines
 
-__all__ = ["Findings", "group_files", "read_findings"]
+__all__ = ["Findings", "files", "group_files", "read_findings"]
 
 _SHOWN = ("step", "severity", "rule", "tensor", "seen", "cause", "remedy")
 
@@ -79,10 +82,27 @@ def group_files(storage: Storage, folder: str, faults: list[str]) -> dict[str, b
     Raises:
         StoreError: the storage refused.
     """
+    return files(storage, known_keys(storage, folder, faults), faults)
+
+
+def files(storage: Storage, keys: Iterable[str], faults: list[str]) -> dict[str, bytes]:
+    """Return the contents of files of a run, by their keys, without those that are missing.
+
+    Args:
+        storage: the run's storage.
+        keys: their keys.
+        faults: receives a sentence for each that is not a file.
+
+    Raises:
+        StoreError: the storage refused.
+    """
     found: dict[str, bytes] = {}
-    for key in known_keys(storage, folder, faults):
+    for key in keys:
         try:
-            found[key] = storage.get(key)
+            content = get_or_none(storage, key)
         except CorruptData as error:
             faults.append(str(error))
+        else:
+            if content is not None:
+                found[key] = content
     return found

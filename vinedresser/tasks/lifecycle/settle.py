@@ -14,13 +14,17 @@ from vinedresser.infra.catalog.run_notes import mark_settled, tracking_or_note
 from vinedresser.infra.services.tracking import NOTE_TAG, RunStatus, finish, set_tags, tags_of
 from vinedresser.infra.services.tracking.artifacts import upload
 from vinedresser.infra.supervise.launcher import end_without_record, settle
+from vinedresser.masking import masked_text
 from vinedresser.objects import LocalStorage, Location, open_storage
 from vinedresser.store.liveness import read_record_or_none
-from vinedresser.store.reading.findings import group_files
+from vinedresser.store.reading.findings import files, group_files
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
+    CHANGES_KEY,
+    LOG_KEY,
     ExitCause,
     ExitRecord,
+    MachineRecord,
     TrackingRecord,
 )
 from vinedresser.store.status import run_status
@@ -30,13 +34,15 @@ from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
 from vinedresser.tasks.lifecycle.mlflow_run import end_removed, find_or_create
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "renew_report", "settle_place", "settle_run"]
+__all__ = ["REPORT", "end_of_run", "mlflow_status", "renew_report", "settle_place", "settle_run"]
 
 REPORT = "report.html"
 
+# Bytes of the end of a run's log that MLflow gets.
+_LOG_BYTES = 1 << 20
 # MLflow has no status for "stopped by a rule": that is KILLED with the tags stop.rule, stop.step
 # and stop.reason.
-MLFLOW_STATUS: dict[ExitCause, RunStatus] = {
+_STATUS: dict[ExitCause, RunStatus] = {
     "finished": "FINISHED",
     "stopped": "KILLED",
     "crashed": "FAILED",
@@ -116,7 +122,7 @@ def settle_run(location: Location) -> ExitRecord:
         finish(
             tracking.uri,
             run_id,
-            MLFLOW_STATUS[end.cause],
+            mlflow_status(end),
             tags=end_tags(run, end, faults, replace(tracking, run_id=run_id)),
             artifacts=artifacts,
             metrics=rule_points(run.findings()) | control_points(run.controls()),
@@ -124,6 +130,15 @@ def settle_run(location: Location) -> ExitRecord:
         )
     mark_settled(location, replace(tracking, run_id=run_id))
     return end
+
+
+def mlflow_status(end: ExitRecord) -> RunStatus:
+    """Return the status in MLflow of a run that is over.
+
+    A trial that its sweep pruned is finished: nothing was wrong with it.
+    """
+    pruned = end.stop is not None and end.stop.by == "sweep" and not end.stop.rule
+    return "FINISHED" if pruned else _STATUS[end.cause]
 
 
 def renew_report(location: Location) -> None:
@@ -152,18 +167,24 @@ def renew_report(location: Location) -> None:
 
 @contextmanager
 def _artifacts(run: Run, faults: list[str]) -> Iterator[dict[str, Path]]:
-    """Write the report to the run; yield copies of the report, findings and actions.
+    """Write the report to the run; yield copies of what MLflow keeps of the run.
+
+    These are the report, findings, actions, machine, changes of the code and end of the log.
 
     Copies: MLflow's client would follow a link in the run, which may lead anywhere.
 
     Args:
         run: the run.
-        faults: receives a sentence for each findings file or journal that is not a file.
+        faults: receives a sentence for each of them that is not a file.
     """
     readable = {
         **group_files(run.storage, "findings", faults),
         **group_files(run.storage, "actions", faults),
+        **files(run.storage, (MachineRecord.KEY, CHANGES_KEY, LOG_KEY), faults),
     }
+    if LOG_KEY in readable:
+        end = readable[LOG_KEY][-_LOG_BYTES:].decode(errors="replace")
+        readable[LOG_KEY] = masked_text(end).encode()
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
         copies = LocalStorage(folder)
         write_report(run, Path(folder, REPORT))
