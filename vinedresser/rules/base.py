@@ -96,6 +96,17 @@ class Rule(ABC):
             step: step of any mode and rank, even if nothing was due for this rule.
         """
 
+    def before_first(self, since: float, until: float) -> Finding | None:  # noqa: ARG002 (optional)
+        """Return a finding about the time without a first step, or None.
+
+        Called like `idle`, but before `begin`, and only for runs that vinedresser has started.
+
+        Args:
+            since: start of the processes, in seconds since the epoch.
+            until: time without a step so far.
+        """
+        return None
+
     def idle(self, until: float) -> Finding | None:  # noqa: ARG002 (optional)
         """Return a finding about the time without a new step, or None.
 
@@ -160,7 +171,7 @@ class Rule(ABC):
 
     def found(
         self,
-        step: Step,
+        step: Step | None,
         *,
         since: int,
         tensor: str,
@@ -177,7 +188,7 @@ class Rule(ABC):
         rank: int | None = None,
         correction: dict[str, Any] | None = None,
     ) -> Finding:
-        """Return a finding of this rule at a step; see `Finding` for the arguments.
+        """Return a finding of this rule at a step, None before the first; see `Finding`.
 
         ``fault`` and ``severity`` default to those of the rule, ``rank`` to that of the step. NaN
         and infinities in the evidence become strings.
@@ -185,10 +196,10 @@ class Rule(ABC):
         return Finding(
             rule=self.name,
             severity=severity or self.severity,
-            step=step.step,
+            step=step.step if step else 0,
             since=since,
-            mode=step.mode,
-            rank=step.rank if rank is None else rank,
+            mode=step.mode if step else "train",
+            rank=(step.rank if step else 0) if rank is None else rank,
             tensor=tensor,
             statistic=statistic,
             value=value,

@@ -86,9 +86,23 @@ class Engine:
         found = self._filtered((runner, runner.update(step)) for runner in self._runners)
         return silence + found + self._confirmed(found)
 
-    def idle(self, until: float) -> list[Finding]:
-        """Report that no step was committed up to a time, in seconds since the epoch."""
-        return self._filtered((runner, runner.idle(until)) for runner in self._timed)
+    @property
+    def begun(self) -> bool:
+        """Whether it has begun."""
+        return self._info is not None
+
+    def idle(self, until: float, started: float | None = None) -> list[Finding]:
+        """Report that no step was committed up to a time, in seconds since the epoch.
+
+        Args:
+            until: the time.
+            started: the start of the processes, for a run without any step; None: unknown.
+        """
+        if self.begun:
+            return self._filtered((one, one.idle(until)) for one in self._timed)
+        if started is None:
+            return []
+        return self._filtered((one, one.before_first(started, until)) for one in self._timed)
 
     def finish(self, *, early: bool = False) -> list[Finding]:
         """Report the end of the run; return the rules' last findings.

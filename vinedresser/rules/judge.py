@@ -11,6 +11,7 @@ From a symptom to the end of a run, each record has its own part:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
@@ -19,7 +20,7 @@ from vinedresser.rules.actions.stop import StopOnSeverity
 from vinedresser.rules.base import Rule
 from vinedresser.rules.causes.root_cause import cause_of
 from vinedresser.rules.engine import Engine
-from vinedresser.rules.standing import STALLED, explain_stall
+from vinedresser.rules.stalls import Stalls
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import Findings
@@ -91,12 +92,11 @@ def judge(
     asked = not live
     seen = on_step or (lambda _step, _engine: None)
 
-    def take(new: list[Finding]) -> None:
+    stalls = Stalls(run.storage, live=live)
+
+    def take(new: list[Finding], until: float = math.inf) -> None:
         nonlocal asked
-        new = [
-            explain_stall(one, run.storage, live=live) if one.fault == STALLED else one
-            for one in new
-        ]
+        new = stalls.settle(new, until)
         findings.extend(new)
         if on_finding:
             for finding in new:
@@ -106,29 +106,28 @@ def judge(
             asked = True
             ending.stop(fatal, _stop_record(cause_of(fatal, findings), fatal.step))
 
-    begun = False
     newcomers = Newcomers()
 
     def idle() -> None:
-        if begun:
-            take(engine.idle(time.time()))
+        take(engine.idle(time.time(), stalls.started))
 
     steps = run.follow(poll, urgent=live, on_idle=idle)
     for step in _held_until_training(steps) if live else steps:
         completed = live and newcomers.have_joined(step)
         completed |= live and step.mode == "train" and step.step in _COMPLETED
-        if completed or not begun:
+        if not engine.begun:
+            take(engine.idle(step.time, stalls.started), step.time)
             # The hook completes the record before the first step of a model, up to a few losses.
-            info = read_record(run.storage, RunRecord) or run.info
-            (engine.on_record if begun else engine.begin)(info)
-            begun = True
-        take(engine.update(step))
+            engine.begin(read_record(run.storage, RunRecord) or run.info)
+        elif completed:
+            engine.on_record(read_record(run.storage, RunRecord) or run.info)
+        take(engine.update(step), step.time)
         seen(step, engine)
     # A damaged record is one of the run's problems.
     end = read_record_or_none(run.storage, ExitRecord, ExitRecord.KEY, [])
     # The record of a killed training holds the time at which its death was noticed.
     if end is not None and end.cause in ("finished", "stopped"):
-        take(engine.idle(end.ended))
+        take(engine.idle(end.ended, stalls.started), end.ended)
     whole = end is not None and end.cause == "finished"
     early = not whole and (end is None or end.stop is None or end.stop.by != "rule")
     attached = run.storage.exists(ClaimRecord.KEY)

@@ -74,6 +74,11 @@ class RuleRunner:
         self._shielded(lambda: self._update(step))
         return self._taken()
 
+    def before_first(self, since: float, until: float) -> list[Finding]:
+        """Report that there was no first step up to a time; return the findings."""
+        self._shielded(lambda: self.rule.before_first(since, until))
+        return self._taken()
+
     def idle(self, until: float) -> list[Finding]:
         """Report that there was no step up to a time; return the findings."""
         self._shielded(lambda: self.rule.idle(until))

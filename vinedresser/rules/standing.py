@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -16,10 +17,10 @@ from vinedresser.store.records import (
     StacksRecord,
     StacksRequest,
     SupervisorRecord,
-    write_first,
+    write_record,
 )
 
-__all__ = ["STALLED", "explain_stall"]
+__all__ = ["STALLED", "ask_for_stacks", "explain_stall", "hangs", "stand_still"]
 
 STALLED = "stalled"
 """The fault of a finding that no step ends."""
@@ -29,18 +30,25 @@ _PATIENCE = 5.0
 _TICK = 0.02
 # Directories of libraries in the path of a file.
 _LIBRARIES = ("site-packages", "dist-packages", "lib/python3", "vinedresser/capture", "<frozen")
+# Asks again and again whether the others are there.
+_BEGINS = "waits for the others to begin"
 # The frames in which a rank waits for others, by the end of their file, in words. A backward pass
 # ends with the reduction of the gradients, a function of a distribution strategy with that, too.
 _WAITS = {
     "torch/distributed/distributed_c10d.py": "waits in {function}",
-    "torch/distributed/rendezvous.py": "waits for the others to begin",
+    "torch/distributed/rendezvous.py": _BEGINS,
     "torch/nn/parallel/distributed.py": "is in DistributedDataParallel",
     "torch/autograd/graph.py": "is in the backward pass",
     "tensorflow/python/eager/execute.py": "is in a function of TensorFlow",
     "tensorflow/python/eager/context.py": "is in a function of TensorFlow",
 }
-# The wrapper of each collective operation of torch, which says nothing.
-_WRAPPER = "wrapper"
+# The wrapper of each collective operation of torch, and what is inside of one, say nothing.
+_SAYS_NOTHING = re.compile(r"wrapper|_.*")
+# The frames in which a rank saves a checkpoint.
+_SAVES = re.compile(
+    r"torch/(serialization|distributed/checkpoint/\w+)\.py:_?(legacy_|async_)?save"
+    r"|safetensors/\w+\.py:save|keras/src/saving/\w+\.py:_?save"
+)
 
 
 class _Place(NamedTuple):
@@ -48,13 +56,17 @@ class _Place(NamedTuple):
 
     Attributes:
         waits: how it waits for other ranks, such as "waits in all_reduce"; "" if it does not.
+        saves: whether it saves a checkpoint.
         where: the line of the script.
-        state: see `StacksRecord`.
+        state, here, works: see `StacksRecord`.
     """
 
     waits: str
+    saves: bool
     where: str
     state: str
+    here: float
+    works: bool
 
     @property
     def words(self) -> str:
@@ -65,8 +77,8 @@ class _Place(NamedTuple):
             return "is stopped by a signal"
         if not self.where:
             return "does not say where it is"
-        if self.waits:
-            return f"{self.waits} ({self.where})"
+        if self.waits or self.saves:
+            return f"{self.waits or 'saves a checkpoint'} ({self.where})"
         return f"is at {self.where}"
 
 
@@ -84,15 +96,16 @@ def explain_stall(finding: Finding, storage: Storage, *, live: bool) -> Finding:
     Raises:
         StoreError: the storage refused.
     """
-    if live and isinstance(storage, LocalStorage) and storage.exists(SupervisorRecord.KEY):
-        _ask(storage)
+    if live:
+        ask_for_stacks(storage)
     found = read_record_or_none(storage, StacksRecord, StacksRecord.KEY, [])
-    if found is None:
+    # That of an earlier stall says nothing about this one.
+    if found is None or found.time < finding.evidence.get("silent_since", 0.0):
         return finding
     if len(found.ranks) == 1:
         place = _place(found.ranks[0])._replace(waits="")
         return replace(finding, seen=f"{finding.seen}; the process {place.words}")
-    places = {rank: _place(one) for rank, one in enumerate(found.ranks)}
+    places = _places(found)
     odd = _odd(places)
     words = {rank: f"rank {rank} {place.words}" for rank, place in places.items()}
     evidence = {
@@ -100,6 +113,8 @@ def explain_stall(finding: Finding, storage: Storage, *, live: bool) -> Finding:
         "ranks": {str(rank): place.words for rank, place in places.items()},
         "missing": odd,
     }
+    if any(place.saves for place in places.values()):
+        evidence["section"] = "checkpoint"
     if not odd:
         seen = f"{finding.seen}; {', '.join(words.values())}"
         return replace(finding, seen=seen, evidence=evidence)
@@ -117,12 +132,43 @@ def explain_stall(finding: Finding, storage: Storage, *, live: bool) -> Finding:
     )
 
 
-def _ask(storage: Storage) -> None:
-    """Ask the supervisor for the stacks, and wait for them."""
-    write_first(storage, StacksRequest(time.time()))
+def hangs(finding: Finding) -> bool:
+    """Return whether a finding is about a training that hangs, before it has done all its steps."""
+    return finding.fault == STALLED and finding.evidence.get("section") != "end"
+
+
+def ask_for_stacks(storage: Storage) -> None:
+    """Ask the supervisor of a run on this machine for the stacks, and wait for them."""
+    if not isinstance(storage, LocalStorage) or not storage.exists(SupervisorRecord.KEY):
+        return
+    write_record(storage, StacksRequest(time.time()))
     deadline = time.monotonic() + _PATIENCE
-    while not storage.exists(StacksRecord.KEY) and time.monotonic() < deadline:
+    # It removes the request once it has answered.
+    while storage.exists(StacksRequest.KEY) and time.monotonic() < deadline:
         time.sleep(_TICK)
+
+
+def stand_still(found: StacksRecord, seconds: float, blocked: Collection[int]) -> bool:
+    """Return whether no rank has got ahead: each waits for another one, or for nothing that works.
+
+    What waits for others may be busy with that.
+
+    Args:
+        found: where the ranks stand.
+        seconds: for how long they have to stand there.
+        blocked: ranks whose interpreter has not run for as long.
+    """
+    places = _places(found)
+    running = {rank: one for rank, one in places.items() if one.state == "running"}
+    missing = {rank: one for rank, one in running.items() if not one.waits} or running
+    idle = all(
+        not one.works or rank in blocked or one.waits == _BEGINS for rank, one in missing.items()
+    )
+    return bool(running) and idle and all(one.here >= seconds for one in running.values())
+
+
+def _places(found: StacksRecord) -> dict[int, _Place]:
+    return {rank: _place(one) for rank, one in enumerate(found.ranks)}
 
 
 def _place(one: Mapping[str, Any]) -> _Place:
@@ -130,7 +176,9 @@ def _place(one: Mapping[str, Any]) -> _Place:
     own = next((frame for frame in frames if not _of_library(frame[0])), None)
     where = f"{PurePath(own[0]).name}:{own[1]} in {own[2]}" if own is not None else ""
     waits = next((name for frame in frames if (name := _operation(frame[0], frame[2]))), "")
-    return _Place(waits, where, one["state"])
+    saves = any(_SAVES.search(f"{file}:{function}") for file, _, function in frames)
+    here, works = one.get("here", 0.0), one.get("works", True)
+    return _Place(waits, saves, where, one["state"], here, works)
 
 
 def _of_library(file: str) -> bool:
@@ -139,7 +187,7 @@ def _of_library(file: str) -> bool:
 
 def _operation(file: str, function: str) -> str:
     """Return how a rank waits for others in a frame; "" for any other frame."""
-    if function == _WRAPPER:
+    if _SAYS_NOTHING.fullmatch(function) and file.endswith("distributed_c10d.py"):
         return ""
     ways = (text for end, text in _WAITS.items() if file.endswith(end))
     return next(ways, "").format(function=function)

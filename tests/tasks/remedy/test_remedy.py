@@ -188,6 +188,19 @@ def test_a_run_that_failed_begins_again_as_often_as_asked_for(tmp_path: Path) ->
     assert [each.name for each in one.restarted] == ["run", "run-restart-1"]
 
 
+@pytest.mark.parametrize(("section", "begins_again"), [("step", True), ("end", False)])
+def test_a_run_that_hung_begins_again_unless_its_steps_are_done(
+    tmp_path: Path, section: str, begins_again: bool
+) -> None:
+    hang = replace(finding({}), fault="stalled", evidence={"section": section})
+    stopped(tmp_path / "run", hang)
+    one = course(tmp_path / "run", {"lr": 1.0}, times=0, restarts=1)
+    again = one.next()
+    assert (again is not None) == begins_again
+    if again is not None:
+        assert (again.spec.name, again.remedy) == ("run-restart-1", None)
+
+
 def test_where_the_symptom_has_no_correction_the_cause_has(tmp_path: Path) -> None:
     symptom = replace(finding({}), fault="nonfinite")
     cause = replace(finding({"lr": 1.0}, rule="cause", since=2), fault="learning_rate_too_high")

@@ -13,7 +13,7 @@ __all__ = ["StacksRecord", "StacksRequest"]
 
 @dataclass(frozen=True)
 class StacksRequest(Record):
-    """A request to the supervisor for the stacks of the ranks; it answers the first one.
+    """A request to the supervisor for the stacks of the ranks, which removes it.
 
     Attributes:
         time: seconds since the epoch.
@@ -29,10 +29,11 @@ class StacksRecord(Record):
     """Where the processes of a run stood when they were asked.
 
     Attributes:
-        time: seconds since the epoch.
-        ranks: for each rank its "state" ("running", "stopped" by a signal, or "ended") and the
-            "frames" of its main thread, the innermost first, as ``[file, line, function]``; no
-            frames if it did not answer.
+        time: seconds since the epoch, of the request.
+        ranks: for each rank its "state" ("running", "stopped" by a signal, or "ended"); the
+            "frames" of its main thread, the innermost first, as ``[file, line, function]``, none
+            if it did not answer; for how many seconds it has been "here", in the same frames
+            whenever it was asked; and whether it, or one of its processes, "works" since then.
     """
 
     KEY: ClassVar[str] = "stacks.json"
@@ -49,3 +50,5 @@ class StacksRecord(Record):
             for file, line, function in one["frames"]:
                 if not (isinstance(file, str) and type(line) is int and isinstance(function, str)):
                     raise TypeError(f"{(file, line, function)!r} is not a frame")
+            if not isinstance(one.get("here", 0.0), float):
+                raise TypeError(f"{one['here']!r} is not a number of seconds")

@@ -27,8 +27,8 @@ class RemedySettings:
         times: maximum number of attempts to replace one run; 0: none.
         resume: the script's parameter for the path of a checkpoint; None: attempts begin from the
             start.
-        restarts: how often a run begins again that crashed or was killed, from its last checkpoint
-            with ``resume``.
+        restarts: how often a run begins again that crashed, was killed or was stopped because it
+            hung, from its last checkpoint with ``resume``.
         factory: ``module:function`` that builds the model and the step of a replay: changes are
             tried on a snapshot of the stopped run before one is chosen; None: in the script of the
             run, if it is one.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vinedresser.rules.causes.root_cause import onset
+from vinedresser.rules.standing import hangs
 from vinedresser.snapshots.replay_options import script_of
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
@@ -120,7 +121,8 @@ class RemedyAttempts:
         runs = runs_of(self.places[-1])
         run = runs[0]
         found = self.late or stopping_finding(runs)
-        if found is None and run.status.state in ("crashed", "killed"):
+        failed = found is None and run.status.state in ("crashed", "killed")
+        if failed or (found is not None and hangs(found)):
             restart = self._restart(run)
             if restart is not None:
                 return restart

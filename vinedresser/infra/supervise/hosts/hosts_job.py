@@ -296,12 +296,12 @@ class HostsJob:
         """
         self._order("stacks")
         deadline = time.monotonic() + _ANSWER
-        while not all(host.stacks or host.over for host in self._hosts):
+        while not all(host.has_done(len(self._orders.orders)) for host in self._hosts):
             if time.monotonic() > deadline:
                 break
             turn()
             self.tend()
-        silent = {"state": "running", "frames": []}
+        silent = {"state": "running", "frames": [], "here": 0.0, "works": True}
         return [one for host in self._hosts for one in host.stacks or [silent] * len(host.ranks)]
 
     def drain(self, turn: Callable[[], None]) -> None:
@@ -378,6 +378,10 @@ class _Host:
         """Its number and the name of its machine."""
         host = self.report.process["host"] if self.report is not None else ""
         return f"host {self.number}" + (f" ({host})" if host else "")
+
+    def has_done(self, orders: int) -> bool:
+        """Return whether it has carried out a number of orders, or cannot."""
+        return self.over or (self.report is not None and self.report.done >= orders)
 
     def look(self, now: float) -> str:
         """Read its report; return a sentence about one that cannot be read, else ""."""

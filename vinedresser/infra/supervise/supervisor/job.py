@@ -209,9 +209,7 @@ class Job:
                 break
             before = found
             turn()
-        return [
-            {"state": rank.trainer.state, "frames": rank.trainer.stack()} for rank in self.ranks
-        ]
+        return [rank.trainer.place() for rank in self.ranks]
 
     def drain(self, turn: Callable[[], None]) -> None:
         """Read the rest of the pipes, which processes outside the family may hold open.

@@ -7,10 +7,11 @@ import os
 import selectors
 import signal
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from vinedresser.errors import KeyTaken, LaunchError, NotARun, StoreError
+from vinedresser.errors import CorruptData, KeyTaken, LaunchError, NotARun, StoreError
 from vinedresser.infra.supervise.hosts.hosts_job import HostsJob
 from vinedresser.infra.supervise.launch_values import read_memory_file
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
@@ -95,7 +96,6 @@ class Supervisor:
         self._signals = ArrivingSignals(channel, self._selector)
         self._requests = StopRequests(self._storage, ownership, self._signals, self._report)
         self._passed_on: StopRecord | None = None
-        self._stacks_told = False
         # Of the monotonic clock: SIGKILL, and SIGTERM for a trainer that should have got it, or
         # for the peers of a failed rank.
         self._deadline = self._reminder = _NEVER
@@ -224,15 +224,18 @@ class Supervisor:
         self._passed_on, self._deadline = stop, now + grace
 
     def _look_for_stacks(self, job: Job | HostsJob) -> None:
-        """Record where the ranks stand, once, if a judge asks because no step ends."""
-        if self._stacks_told or not self._storage.exists(StacksRequest.KEY):
+        """Record where the ranks stand if a judge asks, because no step ends."""
+        if not self._storage.exists(StacksRequest.KEY):
             return
-        self._stacks_told = True
-        found = StacksRecord(time.time(), job.stacks(self._turn))
         try:
-            write_record(self._storage, found)
-        except StoreError as error:
+            asked = read_record(self._storage, StacksRequest)
+            if asked is not None:
+                write_record(self._storage, StacksRecord(asked.time, job.stacks(self._turn)))
+        except (CorruptData, StoreError) as error:
             self._report(str(error))
+        finally:
+            with suppress(StoreError):
+                self._storage.delete(StacksRequest.KEY)
 
     def _await_family(self, job: Job | HostsJob) -> None:
         """Give the processes that a stopped trainer left behind the rest of its grace period."""

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from vinedresser.infra.supervise.supervisor.prctl import end_with_parent
 from vinedresser.infra.supervise.supervisor.stacks import STACKS_SIGNAL, StackFile, frames_of
+from vinedresser.infra.supervise.supervisor.stillness import Stillness
 from vinedresser.processes import (
     Environment,
     ProcessIdentity,
@@ -73,6 +74,7 @@ class Trainer:
         self.ended = os.pidfd_open(pid)
         # If it has ended already it is a zombie, which needs no identity.
         self.identity = identify(pid) or ProcessIdentity(pid, -1, boot_id(), os.uname().nodename)
+        self._stillness = Stillness(pid)
 
     @property
     def running(self) -> bool:
@@ -94,6 +96,11 @@ class Trainer:
     def stack(self) -> list[list[Any]]:
         """Return the frames of its main thread, once it has answered; see `frames_of`."""
         return frames_of(self._stacks.read())
+
+    def place(self) -> dict[str, Any]:
+        """Return where it stands, once it has answered; see `StacksRecord.ranks`."""
+        frames = self.stack()
+        return {"state": self.state, "frames": frames, **self._stillness.look(frames)}
 
     def send(self, number: int) -> bool:
         """Send a signal to the trainer alone; return whether it was still running.
