@@ -89,7 +89,7 @@ def test_a_rank_that_hangs_before_the_first_step_is_named(tmp_path: Path) -> Non
     assert (found.rank, found.evidence["missing"]) == (1, [1])
     assert found.evidence["ranks"]["1"] == "is at train.py:10 in take_long"
     [again] = judge(open_run(tmp_path / "run"), rules_from_table(RULES))
-    assert (again.seen, again.evidence) == (found.seen, found.evidence)
+    assert (again.seen, again.rank, again.severity) == (found.seen, 1, found.severity)
 
 
 @pytest.mark.parametrize(("section", "steps"), [("end", 5), ("closed", None)])

@@ -104,7 +104,7 @@ def test_the_missing_rank_is_named_with_its_place_and_ends_the_run(stalled: Path
     # Judged later, without any process to ask, it is the same, but for a step that was stored only
     # when the training was stopped.
     [again] = judge(open_run(stalled), rules)
-    assert (again.rank, again.evidence) == (1, found.evidence)
+    assert (again.rank, again.evidence["ranks"]) == (1, found.evidence["ranks"])
     assert again.step in (found.step, found.step + 1)
 
 
