@@ -15,6 +15,9 @@ With `--recipes`, nothing is drawn: the trainings are those of `corpus/recipes/`
 follow public examples and papers in their settings, one pair for each of their faults.
 With `--reliability FILE`, the share of right root causes by fault is written to a file, such as
 `vinedresser/rules/causes/reliability.json`, by which findings state their confidence.
+With `--references 3`, each training is judged with and without three good runs: the healthy one
+with other random weights and batches. Families are split in two halves, one of which the limits of
+the rule `reference` were tuned on.
 With `--outcomes`, only the rules' view of the outcome is: how often it is right at shares of a run.
 """
 
@@ -25,17 +28,19 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from benchmarks.ablation import append_verdicts
 from benchmarks.faults.processes import in_processes
+from benchmarks.faults.verdict import Verdict
 from benchmarks.world.calibration import reliability
-from benchmarks.world.cases import carried, draw_cases, every_case, matches, only
+from benchmarks.world.cases import carried, draw_cases, every_case, matches, only, repeated
 from benchmarks.world.judging import judge_stored
 from benchmarks.world.outcome_errors import outcome_errors
 from benchmarks.world.pairing import paired
+from benchmarks.world.references import beside_good_runs, good_cases
 from benchmarks.world.report import report
 from benchmarks.world.stored import NOTED, StoredCase, stored_cases
 from benchmarks.world.verification import verification
@@ -51,25 +56,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
         keep = options.judge or options.keep or Path(folder)
         if not options.judge:
             _train(options, keep)
-        cases = [one for one in stored_cases(keep) if _chosen(one, options.only)]
+        found = [one for one in stored_cases(keep) if _chosen(one, options.only)]
+        cases = [one for one in found if not one.case.repeat]
         if options.verify:
             print(verification(cases))
             return
         if options.outcomes:
             print(outcome_errors(cases, options.jobs))
             return
-        begun = time.perf_counter()
-        verdicts = []
-        for one in judge_stored(cases, options.jobs, options.preset):
-            verdicts.append(one)
-            _say(f"judged {len(verdicts)} of {len(cases)}  {one.id}")
-        _say(f"judged {len(verdicts)} in {time.perf_counter() - begun:.0f} s")
+        verdicts = _judged(options, cases)
+        if options.references:
+            good = good_cases(found, options.references)
+            cases = [one for one in cases if one.case.pair in good]
+            judged = _judged(options, cases, good)
+            ids = {one.id for one in judged}
+            print(beside_good_runs([one for one in verdicts if one.id in ids], judged))
+            return
     if options.reliability:
         text = json.dumps(reliability(verdicts), indent=2)
         options.reliability.write_text(f"{text}\n", encoding="utf-8")
     if options.verdicts:
         append_verdicts(options.verdicts, verdicts)
     print(report(verdicts, verbose=options.verbose))
+
+
+def _judged(
+    options: argparse.Namespace,
+    cases: Sequence[StoredCase],
+    good: Mapping[str, Sequence[StoredCase]] | None = None,
+) -> list[Verdict]:
+    """Judge cases, perhaps beside good runs by pair."""
+    begun = time.perf_counter()
+    verdicts = []
+    for one in judge_stored(cases, options.jobs, options.preset, good):
+        verdicts.append(one)
+        _say(f"judged {len(verdicts)} of {len(cases)}  {one.id}")
+    _say(f"judged {len(verdicts)} in {time.perf_counter() - begun:.0f} s")
+    return verdicts
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -94,6 +117,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--two", action="store_true", help="two faults at a time in each faulty training"
+    )
+    parser.add_argument(
+        "--references",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also judge beside N good runs: the healthy training with other random weights and "
+        "batches (default: 0)",
     )
     parser.add_argument("--preset", default="default", help="preset of the rules")
     parser.add_argument("--jobs", type=int, default=2, help="concurrent processes (default: 2)")
@@ -139,6 +170,7 @@ def _train(options: argparse.Namespace, keep: Path) -> None:
         cases = every_case(choices, options.seed)
     else:
         cases = draw_cases(choices, options.draws, options.seed)
+    cases = repeated(cases, options.references)
     missing = [one for one in cases if not (keep / one.id / NOTED).exists()]
     done = in_processes(
         partial(train_case, keep=keep, captured=captured),

@@ -12,7 +12,7 @@ from benchmarks.faults.classes import classes_of
 from corpus.family import Family
 from vinedresser.errors import ConfigError
 
-__all__ = ["Case", "carried", "draw_cases", "every_case", "matches", "only"]
+__all__ = ["Case", "carried", "draw_cases", "every_case", "matches", "only", "repeated"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Case:
         seed: seed of the whole drawing.
         number: number of the pair among those of this family and fault.
         faulty: whether it has the faults.
+        repeat: which repetition with other random weights and batches; 0 for the first.
     """
 
     family: str
@@ -32,6 +33,7 @@ class Case:
     seed: int
     number: int
     faulty: bool
+    repeat: int = 0
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -46,12 +48,17 @@ class Case:
     @property
     def id(self) -> str:
         """Name of the case, and of its directory."""
-        return f"{self.pair}-{'F' if self.faulty else 'H'}"
+        return f"{self.pair}-{'F' if self.faulty else 'H'}{self.repeat or ''}"
 
     @property
     def twin(self) -> Case:
         """The other training of the pair."""
         return replace(self, faulty=not self.faulty)
+
+    @property
+    def good(self) -> Case:
+        """The healthy training of the pair, in its first repetition."""
+        return replace(self, faulty=False, repeat=0)
 
     @property
     def random_seed(self) -> int:
@@ -112,6 +119,20 @@ def draw_cases(choices: set[tuple[str, str]], pairs: int, seed: int) -> list[Cas
         numbers[family, fault] += 1
         cases += [case, case.twin]
     return cases
+
+
+def repeated(cases: Sequence[Case], times: int) -> list[Case]:
+    """Return the cases, and each healthy one again with other random weights and batches.
+
+    Args:
+        cases: the cases.
+        times: number of repetitions.
+    """
+    return [
+        replace(one, repeat=repeat)
+        for one in cases
+        for repeat in range(1 if one.faulty else 1 + times)
+    ]
 
 
 def every_case(choices: set[tuple[str, str]], seed: int) -> list[Case]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from benchmarks.faults.processes import in_processes
@@ -13,6 +13,7 @@ from benchmarks.world.verification import outcomes
 from vinedresser.rules.judge import judge
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.rules.stated.good_runs import GoodRuns
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 
@@ -20,7 +21,10 @@ __all__ = ["judge_stored", "verdict_of"]
 
 
 def judge_stored(
-    cases: Sequence[StoredCase], processes: int, preset: str = "default"
+    cases: Sequence[StoredCase],
+    processes: int,
+    preset: str = "default",
+    good: Mapping[str, Sequence[StoredCase]] | None = None,
 ) -> Iterator[Verdict]:
     """Yield the verdict on each case as it is made.
 
@@ -28,8 +32,13 @@ def judge_stored(
         cases: trained cases; a faulty one is counted if its healthy twin is among them.
         processes: number of concurrent processes.
         preset: preset of the rules.
+        good: by pair the healthy trainings that each of its cases is compared with.
     """
-    jobs = [(one, outcome, preset) for one, outcome in zip(cases, outcomes(cases), strict=True)]
+    beside = good or {}
+    jobs = [
+        (one, outcome, preset, beside.get(one.case.pair, ()))
+        for one, outcome in zip(cases, outcomes(cases), strict=True)
+    ]
     # The longest first, so that no process is left with one at the end.
     jobs.sort(key=lambda job: -job[0].seconds)
     for _, done in in_processes(
@@ -38,20 +47,36 @@ def judge_stored(
         yield done.result()
 
 
-def _judge(job: tuple[StoredCase, Outcome, str]) -> Verdict:
+def _judge(job: tuple[StoredCase, Outcome, str, Sequence[StoredCase]]) -> Verdict:
     return verdict_of(*job)
 
 
-def verdict_of(stored: StoredCase, outcome: Outcome, preset: str = "default") -> Verdict:
+def verdict_of(
+    stored: StoredCase,
+    outcome: Outcome,
+    preset: str = "default",
+    good: Sequence[StoredCase] = (),
+) -> Verdict:
     """Judge the runs of a case one after the other, as they were trained.
 
     The steps of a second run follow those of the first.
+
+    Args:
+        stored: the case.
+        outcome: its outcome.
+        preset: preset of the rules.
+        good: healthy trainings that it is compared with.
     """
-    rules = rules_from_table(preset_table(preset))
+    table = preset_table(preset)
     findings: list[Finding] = []
     steps = 0
-    for place in stored.runs:
+    for number, place in enumerate(stored.runs):
         run = open_run(place)
+        there = {one.case.id: one.runs[number] for one in good if number < len(one.runs)}
+        if there:
+            kept = GoodRuns.of({name: open_run(one) for name, one in there.items()})
+            table["reference"] = {"good": kept.to_json()}
+        rules = rules_from_table(table)
         findings += [
             replace(one, step=one.step + steps, since=one.since + steps)
             for one in judge(run, rules)

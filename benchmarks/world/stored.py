@@ -16,7 +16,7 @@ __all__ = ["NOTED", "RUN", "StoredCase", "note_case", "stored_cases"]
 
 RUN = "run"
 NOTED = "case.json"
-_KEYS = ("family", "fault", "seed", "number", "faulty")
+_KEYS = ("family", "fault", "seed", "number", "faulty", "repeat")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def stored_cases(keep: Path) -> Iterator[StoredCase]:
     for path in sorted(keep.glob(f"*/{NOTED}")):
         table = json.loads(path.read_text(encoding="utf-8"))
         yield StoredCase(
-            Case(**{key: table[key] for key in _KEYS}),
+            Case(**{key: table[key] for key in _KEYS if key in table}),
             path.parent,
             Ending.from_json(table["ending"]),
             table["hooked"],

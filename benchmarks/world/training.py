@@ -68,8 +68,9 @@ def train_case(case: Case, keep: Path, *, captured: bool = True) -> StoredCase:
 def trained(case: Case, watch: Watch) -> Ending:
     """Train a case on one thread, and return its ending."""
     torch.set_num_threads(1)
-    torch.manual_seed(case.random_seed)
-    np.random.seed(case.random_seed)
+    # A repetition has the choices and the data of the first, but other weights and batches.
+    torch.manual_seed(case.random_seed + case.repeat)
+    np.random.seed((case.random_seed + case.repeat) % 2**32)
     draw = Draw(case.random_seed, case.faults, watch, faulty=case.faulty)
     try:
         ending = _EVERY[case.family].train(draw)

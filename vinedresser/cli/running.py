@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from vinedresser.tasks.lifecycle.run_script import Script, ScriptEnd
     from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["UNASKED", "MetricOption", "code_of", "metrics_of", "run", "supervised"]
+__all__ = [
+    "UNASKED",
+    "ExpectOption",
+    "MetricOption",
+    "ReferenceOption",
+    "code_of",
+    "metrics_of",
+    "run",
+    "supervised",
+]
 
 _STOPPED_BY_RULE = 3
 # Exit codes of a script that a hook has ended.
@@ -39,6 +48,24 @@ MetricOption = Annotated[
         "--metric",
         metavar="NAME=REGEX",
         help="A metric in the printed lines, the first group of a regex; repeatable.",
+    ),
+]
+
+ExpectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        metavar="LINE",
+        help="What you expect, such as 'accuracy > 0.9 by epoch 3, else stop'; repeatable.",
+    ),
+]
+
+ReferenceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="RUN|auto",
+        help="A good run to compare with, or the last ones of the script; repeatable.",
     ),
 ]
 
@@ -92,6 +119,8 @@ def run(
         typer.Option(min=1, metavar="N", help="Start N processes that train together."),
     ] = 1,
     metric: MetricOption = None,
+    expect: ExpectOption = None,
+    reference: ReferenceOption = None,
     launcher: Annotated[
         str,
         typer.Option(metavar="NAME", help="What starts them: local, torchrun, mpi, ray or slurm."),
@@ -135,7 +164,8 @@ def run(
     from vinedresser.cli.views.results import print_no_training
     from vinedresser.infra.supervise.cores import core_shortage
     from vinedresser.snapshots.settings import SnapshotSettings
-    from vinedresser.tasks.lifecycle.run_script import Script, run_name
+    from vinedresser.store.run_settings import script_name
+    from vinedresser.tasks.lifecycle.run_script import Script
 
     check_script_argument(command, "run")
     script = Script(
@@ -150,6 +180,8 @@ def run(
         total_steps=steps,
         ranks=ranks,
         metrics=metrics_of(metric),
+        expectations=expect or [],
+        references=reference or [],
         launcher=launcher,
         hosts=_hosts(launcher, hosts, ranks, store),
     )
@@ -161,7 +193,7 @@ def run(
             "secrets as environment variables",
             to=error_console,
         )
-    stem = run_name(command)
+    stem = script_name(command)
     tracking = _tracking(store, tracking_uri, stem) if track or tracking_uri else None
     ended = supervised(script, store, name, stem=stem, tracking=tracking)
     end = ended.record

@@ -248,14 +248,19 @@ class OnceRule(Rule):
         return finding
 
 
-def capture_for(rules: Iterable[Rule]) -> CaptureConfig:
+def capture_for(rules: Iterable[Rule], stated: Iterable[Need] = ()) -> CaptureConfig:
     """Return the capture configuration that exactly meets the needs of some rules.
+
+    Args:
+        rules: the rules.
+        stated: needs of what the user states.
 
     Raises:
         ConfigError: a rule needs an unknown collection, statistic or mode, or two rules define one
             collection differently.
     """
     config = CaptureConfig()
-    for need in dict.fromkeys(need for rule in rules for need in rule.all_needs):
+    own = (need for rule in rules for need in rule.all_needs)
+    for need in dict.fromkeys((*own, *stated)):
         config = config.merged(CaptureConfig({need.collection: need.selection}))
     return config

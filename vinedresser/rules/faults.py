@@ -52,6 +52,8 @@ Fault = Literal[
     "not_learning",
     "overfitting",
     "underfitting",
+    "unlike_good_runs",
+    "unmet_expectation",
     # Trees
     "feature_dominance",
     "tree_depth",

@@ -12,7 +12,10 @@ from vinedresser.rules.signals.base import signals_of
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 from vinedresser.store.finding import Severity
 
-__all__ = ["PRESETS", "preset_table"]
+__all__ = ["PRESETS", "STATED", "preset_table"]
+
+STATED = ("expectation", "reference")
+"""The rules that judge by what the user states: they are silent where nothing is stated."""
 
 _Table = dict[str, dict[str, Any]]
 
@@ -23,8 +26,8 @@ def _all() -> _Table:
 
 
 def _chosen(keep: Callable[[Rule], bool]) -> _Table:
-    """Return the selected built-in rules at their defaults."""
-    return {name: {} for name, kind in RULES.items() if keep(kind())}
+    """Return the selected built-in rules at their defaults, and what judges by statements."""
+    return {name: {} for name, kind in RULES.items() if name in STATED or keep(kind())}
 
 
 def _package(rule: Rule) -> str:

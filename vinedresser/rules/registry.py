@@ -29,6 +29,7 @@ _FAMILIES = (
     "losses",
     "optimisation",
     "ranks",
+    "stated",
     "system",
     "tensors",
     "trees",

@@ -14,9 +14,9 @@ from vinedresser import compare, open_run
 from vinedresser.errors import ConfigError, NotARun
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.ranking import Goal, Group, winner
-from vinedresser.explain.comparison.settings import is_label, is_seed
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import ExitRecord, write_record
+from vinedresser.store.run_settings import is_label, is_seed
 from vinedresser.testing.runs import make_run, start_run, step_record
 
 UP = Goal("eval/accuracy", "maximize")

@@ -145,6 +145,26 @@ class ReportedValues:
         """
         self.save(name, value, "metrics")
 
+    def expect(self, *lines: str) -> None:
+        """State what is expected of the training, which the rule `expectation` judges.
+
+            hook.expect("eval/accuracy > 0.9 by epoch 3, else stop", "encoder frozen")
+
+        Call it before the first step. The names are those of what is captured.
+
+        Args:
+            lines: expectations (docs/expectations.md).
+
+        Raises:
+            ConfigError: a line is not an expectation.
+        """
+        from vinedresser.queries.expectation import Expectation
+
+        for line in lines:
+            Expectation.parse(line)
+        if not self._closed:
+            self._control.expect(lines)
+
     def _search_output(self) -> None:
         """Search the output of this process for metrics, if the run has such ones."""
         guard = self._session.shield.guard

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -169,6 +169,14 @@ class CaptureControl:
             linear=setup.linear,
         )
         self._session.shield.guard("describing the run", self._run.update)(record)
+
+    def expect(self, lines: Sequence[str]) -> None:
+        """Add what the user expects to the run's record, on rank 0 only."""
+        record = self._run.record
+        if self._rank == 0:
+            lines = list(dict.fromkeys((*record.expectations, *lines)))
+            write = self._session.shield.guard("noting what is expected", self._run.update)
+            write(replace(record, expectations=lines))
 
     def look(self) -> None:
         """Answer the request that has taken effect, read the next one, and check the adapters.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from vinedresser.explain.comparison.settings import configuration
 from vinedresser.explain.verdicts import Verdict
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
+from vinedresser.store.run_settings import configuration
 from vinedresser.store.status import Status
 from vinedresser.store.step_record import MODES
 

@@ -21,18 +21,18 @@ from vinedresser.explain.comparison.ranking import (
     ranked,
     winner,
 )
-from vinedresser.explain.comparison.settings import (
+from vinedresser.explain.verdicts import verdict
+from vinedresser.objects import Location, parse_location
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.series import Column
+from vinedresser.store.reading.store_runs import runs_in
+from vinedresser.store.run_settings import (
     differing,
     environment_of,
     machine_of,
     observed_of,
     parameters_of,
 )
-from vinedresser.explain.verdicts import verdict
-from vinedresser.objects import Location, parse_location
-from vinedresser.store.reading.reader import Run, open_run
-from vinedresser.store.reading.series import Column
-from vinedresser.store.reading.store_runs import runs_in
 
 __all__ = ["MOST_DRAWN", "Comparison", "compare"]
 

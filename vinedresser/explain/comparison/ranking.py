@@ -13,9 +13,9 @@ import numpy as np
 
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.explain.comparison.compared_run import ComparedRun
-from vinedresser.explain.comparison.settings import is_seed, parameters_of
 from vinedresser.explain.formatting import count, number
 from vinedresser.rules.signals.outcomes.metric_scale import direction
+from vinedresser.store.run_settings import is_seed, parameters_of
 
 __all__ = ["Direction", "Goal", "Group", "choose_goal", "groups_of", "ranked", "winner"]
 

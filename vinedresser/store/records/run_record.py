@@ -97,6 +97,9 @@ class RunRecord(Record):
         linear: full names of the weights of a linear model, by which it multiplies its inputs one
             after another without an activation between them, though fewer would do as well
             (PyTorch); [] for any other model.
+        expectations: what the user expects of the training, a line each
+            (`vinedresser.queries.expectation`).
+        references: names of the good runs that it is compared with.
         code: revision of the code in version control, with the suffix "-dirty" if it was changed
             since; "" if there is none.
         branch: its branch, "" if there is none.
@@ -142,6 +145,8 @@ class RunRecord(Record):
     fresh: list[str] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     linear: list[str] = field(default_factory=list)
+    expectations: list[str] = field(default_factory=list)
+    references: list[str] = field(default_factory=list)
     code: str = ""
     branch: str = ""
     repository: str = ""

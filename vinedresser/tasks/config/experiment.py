@@ -8,6 +8,8 @@
     [data]           the sources of each channel: `config.data_table`
     [snapshots]      when they are taken: `snapshots.settings`
     [live]           steering the trainings: `capture.live.settings`
+    [expect]         lines: what the user expects: `config.stated_tables`
+    [reference]      run: the good runs to compare with: `config.stated_tables`
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
     [actions]        on_stop, on_warning, on_info: actions for findings of that severity
@@ -43,6 +45,8 @@ from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.custom_rules import absolute_reference
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.rules.stated.claims import needs_of
+from vinedresser.rules.stated.good_runs import GoodRuns
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.tasks.config.actions_table import checked_actions
 from vinedresser.tasks.config.data_table import (
@@ -52,6 +56,7 @@ from vinedresser.tasks.config.data_table import (
 )
 from vinedresser.tasks.config.known_tables import check_tables
 from vinedresser.tasks.config.locations import store_in, tracking_uri_in
+from vinedresser.tasks.config.references import good_runs_for
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.config.run_spec import (
     RunSpec,
@@ -61,12 +66,13 @@ from vinedresser.tasks.config.run_spec import (
     run_specs,
 )
 from vinedresser.tasks.config.snapshots_table import guard_and_snapshots, stopping
+from vinedresser.tasks.config.stated_tables import add_stated, expected, references_in
 
 __all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment", "overridden"]
 
 _TABLES = (
     *("run", "variants", "data", "capture", "snapshots", "live"),
-    *("rules", "actions", "remedy", "tracking"),
+    *("expect", "reference", "rules", "actions", "remedy", "tracking"),
 )
 
 
@@ -104,6 +110,8 @@ class Experiment:
             default, which is yes if there is a table of snapshots.
         snapshots: when snapshots are taken and how many are kept.
         live: whether the trainings may be steered.
+        expectations: what the user expects of each training, a line each.
+        references: locations of good runs to compare with, or "auto".
         rules: tables of the rules by group, for `rules.worker`.
         actions: table of the actions, for `rules.worker`.
         remedy: maximum number of attempts to replace a stopped run, and where they begin.
@@ -127,6 +135,8 @@ class Experiment:
     guard: str | None
     snapshots: SnapshotSettings
     live: LiveSettings
+    expectations: tuple[str, ...]
+    references: tuple[str, ...]
     rules: Mapping[str, Mapping[str, Any]]
     actions: Mapping[str, Any]
     remedy: RemedySettings
@@ -164,12 +174,21 @@ class Experiment:
             "instead; pass secrets as environment variables that run.environment_from names"
         )
 
+    def good_runs(self, spec: RunSpec) -> GoodRuns | None:
+        """Return the good runs that a run is compared with; None if there are none.
+
+        Raises:
+            ConfigError: a run does not exist, did not end well, or is of another script.
+        """
+        where = f"{self.path}: reference.run"
+        return good_runs_for(self.references, self.store, spec.argv, spec.parameters, where=where)
+
     def refuse_missing(self) -> None:
         """Refuse to begin trainings on this machine without what they need.
 
         Raises:
             ConfigError: more GPUs are requested than there are, a variable is not set, files of
-                a channel do not exist, or what starts the ranks is missing.
+                a channel or good runs do not exist, or what starts the ranks is missing.
         """
         if self.runner.address is not None:
             return
@@ -177,6 +196,7 @@ class Experiment:
             refuse_launcher(self.run)
         except LaunchError as error:
             raise ConfigError(f"{self.path}: run.{error}") from error
+        self.good_runs(self.specs[0])
         refuse_missing_files(self.channels, f"{self.path}: data")
         if self.run.own_gpus * self.max_concurrent > (there := len(visible_gpus())):
             key = "gpus" if self.run.gpus else "gpus_per_rank"
@@ -288,11 +308,14 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         )
     # All variants run the same program.
     refuse_missing_program(specs[0], cwd, f"{path}: run")
+    expectations = expected(document.get("expect", {}), f"{path}: expect")
+    references = references_in(document.get("reference", {}), base, f"{path}: reference")
     tables = _grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
+    add_stated(tables, expects=bool(expectations), compares=bool(references))
     rules: list[Rule] = []
     for group in tables.values():
         rules += rules_from_table(group, where=f"{path}: rules")
-    needs = capture_for(rules)
+    needs = capture_for(rules, needs_of(expectations))
     capture, budget = _capture(document.get("capture", {}), f"{path}: capture")
     guard, snapshots = guard_and_snapshots(document, path)
     # Report here, not in the training, if the two disagree about a collection.
@@ -316,6 +339,8 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         guard=guard,
         snapshots=stopping(snapshots, rules, plan),
         live=LiveSettings.from_json(document.get("live", {}), f"{path}: live").located(base),
+        expectations=expectations,
+        references=references,
         rules=tables,
         remedy=remedy_settings(document.get("remedy"), store=place, where=f"{path}: remedy"),
         actions=actions,

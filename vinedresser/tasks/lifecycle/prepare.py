@@ -19,6 +19,7 @@ from vinedresser.infra.supervise.launcher import prepare_run
 from vinedresser.objects import LocalStorage, Location
 from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import this_process
+from vinedresser.rules.stated.good_runs import GoodRuns
 from vinedresser.store.records import (
     LaunchRecord,
     RemedyRecord,
@@ -28,6 +29,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import RunSpec
+from vinedresser.tasks.config.stated_tables import with_good_runs
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.mlflow_run import begin_tracking
 from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
@@ -97,16 +99,18 @@ class RunMaker:
             TrackingError: MLflow's database or server refused.
             StoreError: the store refused a request.
         """
+        good = self._experiment.good_runs(spec)
         for number in itertools.count(1):
             try:
                 place = self._place(spec.name if number == 1 else f"{spec.name}-{number}")
-                run = self._prepare(spec, place, remedy)
+                run = self._prepare(spec, place, remedy, good)
                 break
             except AlreadyARun:
                 continue
         storage = LocalStorage(place.directory)
         for group, table in self._experiment.rules.items():
-            storage.put(rules_key(group), [json.dumps(self._rules(table), indent=1).encode()])
+            rules = self._rules(with_good_runs(table, good))
+            storage.put(rules_key(group), [json.dumps(rules, indent=1).encode()])
         tracking = replace(self._tracking, parent=parent or self._tracking.parent)
         begin_tracking(place, storage, run, tracking)
         return place
@@ -120,7 +124,13 @@ class RunMaker:
             return RunPlace(store / name)
         return RemotePlace.make(reserve_url(store, name), _log.warning)
 
-    def _prepare(self, spec: RunSpec, place: RunPlace, remedy: RemedyRecord | None) -> RunRecord:
+    def _prepare(
+        self,
+        spec: RunSpec,
+        place: RunPlace,
+        remedy: RemedyRecord | None,
+        good: GoodRuns | None,
+    ) -> RunRecord:
         """Turn the directory of a place into a run that can be started."""
         experiment = self._experiment
         data = channel_environment(experiment.channels, experiment.data_cache)
@@ -138,6 +148,8 @@ class RunMaker:
             guard=experiment.guard or "",
             snapshots=experiment.snapshots.to_json(),
             live=experiment.live.to_json(),
+            expectations=[*experiment.expectations],
+            references=[*good.runs] if good else [],
             flow=self._flow,
             remedy=remedy.to_json() if remedy else {},
         )

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +16,11 @@ from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import LaunchError, VinedresserError
 from vinedresser.infra.supervise.hosts.commands import refuse_launcher
 from vinedresser.infra.supervise.launcher import check_command, prepare_run
-from vinedresser.objects import LocalStorage, StoreUrl
+from vinedresser.objects import LocalStorage, Location, StoreUrl, parse_location
 from vinedresser.processes import this_process
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.rules.stated.claims import needs_of
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.records import (
     ExitRecord,
@@ -31,7 +31,10 @@ from vinedresser.store.records import (
     new_run,
     read_record,
 )
+from vinedresser.store.run_settings import script_place
+from vinedresser.tasks.config.references import good_runs_for
 from vinedresser.tasks.config.snapshots_table import stopping
+from vinedresser.tasks.config.stated_tables import add_stated, with_good_runs
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.mlflow_run import begin_tracking
 from vinedresser.tasks.lifecycle.script_arguments import parameters_of_arguments
@@ -44,20 +47,10 @@ __all__ = [
     "ScriptEnd",
     "prepare_remote_script",
     "prepare_script",
-    "run_name",
     "run_script",
 ]
 
 _GROUP = "default"
-# Modules that run a script given as an argument.
-_LAUNCHERS = (
-    "accelerate.commands.launch",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "coverage",
-    "pdb",
-    "cProfile",
-)
 
 
 @dataclass(frozen=True)
@@ -81,6 +74,8 @@ class Script:
         ranks: processes of the script that train together.
         metrics: see `LaunchSettings`.
         parameters: hyperparameters, for the record; {}: those of its arguments.
+        expectations: what the user expects of the training, a line each.
+        references: runs to compare with, or "auto"; see `good_runs_for`.
         environment: variables added to the inherited ones.
         grace: see `LaunchSettings`.
         launcher: what starts them; see `LaunchSettings`.
@@ -100,23 +95,33 @@ class Script:
     ranks: int = 1
     metrics: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    expectations: Sequence[str] = ()
+    references: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     grace: float = 10.0
     launcher: str = "local"
     hosts: int | list[str] = 1
 
+    @property
+    def argv(self) -> list[str]:
+        """The program and its arguments; the interpreter comes before a Python script."""
+        first = self.command[0]
+        program = [sys.executable] if first == "-m" or first.endswith(".py") else []
+        return [*program, *self.command]
 
-def prepare_script(directory: Path, script: Script, *, name: str | None = None) -> RunPlace:
+
+def prepare_script(directory: Path, script: Script, *, place: Location | None = None) -> RunPlace:
     """Turn a directory into the run of a script, and return its place.
 
     Args:
         directory: the run directory.
         script: the script to run.
-        name: name of the run; None: the last part of its directory.
+        place: location of the run; None: its directory.
 
     Raises:
         AlreadyARun: the directory already holds a run.
-        ConfigError: unknown rule or collection, or an invalid setting of one, or of the budget.
+        ConfigError: unknown rule or collection, or an invalid setting of one, of the budget, or of
+            an expectation.
         LaunchError: the script or program does not exist, or what starts its ranks.
     """
     if script.capture_budget is not None:
@@ -124,17 +129,21 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
     if script.guard is not None:
         check_guard(script.guard, "--guard")
     capture = CaptureConfig.from_json(script.collections or {}).with_defaults()
-    rules = rules_from_table(script.rules)
-    needs = capture_for(rules)
+    argv = script.argv
+    behind = script.command[script_place(script.command) + 1 :]
+    parameters = dict(script.parameters or parameters_of_arguments(behind))
+    store = parse_location(place or directory).parent
+    good = good_runs_for(script.references, store, argv, parameters, where="--reference")
+    groups = {_GROUP: {name: dict(one) for name, one in script.rules.items()}}
+    add_stated(groups, expects=bool(script.expectations), compares=good is not None)
+    table = with_good_runs(groups[_GROUP], good)
+    rules = rules_from_table(table)
+    needs = capture_for(rules, needs_of(script.expectations))
     # Report here, not in the training, if the two disagree about a collection.
     capture.merged(needs)
-    first = script.command[0]
-    program = [sys.executable] if first == "-m" or first.endswith(".py") else []
-    argv = [*program, *script.command]
     check_command(argv, Path.cwd())
-    behind = script.command[_script_place(script.command) + 1 :]
     run = replace(
-        new_run(name or directory.name, script.parameters or parameters_of_arguments(behind)),
+        new_run((place or directory).name, parameters),
         total_steps=script.total_steps,
         capture=capture.to_json(),
         capture_digest=capture.digest(),
@@ -143,6 +152,8 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         guard=script.guard or "",
         snapshots=stopping(script.snapshots, rules).to_json(),
         live=script.live.to_json(),
+        expectations=[*script.expectations],
+        references=[*good.runs] if good else [],
     )
     launch = LaunchRecord(
         argv,
@@ -164,8 +175,8 @@ def prepare_script(directory: Path, script: Script, *, name: str | None = None) 
         )
     refuse_launcher(launch)
     prepare_run(directory, run, launch)
-    if script.rules:
-        text = json.dumps({"rules": script.rules}, indent=1)
+    if table:
+        text = json.dumps({"rules": table}, indent=1)
         LocalStorage(directory).put(rules_key(_GROUP), [text.encode()])
     return RunPlace(directory)
 
@@ -187,29 +198,11 @@ def prepare_remote_script(
     """
     place = RemotePlace.make(url, say)
     try:
-        prepare_script(place.directory, script, name=place.name)
+        prepare_script(place.directory, script, place=url)
     except VinedresserError:
         place.discard()
         raise
     return place
-
-
-def run_name(command: Sequence[str]) -> str:
-    """Return the name for a run of a command: its script or module, else its program."""
-    place = _script_place(command)
-    if place and command[place - 1] == "-m":
-        return command[place].rpartition(".")[2]
-    return Path(command[place]).stem
-
-
-def _script_place(command: Sequence[str]) -> int:
-    """Return which argument is the script or module, which a program may start."""
-    for place, (argument, following) in enumerate(pairwise([*command, ""])):
-        if argument == "-m" and following and following not in _LAUNCHERS:
-            return place + 1
-        if argument.endswith((".py", ".sh", ".ipynb")):
-            return place
-    return 0
 
 
 class ScriptEnd(NamedTuple):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vinedresser.store.liveness import read_record_or_none
@@ -20,6 +22,9 @@ __all__ = [
     "machine_of",
     "observed_of",
     "parameters_of",
+    "script_name",
+    "script_place",
+    "without_seeds",
 ]
 
 # Names of parameters that only choose random numbers.
@@ -29,6 +34,16 @@ _LABEL = re.compile(
     r"(^|\.)((out|output|save|log|logging|result|results)[_-]?(dir|directory|folder|path)"
     r"|run[_-]?(name|id))$",
     re.IGNORECASE,
+)
+
+# Modules that run a script given as an argument.
+_LAUNCHERS = (
+    "accelerate.commands.launch",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "coverage",
+    "pdb",
+    "cProfile",
 )
 
 
@@ -129,10 +144,28 @@ def configuration(info: RunRecord) -> dict[str, Any]:
     found: dict[str, Any] = {"parameters": chosen, "observed": observed_of(info)}
     found |= {"program": _program(info.command), "code": info.code}
     if not info.parameters:
-        found["arguments"] = list(_without_seeds(info.command))
+        found["arguments"] = list(without_seeds(info.command))
         if found["arguments"] == info.command:
             found["id"] = info.id
     return found
+
+
+def script_name(command: Sequence[str]) -> str:
+    """Return the name of what a command runs: its script or module, else its program."""
+    place = script_place(command)
+    if place and command[place - 1] == "-m":
+        return command[place].rpartition(".")[2]
+    return Path(command[place]).stem
+
+
+def script_place(command: Sequence[str]) -> int:
+    """Return which argument is the script or module, which a program may start."""
+    for place, (argument, following) in enumerate(itertools.pairwise([*command, ""])):
+        if argument == "-m" and following and following not in _LAUNCHERS:
+            return place + 1
+        if argument.endswith((".py", ".sh", ".ipynb")):
+            return place
+    return 0
 
 
 def differing(
@@ -170,7 +203,7 @@ def _program(command: Sequence[str]) -> list[str]:
     return list(command[:first])
 
 
-def _without_seeds(command: Sequence[str]) -> Iterator[str]:
+def without_seeds(command: Sequence[str]) -> Iterator[str]:
     """Yield the arguments of a command without ``--seed 1`` and ``--seed=1``."""
     skip = False
     for argument in command:

@@ -1,0 +1,1 @@
+"""Rules that judge by what the user states: expectations, and good runs."""
