@@ -1,5 +1,7 @@
 """One round of a pruning, which a supervised run executes: prune, fine-tune, evaluate.
 
+Of several ranks, the first one does all of that; the others take part in the fine-tuning.
+
 Each phase leaves its result in the folder of the round before the next begins, so that a round that
 was killed continues with the phase in which that happened.
 """
@@ -7,6 +9,7 @@ was killed continues with the phase in which that happened.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +44,8 @@ __all__ = ["ENTRY", "FOLDER", "NUMBER", "Refusal", "Round", "main"]
 ENTRY = "vinedresser.pruning.rounds.round_run:main"
 # Parameters of the run besides the settings of the table.
 FOLDER, NUMBER = f"{PREFIX}folder", f"{PREFIX}round"
+# Seconds between two looks for the pruned model.
+_LOOK = 0.05
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,15 @@ def main(**parameters: Any) -> None:
     """
     folder, number = Path(parameters.pop(FOLDER)), parameters.pop(NUMBER)
     table = PruneTable.from_parameters(parameters)
+    environment = Environment.read()
     if table.command is not None:
         # The hooks of the command then open additional runs.
-        claim(Environment.read())
+        claim(environment)
     try:
         with Hook() as hook:
-            Round(folder, number, table, hook).execute(tuning_of(parameters))
+            own = Round(folder, number, table, hook)
+            execute = own.execute if environment.rank == 0 else own.accompany
+            execute(tuning_of(parameters))
     except (PruningError, ConfigError) as error:
         here = LocalStorage(round_folder(folder, number))
         write_record(here, Refusal(str(error)))
@@ -130,6 +138,25 @@ class Round:
             report(self._hook, before=before)
         figure = self._figure(model)
         return self._record(model, original, plans[-1].criterion, before=before, figure=figure)
+
+    def accompany(self, tuning: Mapping[str, Any]) -> None:
+        """Fine-tune the pruned model together with rank 0, as another rank.
+
+        Args:
+            tuning: see `execute`.
+
+        Raises:
+            SystemExit: see `execute`.
+        """
+        if self._number == 0 or is_saved(self._here / TUNED):
+            return
+        # The supervisor ends this process if rank 0 cannot prune the model.
+        while not is_saved(self._here / PRUNED):
+            time.sleep(_LOOK)
+        if self._functions.train is None:
+            self._fine_tune(None, None, tuning)
+        else:
+            self._fine_tune(self._load(PRUNED)[0], self._original(), tuning)
 
     def _fine_tune(self, model: Any, original: Any, tuning: Mapping[str, Any]) -> None:
         if self._functions.train is None:

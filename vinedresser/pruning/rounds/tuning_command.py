@@ -28,7 +28,7 @@ def fine_tune_by_command(argv: Sequence[str], model: Any, folder: Path, name: st
 
     Args:
         argv: program and arguments.
-        model: the pruned model, which gets the weights.
+        model: the pruned model, which gets the weights; None: they are for another rank.
         folder: folder of the round.
         name: name of the command, for messages.
 
@@ -39,12 +39,14 @@ def fine_tune_by_command(argv: Sequence[str], model: Any, folder: Path, name: st
         OSError: the program cannot be started.
     """
     given = folder / TUNING
-    if given.exists():
+    if model is not None and given.exists():
         # A command that was killed may have saved a model before its training was complete.
         shutil.rmtree(given)
     code = _run(argv, {**os.environ, ROUND_VARIABLE: str(folder)})
     if code:
         raise SystemExit(code if code > 0 else 128 - code)
+    if model is None:
+        return
     if not is_saved(given):
         raise PruningError(
             f"{name}: ended without a saved model: call vinedresser.pruning.fine_tuning.save(model)"
