@@ -25,6 +25,7 @@ __all__ = ["RESERVED", "RULES", "describe", "find_rules", "known_rules", "rules_
 # Subpackages with rules. Every rule class of their modules is a built-in rule.
 _FAMILIES = (
     "activations",
+    "contracts",
     "data",
     "losses",
     "optimisation",

@@ -136,6 +136,42 @@ def judged(
     return found(run, rule)
 
 
+def freeze_all_but_second(model: nn.Module, step: int) -> None:
+    """Freeze all but a small layer in the middle."""
+    if step == 40:
+        for layer in (model.get_submodule("first"), model.get_submodule("head")):
+            layer.requires_grad_(False)
+            layer.zero_grad()
+
+
+def narrow() -> Net:
+    model = Net()
+    model.first, model.second, model.head = nn.Linear(64, 8), nn.Linear(8, 4), nn.Linear(4, 10)
+    return model
+
+
+def replace_first(model: nn.Module, step: int) -> None:
+    if step == 40:
+        first = model.get_submodule("first")
+        assert isinstance(first.weight, nn.Parameter)
+        first.weight = nn.Parameter(first.weight.detach().clone())
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "trouble"),
+    [(narrow, freeze_all_but_second, "cut_off"), (Net, replace_first, "left_out")],
+)
+def test_weights_that_nobody_means_to_stop_in_mid_run_are_a_warning(
+    make: Callable[[], nn.Module],
+    change: Callable[[nn.Module, int], None],
+    trouble: str,
+    tmp_path: Path,
+) -> None:
+    finding, *_ = judged(tmp_path / "run", make, everything, before_step=change)
+    assert (finding.severity, finding.evidence["trouble"]) == ("warning", trouble)
+    assert 40 < finding.step <= 80
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "optimizer", "cause", "names"),

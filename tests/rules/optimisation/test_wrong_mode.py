@@ -238,3 +238,40 @@ def test_dropout_that_stays_on_in_evaluations(
     for one in findings:
         assert one.severity == "warning"
         assert one.remedy.startswith("use training=self.training")
+
+
+class Norming(nn.Module):
+    """Normalises by a function of torch, by the batch in training or always.
+
+    Args:
+        always: also in evaluation mode.
+        running: with running statistics.
+    """
+
+    def __init__(self, *, always: bool, running: bool) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 10)
+        self.mean: Tensor | None
+        self.variance: Tensor | None
+        self.register_buffer("mean", torch.zeros(64) if running else None)
+        self.register_buffer("variance", torch.ones(64) if running else None)
+        self.always = always
+
+    def forward(self, x: Tensor) -> Tensor:
+        on = self.always or self.training
+        hidden = functional.batch_norm(self.first(x), self.mean, self.variance, training=on)
+        logits: Tensor = self.last(torch.tanh(hidden))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("always", "running", "fires"),
+    # Without running statistics, those of the batch are meant.
+    [(True, True, True), (False, True, False), (True, False, False)],
+)
+def test_norms_of_the_batch_in_evaluations(
+    always: bool, running: bool, fires: bool, tmp_path: Path
+) -> None:
+    model = lambda: Norming(always=always, running=running)  # noqa: E731
+    findings = judged(tmp_path / "run", model, right)
+    assert [(one.step, one.tensor) for one in findings] == [(60, "state/batched")] * fires

@@ -45,6 +45,7 @@ class TrainingSetup:
         activations: by name of a loss, the activation whose result it is given, if there is one.
         order: full names of the weights and biases of each model in the order of its forward.
         linear: full names of the weights of a model without an activation between them.
+        breaches: see `RunRecord.breaches`.
     """
 
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class TrainingSetup:
     activations: dict[str, str] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     linear: list[str] = field(default_factory=list)
+    breaches: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
@@ -75,6 +77,7 @@ class TrainingSetup:
             joined.activations.update(one.activations)
             joined.order.extend(one.order)
             joined.linear.extend(one.linear)
+            joined.breaches.update(one.breaches)
         for name, activation in joined.activations.items():
             if name in joined.losses:
                 joined.losses[name] = {"activation": activation, **joined.losses[name]}

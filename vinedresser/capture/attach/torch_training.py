@@ -20,6 +20,7 @@ from vinedresser.capture.attach.variables import names_of_tensors, variable
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 from vinedresser.capture.torch_.optimizers.schedulers import NOTED
 from vinedresser.capture.torch_.weights.loaded_weights import LOADED
+from vinedresser.capture.torch_.worker_states import WORKERS
 from vinedresser.frameworks.torch_.bare_tensors import BareTensors
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 from vinedresser.frameworks.torch_.module_calls import before_calls
@@ -270,4 +271,5 @@ def attach() -> None:
     """Start looking for trainings."""
     NOTED.start()
     LOADED.start()
+    WORKERS.start()
     ATTACHMENT.search(_TorchTrainings(ATTACHMENT))

@@ -167,6 +167,7 @@ class CaptureControl:
             fresh=setup.fresh,
             order=setup.order,
             linear=setup.linear,
+            breaches=setup.breaches,
         )
         self._session.shield.guard("describing the run", self._run.update)(record)
 

@@ -34,11 +34,13 @@ from vinedresser.capture.torch_.modules import module_info
 from vinedresser.capture.torch_.optimizers.closures import first_evaluation
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, share
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
+from vinedresser.capture.torch_.optimizers.remade_optimizers import RemadeOptimizers
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
 from vinedresser.capture.torch_.rank_state import RankState
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
+from vinedresser.capture.torch_.worker_states import WORKERS
 from vinedresser.frameworks.torch_.hidden_hooks import hide_hooks
 from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable, before_calls
 from vinedresser.frameworks.torch_.names import Names, unwrapped
@@ -119,7 +121,9 @@ class TorchAdapter(Adapter):
         hide_hooks()
         calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
         self._comparisons = Comparisons(model, self._losses, self._progress, self._notes, session)
-        self._handles: list[Removable] = [self._modes, calls, self._notes]
+        self._remade = RemadeOptimizers(guard)
+        WORKERS.start()
+        self._handles: list[Removable] = [self._modes, calls, self._notes, self._remade]
         self._handles.append(self._comparisons.forwards)
         self.guard = guard_of(session, model, self._names, self._handles)
         session.batch_takers.append(InjectedBatch(self._model, loss).answer)
@@ -148,7 +152,7 @@ class TorchAdapter(Adapter):
         """See `Adapter.names`."""
         known = self._optimizers.known()
         running = [*self._running.names(), *self._ranks.names()]
-        return [*self._state.names(known), *running, self._dropout.name]
+        return [*self._state.names(known), *running, *self._dropout.names]
 
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
@@ -270,6 +274,8 @@ class TorchAdapter(Adapter):
         return recording
 
     def _found(self, optimizer: Optimizer) -> None:
+        remade = self._remade.began(optimizer)
+        self._saw_breach("optimizer_made_anew", remade)
         if self._notes.saw_optimizer(optimizer):
             self._session.newly_set_up = True
         if self.guard is not None:
@@ -358,6 +364,8 @@ class TorchAdapter(Adapter):
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
         session, recorder = self._session, self._recorder
+        self._remade.stepped(optimizer)
+        self._saw_breach("equal_workers", WORKERS.breach)
         nothing = recorder.quiet or recorder.plain is not None
         recording = None if nothing else recorder.recording("train")
         if recording is not None and recording.closure:
@@ -393,6 +401,10 @@ class TorchAdapter(Adapter):
         self._running.end(recording, progress.forwards, stepped=stepped)
         self._ranks.end(recording)
         self._hooks.finish(recording)
+
+    def _saw_breach(self, rule: str, breach: dict[str, Any] | None) -> None:
+        if breach is not None and self._notes.saw_breach(rule, breach, self._recorder.steps):
+            self._session.newly_set_up = True
 
     def _other_stepped(self, optimizer: Optimizer, adapter: TorchAdapter) -> None:
         """Note the step of an optimizer that does not end the train step."""

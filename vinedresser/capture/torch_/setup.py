@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -64,6 +64,7 @@ class SetupNotes(LoopListener):
         self._loaded = False
         # Activation whose result a loss is given.
         self._activations: dict[str, str] = {}
+        self._breaches: dict[str, dict[str, Any]] = {}
 
     def saw_loss(self, name: str, loss: nn.Module) -> None:
         """Note a loss module."""
@@ -139,6 +140,19 @@ class SetupNotes(LoopListener):
         self._trained |= ids
         return self._made & (self._made - 1) == 0
 
+    def saw_breach(self, rule: str, breach: Mapping[str, Any], step: int) -> bool:
+        """Note what is wrong in any training; return whether it is the first such thing.
+
+        Args:
+            rule: name of the rule that reports it.
+            breach: see `RunRecord.breaches`.
+            step: number of the train step.
+        """
+        if rule in self._breaches:
+            return False
+        self._breaches[rule] = {**breach, "step": step}
+        return True
+
     def backward_begins(self, losses: Sequence[Any]) -> None:
         """Look at the graph of the first backward pass that reaches the model."""
         self._backwards += 1
@@ -193,6 +207,7 @@ class SetupNotes(LoopListener):
             activations=dict(self._activations),
             order=list(self._order),
             linear=list(self._linear),
+            breaches=dict(self._breaches),
         )
 
     def _fresh(self, untrained: list[NamedParameter]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.signals.parameters.parameter_states import Trouble
 
-__all__ = ["ADVICE", "FORGETFUL", "RANDOM"]
+__all__ = ["ADVICE", "FORGETFUL", "LOST", "RANDOM"]
 
 ADVICE: dict[Trouble, Advice] = {
     "elsewhere": Advice(
@@ -45,6 +45,20 @@ ADVICE: dict[Trouble, Advice] = {
     ),
 }
 """By trouble of the parameters."""
+
+LOST: dict[Trouble, Advice] = {
+    "left_out": Advice(
+        "they were replaced in mid-run, by new layers or a cast to another type, and the optimizer "
+        "still has the old ones",
+        "create the optimizer after all changes of the model, or change its parameters in place",
+    ),
+    "cut_off": Advice(
+        "they were frozen (requires_grad=False) or cut off in mid-run, although layers before and "
+        "after them are still trained",
+        "freeze only what is meant: parameter.requires_grad_(True) for the others",
+    ),
+}
+"""Of parameters that were trained before."""
 
 FORGETFUL = Advice(
     "each call of the recurrent layer sees one step of a sequence and begins with a state of zero: "

@@ -14,7 +14,7 @@ from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
-from vinedresser.rules.optimisation.untrained_advice import ADVICE, FORGETFUL, RANDOM
+from vinedresser.rules.optimisation.untrained_advice import ADVICE, FORGETFUL, LOST, RANDOM
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.parameter_states import (
@@ -29,6 +29,8 @@ from vinedresser.store.records import RunRecord
 _ORDER: tuple[Severity, ...] = ("info", "warning", "stop")
 # More than this share of the parameters is the main part of the model.
 _GREATER_PART = 0.5
+# More than this share is nearly all of it.
+_NEARLY_ALL = 0.9
 # Less than this share may be a layer that the model no longer uses, wherever it stands.
 _FEW = 0.01
 # Evaluations before any train step that must have equal results, and their relative tolerance,
@@ -154,7 +156,8 @@ class UntrainedParameters(Rule):
 
     def _judge(self, step: Step, *, ended: bool) -> Finding | None:
         """Return the finding at a check, if there is news."""
-        beside = not ended and self._beside()
+        cut = [name for name, one in self.parameters.states.items() if one.trouble == "cut_off"]
+        beside = not ended and self._beside() and not (cut and self._lost("cut_off", cut))
         states = {
             name: state
             for name, state in self.parameters.states.items()
@@ -206,6 +209,17 @@ class UntrainedParameters(Rule):
         reached = [place for place, name in enumerate(layers) if name not in cut]
         return any(name in cut for name in layers[min(reached, default=len(layers)) :])
 
+    def _lost(self, trouble: Trouble, names: list[str]) -> bool:
+        """Return whether weights stopped in mid-run as nobody means it; of one optimizer alone.
+
+        Either the optimizer no longer has them, or nearly all stopped, but not those before some
+        that are still trained, such as those of norms.
+        """
+        if not self._alone or not all(self.parameters.states[name].moved for name in names):
+            return False
+        nearly_all = trouble == "cut_off" and self._share(names) > _NEARLY_ALL
+        return trouble == "left_out" or (nearly_all and self._beside())
+
     def _enough(self, trouble: Trouble, *, short: bool, beside: bool) -> int:
         """Return the number of consecutive checks that show a trouble.
 
@@ -248,6 +262,8 @@ class UntrainedParameters(Rule):
         if kind == "poor":
             return self.severity if self._share(names) > _GREATER_PART else self.without_stop
         sizes, layers = list(self.parameters.sizes), self.parameters.layers(names)
+        if self._lost(trouble, names):
+            return self.without_stop
         meant = trouble == "unmoved" or all(states[name].moved for name in names)
         if trouble == "left_out":
             # Only a head is trained, or not the model but its input.
@@ -302,7 +318,9 @@ class UntrainedParameters(Rule):
         since = min(states[name].since for name in names)
         stopped = all(states[name].moved for name in names)
         graded = trouble == "left_out" and any(states[name].graded for name in names)
-        advice = FORGETFUL if trouble == "zero" and self._forgets() else ADVICE[trouble]
+        advice = LOST[trouble] if self._lost(trouble, names) else ADVICE[trouble]
+        if trouble == "zero" and self._forgets():
+            advice = FORGETFUL
         reason = (self.outcome.final() if ended else self.outcome.verdict()).reason
         verb = "get a gradient" if trouble in ("cut_off", "zero") else "change"
         finding = self.found(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.base import Rule
@@ -14,11 +14,38 @@ from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-_STATE, _DROPPED = "training", "dropped"
+_STATE = "training"
 _RUNNING_MEANS = ("running_mean", "moving_mean")
 # Train steps between evaluations; more frequent ones have another purpose, such as selecting rows.
 _FEWEST_STEPS = 5
 _CONFIDENCE = 0.9
+
+
+class _Call(NamedTuple):
+    """What functions do in an evaluation, and why and how to prevent it."""
+
+    seen: str
+    cause: str
+    remedy: str
+
+
+# By name of the state that tells it.
+_IN_EVALUATION = {
+    "dropped": _Call(
+        "dropped units",
+        "a dropout is always on: it is given training=True, or attention a dropout_p, whatever the "
+        "mode of the model is; so the result of an evaluation is random, and worse than that of "
+        "the whole model",
+        "use training=self.training (scaled_dot_product_attention: dropout_p=p if self.training "
+        "else 0.0), or nn.Dropout",
+    ),
+    "batched": _Call(
+        "normalised by the statistics of their batches",
+        "batch_norm is given training=True, whatever the mode of the model is; so the result of a "
+        "row depends on the other rows of its batch, and evaluations change the running statistics",
+        "use training=self.training, or nn.BatchNorm1d, 2d or 3d",
+    ),
+}
 
 
 class WrongMode(Rule):
@@ -28,9 +55,10 @@ class WrongMode(Rule):
     in training (dropout, batch norm). Fires when it is 0 at ``patience`` consecutive train checks
     of a model that an optimizer updates, or 1 in ``patience`` consecutive evaluations that report
     losses or metrics, at least five train steps apart. Shares in between are intended: frozen batch
-    norm, sampling with dropout. It also fires if functions of PyTorch drop units in ``patience``
-    consecutive evaluations of a model in evaluation mode (``state/dropped``), unless these pass the
-    same inputs repeatedly, as Monte Carlo dropout does. A model that starts with batch norm
+    norm, sampling with dropout. It also fires if functions of PyTorch drop units, or normalise by
+    the batch although they have running statistics, in ``patience`` consecutive evaluations of a
+    model in evaluation mode (``state/dropped``, ``state/batched``), unless these pass the same
+    inputs repeatedly, as Monte Carlo dropout does. A model that starts with batch norm
     statistics and never leaves evaluation mode may be intended, too: the severity is then "info"
     unless the training learns less than it should. Source: A. Karpathy's list of common mistakes
     ("you forgot to toggle train/eval mode for the net").
@@ -66,8 +94,8 @@ class WrongMode(Rule):
         # Prefixes of models with batch norm, and names of those that started with its statistics.
         self._normed: set[str] = set()
         self._fitted: set[str] = set()
-        # Evaluations in evaluation mode in which functions dropped units.
-        self._drops: list[int] = []
+        # Evaluations in evaluation mode in which functions did so, by name of the state.
+        self._calls: dict[str, list[int]] = {}
         self._reported: dict[tuple[str, str], str] = {}
 
     def begin(self, info: RunRecord) -> None:
@@ -78,8 +106,8 @@ class WrongMode(Rule):
         """See `Rule.update`."""
         if step.rank != 0 or step.mode == "predict":
             return None
-        if (dropped := self._dropped(step)) is not None:
-            return dropped
+        if (called := self._called(step)) is not None:
+            return called
         for name, share in step.scalars_of("state").items():
             # A loop may report anything under this name.
             if name.rpartition(".")[2].rpartition("/")[2] != _STATE or not 0 <= share <= 1:
@@ -159,36 +187,31 @@ class WrongMode(Rule):
             "model(x, training=False))",
         )
 
-    def _dropped(self, step: Step) -> Finding | None:
-        """Check whether functions drop units in an evaluation in evaluation mode."""
+    def _called(self, step: Step) -> Finding | None:
+        """Check what functions do in an evaluation in evaluation mode."""
         if step.mode != "eval" or not (step.scalars_of("losses") or step.scalars_of("metrics")):
             return None
-        named = {
-            name: value
-            for name, value in step.scalars_of("state").items()
-            if name.rpartition(".")[2].rpartition("/")[2] == _DROPPED
-        }
-        name = next((one for one, value in named.items() if value == 1), "")
-        if not name:
-            self._drops.clear()
-            return None
-        if step.step not in self._drops[-1:]:
-            self._drops.append(step.step)
-        if len(self._drops) < self.patience or (name, "eval") in self._reported:
-            return None
-        self._reported[name, "eval"] = self.severity
-        return self._finding(
-            step,
-            name,
-            self._drops,
-            1.0,
-            seen=f"{len(self._drops)} consecutive evaluations dropped units, in evaluation mode",
-            cause="a dropout is always on: it is given training=True, or attention a dropout_p, "
-            "whatever the mode of the model is; so the result of an evaluation is random, and "
-            "worse than that of the whole model",
-            remedy="use training=self.training (scaled_dot_product_attention: dropout_p=p if "
-            "self.training else 0.0), or nn.Dropout",
-        )
+        for state, advice in _IN_EVALUATION.items():
+            name = next(
+                (
+                    name
+                    for name, value in step.scalars_of("state").items()
+                    if value == 1 and name.rpartition(".")[2].rpartition("/")[2] == state
+                ),
+                "",
+            )
+            steps = self._calls.setdefault(state, [])
+            if not name:
+                steps.clear()
+            elif step.step not in steps[-1:]:
+                steps.append(step.step)
+            if len(steps) < self.patience or (name, "eval") in self._reported:
+                continue
+            self._reported[name, "eval"] = self.severity
+            seen = f"{len(steps)} consecutive evaluations {advice.seen}, in evaluation mode"
+            words = {"cause": advice.cause, "remedy": advice.remedy}
+            return self._finding(step, name, steps, 1.0, seen=seen, **words)
+        return None
 
     def _what(self, prefix: str, *, trained: bool) -> str:
         """Return the effect of the wrong mode on the modules it matters for."""

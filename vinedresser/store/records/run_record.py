@@ -100,6 +100,9 @@ class RunRecord(Record):
         expectations: what the user expects of the training, a line each
             (`vinedresser.queries.expectation`).
         references: names of the good runs that it is compared with.
+        breaches: by name of a rule (`vinedresser.rules.contracts`), what the hook has seen in the
+            training process that is wrong in any training: ``{"step": step at which it was certain,
+            "where": line of the script or "", …}`` (PyTorch).
         code: revision of the code in version control, with the suffix "-dirty" if it was changed
             since; "" if there is none.
         branch: its branch, "" if there is none.
@@ -147,6 +150,7 @@ class RunRecord(Record):
     linear: list[str] = field(default_factory=list)
     expectations: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
+    breaches: dict[str, dict[str, Any]] = field(default_factory=dict)
     code: str = ""
     branch: str = ""
     repository: str = ""

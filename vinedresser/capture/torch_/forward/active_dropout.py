@@ -1,4 +1,4 @@
-"""Seeing that a model drops units although it is in evaluation mode."""
+"""Seeing that a model in evaluation mode drops units, or normalises by the rows of a batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _SWITCHES = MappingProxyType(
         **dict.fromkeys(_DROPOUTS, (2, "training", True)),
     }
 )
-_NAMES = MappingProxyType({function: function.__name__ for function in _SWITCHES})
+# Functions that normalise, with the place of their running mean; `training` is the sixth argument.
+_NORMS = MappingProxyType({functional.batch_norm: 1, torch.batch_norm: 3})
+_NAMES = MappingProxyType({function: function.__name__ for function in (*_SWITCHES, *_NORMS)})
 
 
 class _Input(NamedTuple):
@@ -52,13 +54,14 @@ class _Input(NamedTuple):
 
 
 class ActiveDropout:
-    """Records ``state/dropped`` in evaluations of a model that is in evaluation mode.
+    """Records ``state/dropped`` and ``state/batched`` in evaluations in evaluation mode.
 
-    It is 1 if functions drop units in the first forward, and less if later forwards get the same
-    inputs, as those of Monte Carlo dropout do, which is intended; so is dropping the inputs
-    themselves, as a denoising autoencoder does. Modules of torch do what their mode says, so a
-    model of nothing else is not looked at. Nor is one that is compiled, or for
-    which torch has a fused kernel: a function mode would change what runs.
+    The first is 1 if functions drop units in the first forward, and less if later forwards get the
+    same inputs, as those of Monte Carlo dropout do, which is intended; so is dropping the inputs
+    themselves, as a denoising autoencoder does. The second is 1 if a function normalises by the
+    statistics of the batch although it has running ones. Modules of torch do what their mode says,
+    so a model of nothing else is not looked at. Nor is one that is compiled, or for which torch has
+    a fused kernel: a function mode would change what runs.
 
     Args:
         root: the model that is called, with its wrappers.
@@ -67,11 +70,13 @@ class ActiveDropout:
         shield: guards it.
 
     Attributes:
-        name: the full name of the captured scalar.
+        names: the full names of the captured scalars.
     """
 
     def __init__(self, root: nn.Module, names: Names, hooks: ForwardHooks, shield: Shield) -> None:
-        self.name = f"state/{names.prefix}dropped"
+        self.name, self._batched = self.names = [
+            f"state/{names.prefix}{word}" for word in ("dropped", "batched")
+        ]
         self._root, self._names, self._hooks = root, names, hooks
         self._before = shield.guard("a call of", self._look, names=1)
         self._functions: FunctionCalls | None = None
@@ -113,13 +118,22 @@ class ActiveDropout:
     def _look(
         self, function: Callable[..., Any], _: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Look at a call of a function that can drop units."""
+        """Look at a call of a function that can drop units, or normalise."""
+        recording = None if self._recording is None else self._recording()
+        if recording is None:
+            return
+        if function in _NORMS:
+            place = _NORMS[function]
+            mean = args[place] if len(args) > place else kwargs.get("running_mean")
+            on = args[5] if len(args) > 5 else kwargs.get("training", False)
+            if on and mean is not None:
+                recording.add_scalar(self._batched, 1.0)
+            return
         place, name, usual = _SWITCHES[function]
         on = args[place] if len(args) > place else kwargs.get(name, usual)
         share = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
         some = function is functional.scaled_dot_product_attention or share > 0
-        recording = None if self._recording is None else self._recording()
-        if not (on and some) or self._found or recording is None or self._is_input(args, kwargs):
+        if not (on and some) or self._found or self._is_input(args, kwargs):
             return
         self._found = True
         recording.add_scalar(self.name, 1.0)

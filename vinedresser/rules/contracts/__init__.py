@@ -1,0 +1,1 @@
+"""Rules about what holds in every correct training, whatever it learns."""
