@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 from types import CodeType, FrameType
 
-import vinedresser
-
 __all__ = ["line_of", "script_line"]
 
-_PACKAGE = str(Path(vinedresser.__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1])
 _LIBRARIES = ("site-packages", "dist-packages", "lib/python3")
 
 
