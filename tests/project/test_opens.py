@@ -30,6 +30,7 @@ ELSEWHERE = {
     "capture/live/agent.py": "/dev/null",
     "capture/sklearn_/checkpoint.py": "a temporary file of `replacing`",
     "capture/torch_/checkpoint.py": "a temporary file of `replacing`",
+    "capture/torch_/worker_states.py": "memory without a file",
     "capture/xgboost_/callback.py": "a temporary file of `replacing`",
     "cli/application.py": "/dev/null",
     "cli/interrupts.py": "/dev/null",

@@ -42,7 +42,7 @@ def test_the_share_of_modules_in_training_mode(tmp_path: Path) -> None:
             with torch.no_grad():
                 model(torch.randn(5, 3))
     run = open_run(tmp_path / "run")
-    assert values(run, "training") == [1.0, 0.75, 1.0]
+    assert values(run, "training") == [1.0, 0.8, 1.0]
     assert values(run, "training", "eval") == [0.0, 0.0, 0.25]
 
 

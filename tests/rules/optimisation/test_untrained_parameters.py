@@ -419,3 +419,20 @@ def test_an_optimizer_of_another_model(late: bool, tmp_path: Path) -> None:
         assert "another model" in findings[0].cause
         # Enough steps show that it only guesses.
         assert "guessing" in findings[1].seen
+
+
+def test_an_optimizer_that_takes_its_first_step_later_has_its_weights(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    rule, net, data = UntrainedParameters(), Coded(1.0), digits()
+    rest = [*net.masked.parameters(), *net.head.parameters()]
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(net)
+        first, later = torch.optim.Adam(rest), torch.optim.Adam(net.plain.parameters())
+        for step in range(60):
+            optimizer = later if step > 45 else first
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(data.x[:64]), data.y[:64])
+            loss.backward()
+            optimizer.step()
+            hook.metric("loss", loss.item())
+    assert found(open_run(tmp_path / "run"), rule) == []

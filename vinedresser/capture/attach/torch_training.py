@@ -18,6 +18,7 @@ from vinedresser.capture.attach.torch_models import WatchedModels, holders, para
 from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.attach.variables import names_of_tensors, variable
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.torch_.optimizers.remade_optimizers import MADE
 from vinedresser.capture.torch_.optimizers.schedulers import NOTED
 from vinedresser.capture.torch_.weights.loaded_weights import LOADED
 from vinedresser.capture.torch_.worker_states import WORKERS
@@ -271,5 +272,6 @@ def attach() -> None:
     """Start looking for trainings."""
     NOTED.start()
     LOADED.start()
+    MADE.start()
     WORKERS.start()
     ATTACHMENT.search(_TorchTrainings(ATTACHMENT))

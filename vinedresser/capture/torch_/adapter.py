@@ -34,7 +34,7 @@ from vinedresser.capture.torch_.modules import module_info
 from vinedresser.capture.torch_.optimizers.closures import first_evaluation
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, share
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
-from vinedresser.capture.torch_.optimizers.remade_optimizers import RemadeOptimizers
+from vinedresser.capture.torch_.optimizers.remade_optimizers import MADE, RemadeOptimizers
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
 from vinedresser.capture.torch_.rank_state import RankState
 from vinedresser.capture.torch_.setup import SetupNotes
@@ -121,9 +121,10 @@ class TorchAdapter(Adapter):
         hide_hooks()
         calls = before_calls(model, before, guard("the end of a forward", self._hooks.end))
         self._comparisons = Comparisons(model, self._losses, self._progress, self._notes, session)
-        self._remade = RemadeOptimizers(guard)
+        self._remade = RemadeOptimizers()
+        MADE.start()
         WORKERS.start()
-        self._handles: list[Removable] = [self._modes, calls, self._notes, self._remade]
+        self._handles: list[Removable] = [self._modes, calls, self._notes]
         self._handles.append(self._comparisons.forwards)
         self.guard = guard_of(session, model, self._names, self._handles)
         session.batch_takers.append(InjectedBatch(self._model, loss).answer)

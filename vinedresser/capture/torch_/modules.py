@@ -37,12 +37,16 @@ def activation_name(module: nn.Module) -> str:
 def training_share(modules: Iterable[nn.Module]) -> float | None:
     """Return the share of mode-dependent modules in training mode, or None if there are none.
 
+    The model itself counts, too: if its mode is another one than that of all of them, somebody has
+    set theirs on purpose, such as that of frozen batch norm.
+
     These are dropout with a positive rate (also in attention and between recurrent layers), batch
     and instance normalization with running statistics, and `nn.RReLU`. Function calls with
     ``training=self.training`` are not detected.
     """
-    flags = [module.training for module in modules if _differs(module)]
-    return sum(flags) / len(flags) if flags else None
+    model, *others = modules
+    flags = [module.training for module in (model, *others) if _differs(module)]
+    return (sum(flags) + model.training) / (len(flags) + 1) if flags else None
 
 
 def dropout_rates(modules: Iterable[tuple[str, nn.Module]]) -> dict[str, float]:

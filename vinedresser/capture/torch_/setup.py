@@ -19,6 +19,7 @@ from vinedresser.capture.adapters.training_setup import (
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.losses.custom_losses import custom_function
 from vinedresser.capture.torch_.modules import dropout_rates
+from vinedresser.capture.torch_.optimizers.remade_optimizers import MADE
 from vinedresser.capture.torch_.weights.fresh_weights import fresh_weights
 from vinedresser.capture.torch_.weights.loaded_weights import LOADED
 from vinedresser.capture.torch_.weights.model_graph import has_redundant_weights, model_graph
@@ -186,10 +187,12 @@ class SetupNotes(LoopListener):
             self._loaded |= any(one.state for one in alive) or LOADED.cover(values)
         told = begun or bool(self._optimizers)
         frozen = [one for one in parameters if not one.value.requires_grad]
+        # An optimizer may take its first step later.
+        held = self._trained | MADE.parameters() if told else set()
         left_out = [
             one
             for one in parameters
-            if told and one.value.requires_grad and id(one.value) not in self._trained
+            if told and one.value.requires_grad and id(one.value) not in held
         ]
         # Python returns the same weak reference for the same optimizer.
         optimizers = {id(reference): described for reference, described in self._optimizers}

@@ -114,10 +114,10 @@ class UntrainedParameters(Rule):
         self._sequences = False
         self._reported: dict[Trouble, Severity] = {}
         self._last: Step | None = None
-        # Number of parameters that no optimizer has; whether there is one model with one optimizer;
-        # tensors and elements of each optimizer.
-        self._unoptimized = 0
-        self._alone = False
+        # Parameters that no optimizer has, even one without a step; whether there is one model with
+        # one optimizer, and whether that is known of PyTorch; tensors and elements of each.
+        self._unoptimized: frozenset[str] = frozenset()
+        self._alone = self._torch = False
         self._held: list[tuple[float, float]] = []
         # Evaluations before the first train step; None afterwards.
         self._evaluations: list[dict[str, float]] | None = []
@@ -126,8 +126,9 @@ class UntrainedParameters(Rule):
 
     def on_record(self, info: RunRecord) -> None:
         """Read the sizes of the optimizers."""
-        self._unoptimized = len(info.unoptimized)
+        self._unoptimized = frozenset(info.unoptimized)
         models = sum("model" in facts[2:] for facts in info.modules.values())
+        self._torch = info.framework == "torch" and bool(info.optimizers)
         self._alone = models == len(info.optimizers) == 1
         self._held = [
             (one["tensors"], one["parameters"])
@@ -162,7 +163,12 @@ class UntrainedParameters(Rule):
             name: state
             for name, state in self.parameters.states.items()
             if state.checks
-            >= self._enough(state.trouble, short=ended and self._is_short(step), beside=beside)
+            >= self._enough(
+                state.trouble,
+                short=ended and self._is_short(step),
+                beside=beside,
+                awaited=self._torch and not state.moved and name not in self._unoptimized,
+            )
         }
         for trouble in ADVICE:
             names = [name for name, state in states.items() if state.trouble == trouble]
@@ -220,14 +226,17 @@ class UntrainedParameters(Rule):
         nearly_all = trouble == "cut_off" and self._share(names) > _NEARLY_ALL
         return trouble == "left_out" or (nearly_all and self._beside())
 
-    def _enough(self, trouble: Trouble, *, short: bool, beside: bool) -> int:
+    def _enough(self, trouble: Trouble, *, short: bool, beside: bool, awaited: bool) -> int:
         """Return the number of consecutive checks that show a trouble.
 
         Args:
             trouble: the trouble.
             short: whether the run has ended before more checks.
             beside: whether layers without a gradient stand beside or after trained ones.
+            awaited: whether an optimizer without a step so far may have the weight.
         """
+        if trouble == "left_out" and awaited:
+            return self.patience * _BESIDE
         if trouble == "left_out" and self._alone:
             return 1
         if trouble == "cut_off":
@@ -296,7 +305,7 @@ class UntrainedParameters(Rule):
         """
         least = math.fsum(self.parameters.sizes.values())
         return any(
-            tensors == self._unoptimized > 1 and least <= elements <= _BIASES * least
+            tensors == len(self._unoptimized) > 1 and least <= elements <= _BIASES * least
             for tensors, elements in self._held
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from torch.optim import Optimizer
@@ -13,35 +12,56 @@ from vinedresser.frameworks.script_line import script_line
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 from vinedresser.frameworks.torch_.optimizers import updated
 
-__all__ = ["RemadeOptimizers"]
+__all__ = ["MADE", "MadeOptimizers", "RemadeOptimizers"]
 
 # Optimizers in a row that are no longer phases of a training.
 _FEWEST = 4
 
 
-class RemadeOptimizers(LoopListener):
+class MadeOptimizers(LoopListener):
+    """The optimizers that were made since `start`, and the lines of the script that made them."""
+
+    def __init__(self) -> None:
+        self._lines: weakref.WeakKeyDictionary[Optimizer, str] | None = None
+
+    def start(self) -> None:
+        """Note each optimizer that is made from now on."""
+        if self._lines is None:
+            self._lines = weakref.WeakKeyDictionary()
+            listen_to_loop(self)
+
+    def optimizer_made(self, optimizer: Optimizer) -> None:
+        """See `LoopListener.optimizer_made`."""
+        assert self._lines is not None, "set before optimizers are noted"
+        if optimizer not in self._lines:
+            self._lines[optimizer] = script_line()
+
+    def where(self, optimizer: Optimizer) -> str:
+        """Return the line that made an optimizer, such as "train.py:12"; "" if unknown."""
+        return "" if self._lines is None else self._lines.get(optimizer, "")
+
+    def parameters(self) -> set[int]:
+        """Return the ids of the parameters that any of them has."""
+        return updated(self._lines or ())
+
+
+MADE = MadeOptimizers()
+"""The noted optimizers of this process."""
+
+
+class RemadeOptimizers:
     """Counts the optimizers of a model that replace each other with the same settings.
 
     Whoever changes the weights between the last step of one and the first of the next begins
     another training, such as a fold of a cross-validation or a round of a federation.
-
-    Args:
-        guard: keeps errors out of the training.
     """
 
-    def __init__(self, guard: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+    def __init__(self) -> None:
         self._made = 0
         # Ids of the parameters, class and settings of the latest one.
         self._latest: tuple[set[int], dict[str, Any]] = (set(), {})
         # Versions of its first and last parameter after its latest step.
         self._versions: tuple[int, ...] = ()
-        self._lines: weakref.WeakKeyDictionary[Optimizer, str] = weakref.WeakKeyDictionary()
-        self.remove = listen_to_loop(self, guard)
-
-    def optimizer_made(self, optimizer: Optimizer) -> None:
-        """See `LoopListener.optimizer_made`."""
-        if optimizer not in self._lines:
-            self._lines[optimizer] = script_line()
 
     def began(self, optimizer: Optimizer) -> dict[str, Any] | None:
         """Return the breach if an optimizer that takes its first step replaces an equal one.
@@ -57,7 +77,7 @@ class RemadeOptimizers(LoopListener):
         stateless = kind == "SGD" and not settings.get("momentum")
         if stateless or self._made != _FEWEST:
             return None
-        where = self._lines.get(optimizer, "")
+        where = MADE.where(optimizer)
         return {"made": self._made, "type": kind, "where": where}
 
     def stepped(self, optimizer: Optimizer) -> None:
