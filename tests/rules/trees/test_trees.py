@@ -108,7 +108,7 @@ def test_a_feature_derived_from_the_label_is_found(tmp_path: Path) -> None:
     names = [*(f"measure_{n}" for n in range(30)), "outcome_code"]
     rows = (np.column_stack([x, leak]), y)
     (finding,) = boost(tmp_path / "run", [FeatureDominance()], rows, names=names)
-    assert (finding.fault, finding.severity) == ("feature_dominance", "info")
+    assert (finding.fault, finding.severity) == ("feature_dominance", "warning")
     assert next(iter(finding.evidence["shares"])) == "outcome_code"
     assert "whether outcome_code is known" in finding.remedy
 

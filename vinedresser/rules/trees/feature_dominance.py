@@ -17,6 +17,8 @@ from vinedresser.store.reading.step import Step
 # Rounds after which unused features are named, and how many are at most.
 _FEWEST_ROUNDS = 30
 _NAMED = 10
+# Share of the gain of a single feature that hardly any honest one has.
+_ALONE = 0.95
 
 
 class FeatureDominance(OnceRule):
@@ -24,8 +26,8 @@ class FeatureDominance(OnceRule):
 
     The importance of a feature is its share of the gain of all splits so far. A dominant feature
     may be legitimate. This is a hint that it may leak the label, or that the others carry no
-    information. A second hint, at the end of a training of at least 30 rounds, names the features
-    that no tree uses.
+    information; a warning if a single one has 95 % of the gain. A second hint, at the end of a
+    training of at least 30 rounds, names the features that no tree uses.
 
     Args:
         threshold: sum of the largest shares above which the rule fires.
@@ -95,6 +97,7 @@ class FeatureDominance(OnceRule):
             remedy=f"check whether {first} is known at prediction time, and train without it for "
             "comparison; if it is legitimate, lower colsample_bytree so that other features "
             "contribute, too",
+            severity="warning" if shares[first] >= _ALONE else None,
             evidence={"shares": shares, "features": len(seen.shares)},
         )
 
