@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastcrc import crc32
 
 from vinedresser.errors import CorruptData
-from vinedresser.store.index.document import Document
+from vinedresser.store.index.document import Document, unseal
 
 Read = Callable[[Document], Any]
 
@@ -99,3 +100,10 @@ def test_long_values_are_abbreviated() -> None:
     with pytest.raises(CorruptData) as caught:
         document("x" * 10_000).integer("key")
     assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize("content", [b"{", b"[" * 100_000])
+def test_sealed_content_that_is_not_json_is_named(content: bytes) -> None:
+    sealed = b'{"crc32c":"%08x","record":%s}' % (crc32.iscsi(content), content)
+    with pytest.raises(CorruptData, match="record is not JSON"):
+        unseal("record", sealed)

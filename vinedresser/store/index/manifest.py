@@ -52,11 +52,7 @@ class ManifestBuilder:
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._pool = LayoutPool()
-        self._numbers: dict[Layout, int] = {}
-        self._layouts: list[str] = []
-        self._records: list[str] = []
-        self._size = 0
+        self._begin()
 
     def add(self, record: IndexRecord) -> bytes | None:
         """Add the next record; return the manifest to store if the record completes one."""
@@ -78,7 +74,10 @@ class ManifestBuilder:
 
     def _begin(self) -> None:
         self._pool = LayoutPool()
-        self._numbers, self._layouts, self._records, self._size = {}, [], [], 0
+        self._numbers: dict[Layout, int] = {}
+        self._layouts: list[str] = []
+        self._records: list[str] = []
+        self._size = 0
 
     def _describe(self, layout: Layout) -> dict[str, Any]:
         """Return the JSON that identifies a layout; a new layout is added."""
