@@ -132,7 +132,7 @@ class KerasReplay:
         function = self._function(eager=True) if eager else self._graph
         if self.step.own:
             return function(mapped(batch.data, keras.ops.convert_to_tensor))
-        content = mapped((batch.args, batch.kwargs, batch.loss_args), _tensor)
+        content = mapped((batch.args, batch.kwargs, batch.loss_args), keras.ops.convert_to_tensor)
         losses, gradients = function(content)
         return losses[0] if losses else None, dict(gradients)
 
@@ -210,7 +210,3 @@ def _as_written() -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
-
-
-def _tensor(value: Any) -> Any:
-    return keras.ops.convert_to_tensor(value)

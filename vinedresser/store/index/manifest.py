@@ -70,7 +70,8 @@ class ManifestBuilder:
     def omit(self) -> None:
         """Omit the current manifest; the next one begins as usual."""
         self._size = _MOST + 1
-        self._records, self._layouts = [], []
+        self._records.clear()
+        self._layouts.clear()
 
     def _begin(self) -> None:
         self._pool = LayoutPool()
