@@ -26,6 +26,7 @@ from vinedresser.store.records import (
     segment_key,
 )
 from vinedresser.store.step_record import HostTensor, StepRecord
+from vinedresser.store.writing import writer as writing
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run
 from vinedresser.testing.small_disk import small_disk
@@ -200,6 +201,22 @@ def test_a_run_that_is_removed_is_reported_once_and_not_made_again(tmp_path: Pat
     (problem,) = writer.problems
     assert problem.startswith(f"{tmp_path / 'run'}: the run directory was removed")
     assert writer.dropped == 3
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_removed_between_records_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_BEAT", 0.01)
+    start_run(tmp_path / "run")
+    writer = RunWriter(LocalStorage(tmp_path / "run", anchor=RunRecord.KEY))
+    (tmp_path / "run").rename(tmp_path / "moved")
+    wait_for(lambda: writer.problems)
+    writer.add(record_of(0))
+    assert writer.close()
+    (problem,) = writer.problems
+    assert problem.startswith(f"{tmp_path / 'run'}: the run directory was removed")
+    assert writer.dropped == 1
     assert not (tmp_path / "run").exists()
 
 
