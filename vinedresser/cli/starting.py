@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +21,7 @@ class _Kind(StrEnum):
     SWEEP = "sweep"
     PRUNE = "prune"
     MONITOR = "monitor"
+    EXPECT = "expect"
 
 
 # The command that runs each, and the script that it needs.
@@ -39,19 +41,25 @@ _SCRIPTS = {
 
 def init(
     kind: Annotated[
-        _Kind, typer.Argument(metavar="experiment|sweep|prune|monitor", help="Kind of example.")
+        _Kind,
+        typer.Argument(metavar="experiment|sweep|prune|monitor|expect", help="Kind of example."),
     ],
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Directory, created if missing.")
+        Path,
+        typer.Argument(metavar="FOLDER", help="Directory, created if missing, or the run."),
     ] = Path(),
 ) -> None:
     """Write a runnable example to start from.
 
     Writes a commented experiment.toml, sweep.toml, prune.toml or monitor.toml, and the script that
-    it names unless one exists.
+    it names unless one exists. With expect, print expectations that a good run suggests, for any of
+    these files.
     """
     from vinedresser.cli.views.console import console, relative
 
+    if kind is _Kind.EXPECT:
+        _print_expectations(folder)
+        return
     file = folder / f"{kind}.toml"
     if file.exists():
         raise ConfigError(f"{file}: already exists; choose another folder")
@@ -73,3 +81,16 @@ def init(
         # There is nothing to judge before the service has answered requests.
         command = f"python {relative(folder / _SCRIPTS[kind])} && {command}"
     console.print(f"next: {command}", soft_wrap=True)
+
+
+def _print_expectations(path: Path) -> None:
+    """Print the table ``[expect]`` that a good run suggests."""
+    from vinedresser.cli.views.console import console
+    from vinedresser.explain.proposing import proposed_expectations
+    from vinedresser.objects import parse_location
+    from vinedresser.plain_text import visible
+    from vinedresser.store.reading.reader import open_run
+
+    lines = proposed_expectations(open_run(parse_location(path)))
+    said = "".join(f"    {json.dumps(visible(line))},\n" for line in lines)
+    console.print(f"[expect]\nlines = [\n{said}]", markup=False, soft_wrap=True)

@@ -40,13 +40,15 @@ class Distance(NamedTuple):
         value: the level.
         usual: mean of theirs.
         low, high: the least and the greatest of theirs.
-        sigmas: distance from the mean in standard deviations of a further run.
+        off: distance from the mean on the scale of the quantity; see `GoodRuns.distance`.
+        sigmas: the same in standard deviations of a further run.
     """
 
     value: float
     usual: float
     low: float
     high: float
+    off: float
     sigmas: float
 
 
@@ -139,7 +141,7 @@ class GoodRuns:
         if math.isfinite(value):
             off = scaled.scale(value) - float(scaled.means[place])
         usual = math.fsum(levels) / count
-        return Distance(value, usual, min(levels), max(levels), off / sigma)
+        return Distance(value, usual, min(levels), max(levels), off, off / sigma)
 
     @cached_property
     def _scaled(self) -> dict[str, _Scaled]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from vinedresser.plain_text import visible
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.stated.course import DYNAMICS, NEEDS, Course, edge
+from vinedresser.rules.stated.course import DYNAMICS, NEEDS, STEP_SECONDS, Course, edge
 from vinedresser.rules.stated.good_runs import Distance, GoodRuns, lasting
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -16,8 +17,10 @@ from vinedresser.store.records import RunRecord
 
 # Fewest good runs that have a spread.
 _SPREAD = 3
-# Windows in a row, of outcomes and of the rest.
+# Windows in a row, of outcomes and of the rest, which must besides be this far from the good runs:
+# by a factor of two.
 _WINDOWS, _MORE = 2, 3
+_FACTOR = math.log(2)
 # Factor of the limit for a run that was made with other settings, and in the first steps, which
 # depend on the initial weights most.
 _WIDER = 2.0
@@ -35,11 +38,13 @@ class Reference(Rule):
     (`vinedresser.rules.stated.course`) with those of good runs. Fires at two consecutive windows in
     which a loss or a metric is on the same side beyond ``sigmas`` standard deviations of a further
     run, for better or worse: a result that is too good is one, too. The limit is twice as wide in
-    the first 20 steps, and for a run with other settings than the good ones, which are named.
+    the first 20 steps, and for a run with other settings than the good ones, which are named. For a
+    run with the same settings, so does a gradient norm or an update-to-weight ratio that is at
+    three windows beyond the limit and a factor of two.
 
-    Fewer than three good runs have no spread: then, and where only the gradient norm, the updates
-    or the times differ, the finding is an "info" at the end of the run. So is that the run is as
-    the good ones.
+    Fewer than three good runs have no spread: then, and where only these differ in a run with other
+    settings, or only the times, the finding is an "info" at the end of the run. So is that the run
+    is as the good ones.
 
     Args:
         good: what is kept of the good runs (`GoodRuns.to_json`); none: nothing is compared.
@@ -63,7 +68,6 @@ class Reference(Rule):
         self._differs: dict[str, list[Any]] = {}
         self._done = False
         self._last: Step | None = None
-        self._window = 0
 
     @classmethod
     def applies_to(cls, info: RunRecord) -> bool:
@@ -86,7 +90,6 @@ class Reference(Rule):
     def _compared(self, window: int, step: Step) -> Finding | None:
         """Compare the levels of a window, and of the evaluations up to it."""
         assert self._runs is not None
-        self._window = window
         for name, levels in self._course.levels.items():
             known = self._distances.setdefault(name, [])
             after = known[-1][0] if known else -1
@@ -94,24 +97,36 @@ class Reference(Rule):
                 distance = self._runs.distance(name, one, levels[one])
                 if distance is not None:
                     known.append((one, distance))
-        apart = [name for name in self._apart(_WINDOWS) if name not in DYNAMICS]
-        if not apart or len(self._runs.runs) < _SPREAD:
+        apart = self._apart()
+        if len(self._runs.runs) < _SPREAD or not any(map(self._tells, apart)):
             return None
         self._done = True
-        return self._finding(step, apart)
+        return self._finding(step, [name for name in apart if self._tells(name)])
 
-    def _apart(self, times: int) -> list[str]:
+    def _tells(self, name: str) -> bool:
+        """Return whether a quantity that is apart is a warning."""
+        outcome = name not in DYNAMICS
+        return outcome or (name != STEP_SECONDS and not self._widened)
+
+    @property
+    def _widened(self) -> bool:
+        """Whether other settings explain another course; a change of the code is to be judged."""
+        return any(name != "code" for name in self._differs)
+
+    def _apart(self) -> list[str]:
         """Return the quantities that are apart, those that were so first at first."""
-        found = [
-            name
-            for name, known in self._distances.items()
-            if lasting((one.sigmas / self._limit(window) for window, one in known), times)
-        ]
+        found = []
+        for name, known in self._distances.items():
+            outcome = name not in DYNAMICS
+            last = (one.sigmas / self._limit(window) for window, one in known)
+            if lasting(last, _WINDOWS if outcome else _MORE):
+                least = min(abs(one.off) for _, one in known[-_MORE:])
+                found += [name] if outcome or least > _FACTOR else []
         return sorted(found, key=self._since)
 
     def _limit(self, window: int) -> float:
         """Return the limit in a window."""
-        limit = self.sigmas * (_WIDER if self._differs else 1.0)
+        limit = self.sigmas * (_WIDER if self._widened else 1.0)
         return limit * (_WIDER if edge(window) < _EARLY else 1.0)
 
     def _since(self, name: str) -> int:
@@ -132,15 +147,14 @@ class Reference(Rule):
         found = self._compared(self._course.finish(), self._last)
         if found is not None:
             return found
-        apart = self._apart(_WINDOWS if len(self._runs.runs) < _SPREAD else _MORE)
-        return self._finding(self._last, apart, info=True)
+        return self._finding(self._last, self._apart(), info=True)
 
     def _finding(self, step: Step, apart: list[str], *, info: bool = False) -> Finding:
         runs = self._runs
         assert runs is not None
         first = apart[0] if apart else ""
         since = edge(self._since(first)) if first else 0
-        one = self._distances[first][-1][1] if first else Distance(0.0, 0.0, 0.0, 0.0, 0.0)
+        one = self._distances[first][-1][1] if first else Distance(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         return self.found(
             step,
             since=since,
