@@ -88,9 +88,9 @@ def _print_expectations(path: Path) -> None:
     from vinedresser.cli.views.console import console
     from vinedresser.explain.proposing import proposed_expectations
     from vinedresser.objects import parse_location
-    from vinedresser.plain_text import visible
     from vinedresser.store.reading.reader import open_run
 
     lines = proposed_expectations(open_run(parse_location(path)))
-    said = "".join(f"    {json.dumps(visible(line))},\n" for line in lines)
-    console.print(f"[expect]\nlines = [\n{said}]", markup=False, soft_wrap=True)
+    said = (f"    {json.dumps(line)}," for line in lines)
+    for line in ("[expect]", "lines = [", *said, "]"):
+        console.print(line, markup=False, soft_wrap=True)

@@ -18,8 +18,10 @@ from vinedresser.store.reading.reader import Run
 
 __all__ = ["proposed_expectations"]
 
-# Share of the way of a metric that another good run goes, too, and factor of the greatest loss.
+# Share of the way of a metric that another good run goes, too, share of its value by which it may
+# miss it, and factor of the greatest loss.
 _WAY = 0.5
+_NEAR = 0.1
 _GREATEST = 10.0
 # Fewest values that have a direction.
 _FEWEST = 8
@@ -31,8 +33,8 @@ def proposed_expectations(run: Run) -> list[str]:
     """Return lines that another good run will meet, too, if it is made the same way.
 
     Losses that fell are to fall, and to stay below ten times their greatest value; metrics of known
-    direction are to go half the way that they went; frozen parameters are to stay frozen. What the
-    run itself does not meet, or what it cannot tell, is left out.
+    direction are to go half the way that they went, at most to a tenth from the end; frozen
+    parameters are to stay frozen. What the run itself does not meet, or cannot tell, is left out.
 
     Args:
         run: a run that ended well.
@@ -61,9 +63,10 @@ def _candidates(run: Run) -> Iterator[str]:
                 yield f"{said} falls"
             if mode == "train" and values.max() > 0:
                 yield f"{said} < {_GREATEST * float(values.max()):.2g}"
-        elif mode == "eval" and direction(short) * (values[-1] - values[0]) > 0:
-            bound = float(values[0] + _WAY * (values[-1] - values[0]))
-            yield f"{said} {'>' if direction(short) > 0 else '<'} {bound:.2g} by end"
+        elif mode == "eval" and (better := direction(short)) * (values[-1] - values[0]) > 0:
+            half = better * float(values[0] + _WAY * (values[-1] - values[0]))
+            near = better * float(values[-1]) - _NEAR * abs(float(values[-1]))
+            yield f"{said} {'>' if better > 0 else '<'} {better * min(half, near):.2g} by end"
     for name in run.info.frozen[:_FROZEN]:
         yield f"{path_of(name)} frozen"
 
