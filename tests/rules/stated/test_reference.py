@@ -73,3 +73,13 @@ def test_what_is_kept_is_checked() -> None:
     for table in ({}, {"runs": ["a"], "settings": {}, "levels": {"train/loss": {"0": [1, 2]}}}):
         with pytest.raises(ConfigError, match="good"):
             rules_from_table({"reference": {"good": table}})
+
+
+def test_arguments_of_good_runs_without_parameters_are_not_compared(
+    good: list[Path], tmp_path: Path
+) -> None:
+    table = kept(good)
+    table["settings"] |= {"arguments": "points.py --fast"}
+    run = train(tmp_path / "run", seed=4)
+    (one,) = judge(open_run(run), rules_from_table({"reference": {"good": table}}))
+    assert (one.severity, one.evidence["differs"]) == ("info", {})

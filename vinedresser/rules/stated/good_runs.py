@@ -153,8 +153,10 @@ class GoodRuns:
         Arguments of the program count where no other setting shows a difference.
         """
         found = differing([self.settings, settings_of(info)])
-        if "arguments" in found:
-            both = [text.split() for text in found.pop("arguments")]
+        texts = found.pop("arguments", [])
+        # A run with parameters has none.
+        if texts and None not in texts:
+            both = [text.split() for text in texts]
             left, right = (
                 " ".join(word for word in one if word not in other)
                 for one, other in (both, both[::-1])
