@@ -1,5 +1,7 @@
 """A training that saves a checkpoint after each epoch and goes on from one; all of it is known.
 
+Of several ranks, the first one saves.
+
 Its loss at each step, and its accuracy at each epoch, depend on nothing but their number.
 """
 
@@ -48,6 +50,8 @@ def main() -> None:
                 time.sleep(given.pause / EPOCH)
             with hook.mode("eval"):
                 hook.metric("accuracy", accuracy(given.x, epoch + 1))
+            if os.environ.get("RANK", "0") != "0":
+                continue
             folder.mkdir(exist_ok=True)
             saved = folder / f"step-{(epoch + 1 - first) * EPOCH}.json"
             saved.with_name(f".tmp-{saved.name}").write_text(json.dumps({"epochs": epoch + 1}))

@@ -62,6 +62,7 @@ command = ["python", "{script}"]
 store = "{store}"
 total_steps = {steps}
 max_concurrent = 2
+ranks = {ranks}
 grace = 20.0
 parameters = {{ epochs = {epochs}, pause = {pause}{hold} }}
 
@@ -117,6 +118,7 @@ class World:
         remote: the sweep's runs are on S3.
         servers: Prefect and MLflow are servers; else there is one for the flow, and a database.
         terminal: flows run in a terminal.
+        ranks: number of processes of each trial.
 
     Attributes:
         folder: for all files.
@@ -129,12 +131,19 @@ class World:
     """
 
     def __init__(
-        self, folder: Path, *, remote: bool, servers: bool, terminal: bool = False
+        self,
+        folder: Path,
+        *,
+        remote: bool,
+        servers: bool,
+        terminal: bool = False,
+        ranks: int = 1,
     ) -> None:
         self.folder = folder
         self.remote = remote
         self.servers = servers
         self._in_terminal = terminal
+        self._ranks = ranks
         self._terminal: Terminal | None = None
         self.marker = {"CHAOS": f"{folder}"}
         self.backends = Servers(folder, remote=remote, central=servers)
@@ -171,6 +180,7 @@ class World:
             pause=size.pause,
             hold=f', hold = "{hold}"' if hold else "",
             script=SCRIPT,
+            ranks=self._ranks,
             store=self._store,
             mlflow=self.tracking_uri,
         )

@@ -1,4 +1,4 @@
-"""Sixty accidents of whatever a sweep and its servers consist of; `make chaos` prints them.
+"""Eighty accidents of whatever a sweep and its servers consist of; `make chaos` prints them.
 
 `chaos_kinds.KINDS` lists them. CHAOS_KILLS says how many there are, CHAOS_SEED which.
 """
@@ -20,7 +20,7 @@ from tests.flows.chaos.chaos_world import Size, World
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(7200)]
 
-_KILLS = int(os.environ.get("CHAOS_KILLS", "60"))
+_KILLS = int(os.environ.get("CHAOS_KILLS", "80"))
 _SEED = int(os.environ.get("CHAOS_SEED", "0"))
 _SIZE = Size(trials=4, epochs=20, pause=1.0)
 
@@ -44,17 +44,17 @@ def _kinds(world: World, draw: random.Random) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("remote", "servers"),
-    [(True, True), (False, True), (False, False)],
-    ids=["far", "near", "alone"],
+    ("remote", "servers", "ranks"),
+    [(True, True, 1), (False, True, 1), (False, False, 1), (False, False, 2)],
+    ids=["far", "near", "alone", "ranks"],
 )
 def test_whatever_is_killed_the_sweeps_come_out_right(
-    tmp_path: Path, say: Callable[[str], None], remote: bool, servers: bool
+    tmp_path: Path, say: Callable[[str], None], remote: bool, servers: bool, ranks: int
 ) -> None:
-    draw = random.Random(f"{_SEED} {remote} {servers}")
-    goal = -(-_KILLS // 3)
+    draw = random.Random(f"{_SEED} {remote} {servers} {ranks}")
+    goal = -(-_KILLS // 4)
     kills: list[Kill] = []
-    world = World(tmp_path, remote=remote, servers=servers, terminal=not servers)
+    world = World(tmp_path, remote=remote, servers=servers, terminal=not servers, ranks=ranks)
     kinds = deque(itertools.islice(_kinds(world, draw), goal))
     try:
         for number in itertools.count():
