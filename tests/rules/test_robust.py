@@ -61,12 +61,30 @@ TABLE: dict[str, dict[str, int]] = {
     "slow_input": {"patience": 1},
     "step_outlier": {"patience": 1},
     "stalled_training": {},
+    "equal_workers": {},
+    "optimizer_made_anew": {},
     "tree_depth": {"every": 1, "patience": 1},
     "empty_trees": {"every": 1, "patience": 1},
     "shrinkage_too_low": {"rounds": 3},
     "shrinkage_too_high": {"rounds": 2},
     "memorised_labels": {"rounds": 2},
     "feature_dominance": {"patience": 1},
+    "expectation": {
+        "lines": [
+            *("loss < 1", "a falls", "accuracy > 0.5 by step 20", "1.weight frozen"),
+            *("norm(gradients) / max(weights) < 3", "mean(inputs) > 0 from epoch 2"),
+        ]
+    },
+    "reference": {
+        "good": {
+            "runs": ["a", "b", "c"],
+            "settings": {},
+            "levels": {
+                name: {str(window): [1.0, 2.0, 3.0 - 3.0 * (name == "a")] for window in range(9)}
+                for name in ("train/loss", "eval/accuracy", "gradient norm", "update ratio", "a")
+            },
+        }
+    },
 }
 ANY = st.floats(width=64) | st.sampled_from([0.0, 1.0, -1.0, 1e308, -1e308, 5e-324])
 FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1.0, 1e308])
