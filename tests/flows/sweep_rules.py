@@ -14,8 +14,8 @@ class HighLoss(SymptomRule):
         super().__init__(patience=2)
         self.needs = (Need("losses"),)
 
-    def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`."""
+    def detect(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.detect`."""
         loss = max(step.scalars_of("losses").values())
         if loss < 5:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from vinedresser.store.step_record import StepRecord
 from vinedresser.testing.runs import make_run, step_record
 
 # Short patience, so that rules judge after few steps.
-TABLE: dict[str, dict[str, int]] = {
+TABLE: dict[str, dict[str, Any]] = {
     "nonfinite": {"every": 1},
     "unnormalised_inputs": {"patience": 1},
     "unnormalised_targets": {"patience": 1},
