@@ -57,7 +57,7 @@ def slow(value: bytes) -> bytes:
 
 def test_a_slow_decoder_is_the_slowest_stage(tmp_path: Path) -> None:
     write([bytes(984)] * 100, str(tmp_path / "data"))
-    found = measure_reading(tmp_path / "data", batch_size=10, decode=slow, seconds=0.02, rounds=1)
+    found = measure_reading(tmp_path / "data", batch_size=10, decode=slow, seconds=0.2, rounds=1)
     assert found.slowest_stage == "decoding"
     for one in found.measured:
         if one.settings is not None:
