@@ -50,6 +50,14 @@ ANYWHERE: dict[str, tuple[str, str]] = {
         "rules/system/test_system.py::test_silence_is_found_by_step_times",
         "rules/system/test_system.py::test_usual_pauses_and_the_end_are_no_silence",
     ),
+    "expectation": (
+        "rules/stated/test_expectation.py::test_a_breach_quotes_the_line",
+        "rules/stated/test_expectation.py::test_expectations_that_are_met_are_silent",
+    ),
+    "reference": (
+        "rules/stated/test_reference.py::test_shuffled_labels_are_worse_and_found_early",
+        "rules/stated/test_reference.py::test_another_seed_is_as_the_good_runs",
+    ),
 }
 
 # By framework and rule the reason why it does not apply.

@@ -12,7 +12,9 @@ from vinedresser.rules.registry import RULES
 from vinedresser.store.reading.reader import Run
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if name not in DOES_NOT_APPLY["torch"]])
+@pytest.mark.parametrize(
+    "name", sorted(RULES.keys() - DOES_NOT_APPLY["torch"].keys() - ANYWHERE.keys())
+)
 def test_each_rule_is_asked_of_trainings_with_torch(name: str) -> None:
     """A test with a torch training creates the rule or expects it by its name."""
     files = [path.read_text(encoding="utf-8") for path in (TESTS / "rules").rglob("test_*.py")]

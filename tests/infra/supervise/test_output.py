@@ -247,7 +247,8 @@ def test_the_exit_record_is_tried_again_on_a_full_disk(
         directory = prepared("open('go', 'rb').read()\nopen('done', 'w')")
         os.mkfifo(tmp_path / "go")
         caller = start_with_pipes(directory)
-        eventually((directory / "supervisor.json").exists)
+        # The last file that the supervisor writes before the end.
+        eventually((directory / "machine.json").exists)
         filler = directory / "filler"
         with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
             while file.write(b"x" * 4096):
@@ -277,9 +278,7 @@ def test_a_run_directory_that_is_moved_harms_no_training(
     """
     directory = prepared(textwrap.dedent(code))
     with start_with_pipes(directory) as caller:
-        eventually(
-            lambda: (tmp_path / "ready").exists() and (directory / "supervisor.json").exists()
-        )
+        eventually(lambda: (tmp_path / "ready").exists() and (directory / "machine.json").exists())
         record = read_record(LocalStorage(directory), SupervisorRecord)
         assert record is not None
         directory.rename(tmp_path / "elsewhere")
