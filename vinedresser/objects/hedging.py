@@ -91,7 +91,7 @@ class Hedge:
 
     def _may_repeat(self) -> bool:
         with self._lock:
-            allowed = self.repeated < _SHARE * self.reads
+            allowed = self.repeated + 1 <= _SHARE * self.reads
             self.repeated += allowed
         return allowed
 
