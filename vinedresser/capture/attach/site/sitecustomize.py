@@ -150,7 +150,8 @@ def _tell_stacks() -> None:
     import faulthandler
 
     try:
-        faulthandler.register(_signal.SIGURG, int(descriptor), all_threads=True)
+        # Not all threads: reading the frames of one that runs may crash the process.
+        faulthandler.register(_signal.SIGURG, int(descriptor), all_threads=False)
     except (OSError, ValueError, RuntimeError):
         # Without the descriptor, the supervisor does not ask.
         return

@@ -19,7 +19,6 @@ STACKS_SIGNAL = signal.SIGURG
 
 # More than any stack that Python prints.
 _MOST_BYTES = 1 << 20
-_THREAD = re.compile(r"^(?:Current thread|Thread) .*:$", re.MULTILINE)
 _FRAME = re.compile(
     r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE
 )
@@ -59,7 +58,8 @@ def frames_of(text: str) -> list[list[Any]]:
     """Return the frames of the main thread, the innermost first, as ``[file, line, function]``.
 
     Args:
-        text: a traceback of all threads by faulthandler, which writes the main thread last.
+        text: a traceback by faulthandler of the thread that got the signal. That is the main one,
+            unless it has another signal to handle: then there are no frames.
     """
-    main = _THREAD.split(text)[-1]
-    return [[one["file"], int(one["line"]), one["function"]] for one in _FRAME.finditer(main)]
+    frames = [[one["file"], int(one["line"]), one["function"]] for one in _FRAME.finditer(text)]
+    return [] if frames and frames[-1][2] == "_bootstrap" else frames
