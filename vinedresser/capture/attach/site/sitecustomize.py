@@ -150,7 +150,7 @@ def _tell_stacks() -> None:
     import faulthandler
 
     try:
-        # Not all threads: reading the frames of one that runs may crash the process.
+        # Not all threads: the frames of one that runs change while they are read.
         faulthandler.register(_signal.SIGURG, int(descriptor), all_threads=False)
     except (OSError, ValueError, RuntimeError):
         # Without the descriptor, the supervisor does not ask.
