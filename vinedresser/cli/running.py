@@ -148,8 +148,8 @@ def run(
         str | None,
         typer.Option(
             metavar="URI",
-            help="With --track, MLflow's tracking URI (default: MLFLOW_TRACKING_URI, or mlflow.db "
-            "in the store).",
+            help="Log it there (default of --track: MLFLOW_TRACKING_URI, or mlflow.db in the "
+            "store).",
         ),
     ] = None,
 ) -> None:

@@ -162,4 +162,7 @@ def _query(node: Node) -> Query:
 
 
 def _refuse(text: str, reason: str) -> NoReturn:
-    raise ConfigError(f"expectation {visible(text)!r}: {reason}; {_USAGE}") from None
+    shown = repr(visible(text))
+    # The language names what it refuses, which may be the whole line.
+    reason = reason.removeprefix(f"{shown}: ")
+    raise ConfigError(f"expectation {shown}: {reason}; {_USAGE}") from None
