@@ -21,8 +21,10 @@ from vinedresser.store.records import StacksRecord, SupervisorRecord, heartbeats
 
 __all__ = ["Stalls"]
 
-# Share of the time limit for which the ranks have to stand still.
+# Share of the time limit for which the ranks have to stand still, and seconds at the least: on a
+# machine that is busy with something else, a rank that works may not run for a while.
 _STILL = 0.25
+_STILL_SECONDS = 5.0
 # Seconds without a heartbeat, which is written every second, of an interpreter that is blocked.
 _SILENT = 10.0
 _CAUSES = {
@@ -89,7 +91,7 @@ class Stalls:
         held, now, lasts = self._held, time.time(), until == math.inf
         if held is None or (lasts and now < self._look_at):
             return []
-        still = _STILL * held.value
+        still = max(_STILL * held.value, _STILL_SECONDS)
         self._look_at = now + still
         if not lasts:
             self._held = None
