@@ -127,6 +127,21 @@ def test_hints_alone_are_no_problem(tmp_path: Path) -> None:
     assert [one["rule"] for one in found.to_json()["others"]] == [finding().rule]
 
 
+def test_what_a_rule_could_not_judge_is_neither_a_problem_nor_healthy(tmp_path: Path) -> None:
+    unable = finding(rule="a", severity="warning", statistic="", seen="it failed")
+    alone = verdict(run_with(tmp_path / "alone", unable))
+    assert (alone.kind, alone.finding, alone.words) == (
+        "cannot tell",
+        None,
+        "finished; cannot tell: these rules could not judge it: a",
+    )
+    assert [one["seen"] for one in alone.to_json()["others"]] == ["it failed"]
+    # It is never put before what the others found.
+    both = verdict(run_with(tmp_path / "both", unable, finding(rule="b", severity="warning")))
+    assert (both.kind, both.words) == ("problem", "finished; problem: b")
+    assert both.to_json()["others"] == alone.to_json()["others"]
+
+
 def test_a_crash_is_told_with_what_was_found_before(tmp_path: Path) -> None:
     end = ExitRecord("crashed", "KeyError: 'x'", 1.0, code=1, last_step=9)
     found = verdict(run_with(tmp_path / "run", finding(), end=end))

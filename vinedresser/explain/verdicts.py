@@ -63,8 +63,11 @@ class Verdict:
 
     @cached_property
     def causes(self) -> list[RootCause]:
-        """The root causes among its findings, the one that decides the verdict first."""
-        roots = root_causes(self.findings)
+        """The root causes among its findings, the one that decides the verdict first.
+
+        Findings about rules that could not judge come last.
+        """
+        roots = sorted(root_causes(self.findings), key=lambda one: one.finding.is_about_rule)
         decisive = next((one for one in roots if self.stopping in one.all), None)
         return (
             roots
@@ -87,11 +90,13 @@ class Verdict:
     def finding(self) -> Finding | None:
         """The finding that decides the verdict; None if there is none but "info".
 
-        It is the one for which the run was stopped, or else the first root cause.
+        It is the one for which the run was stopped, or else the first root cause. Why a rule could
+        not judge decides nothing.
         """
         if self.stopping is not None:
             return self.stopping
-        return next((one.finding for one in self.causes if one.finding.severity != "info"), None)
+        found = (one.finding for one in self.causes if not one.finding.is_about_rule)
+        return next((one for one in found if one.severity != "info"), None)
 
     @property
     def since(self) -> int | None:
@@ -120,7 +125,7 @@ class Verdict:
         "healthy": it finished, and rules that had something to look at found no problem;
         "problem": it did not end well, or a finding is more than "info"; "stopped": on purpose,
         by whomever; "running": it still trains, with no problem so far; "cannot tell": it
-        finished, but was not judged, or not to its end.
+        finished, but was not judged, or not to its end, or not by all of its rules.
         """
         if self.status.state == "stopped":
             return "stopped"
@@ -143,7 +148,9 @@ class Verdict:
             return f"its rules had nothing to look at: {self._lacks}"
         if self.unjudged or not all(one.ended for one in self.checks):
             return "its rules have not judged it to its end"
-        return self._short
+        unable = (one for one in self.findings if one.is_about_rule and one.severity != "info")
+        names = ", ".join(dict.fromkeys(one.rule for one in unable))
+        return self._short or (f"these rules could not judge it: {names}" if names else "")
 
     @property
     def is_idle(self) -> bool:
@@ -237,7 +244,8 @@ class Verdict:
         Names the rules of all root causes that are more than "info", but for the one that stopped
         it; "" if there are none in a run that did not end well.
         """
-        causes = [one.finding for one in self.causes if one.finding is not self.stopping]
+        others = (one.finding for one in self.causes if one.finding is not self.stopping)
+        causes = [one for one in others if not one.is_about_rule]
         rules = {
             severity: list(dict.fromkeys(one.rule for one in causes if one.severity == severity))
             for severity in _WORDS

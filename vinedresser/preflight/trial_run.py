@@ -97,8 +97,8 @@ class TrialRun:
 
 
 def _verdict(finding: Finding) -> Verdict:
-    """Return the verdict of a finding; a warning without a statistic is about the rule itself."""
-    state = SUSPICIOUS if finding.statistic else UNCHECKED
+    """Return the verdict of a finding."""
+    state = UNCHECKED if finding.is_about_rule else SUSPICIOUS
     return Verdict(finding.rule, state, f"{finding.seen}: {finding.cause}; {finding.remedy}")
 
 

@@ -31,7 +31,8 @@ class Finding(Record):
         mode: "train", "eval" or "predict".
         rank: rank of the process whose data shows it.
         tensor: name of the tensor that shows it most clearly.
-        statistic: the statistic of that tensor, such as "abs_mean" or "loss".
+        statistic: the statistic of that tensor, such as "abs_mean" or "loss"; "" if the finding is
+            about the rule and not about the training (`is_about_rule`).
         value: value of the statistic.
         threshold: the limit that the value was compared with.
         confidence: from 0 to 1.
@@ -63,6 +64,11 @@ class Finding(Record):
     evidence: dict[str, Any] = field(default_factory=dict)
     fault: str = ""
     correction: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_about_rule(self) -> bool:
+        """Whether it tells why the rule could not judge, instead of judging the training."""
+        return not self.statistic
 
     def __repr__(self) -> str:
         seen = visible(self.seen)

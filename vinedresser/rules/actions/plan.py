@@ -102,11 +102,11 @@ class ActionPlan:
     def of(self, finding: Finding) -> tuple[str, ...]:
         """Return the names of the actions that follow a finding, in the order of execution.
 
-        Findings about a rule itself, which have no statistic, never change a run. A finding that
+        Findings about a rule itself never change a run. A finding that
         classes have caught up takes back boosts; of the rule's own actions no other one follows.
         """
         default = self.by_severity.get(finding.severity, ())
-        if not finding.statistic:
+        if finding.is_about_rule:
             return tuple(name for name in default if name not in _CHANGING)
         if CAUGHT_UP in finding.evidence:
             boosted = "boost" in self.by_rule.get(finding.rule, ())

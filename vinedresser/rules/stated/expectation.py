@@ -27,7 +27,8 @@ class Expectation(Rule):
     changes between two checks.
 
     What the run never had is reported as a warning that names what it had: then it cannot be told
-    whether the expectation is met. A point that the run did not come to is an "info".
+    whether the expectation is met, and the verdict says so. A point that the run did not come to is
+    an "info".
 
     Args:
         lines: expectations beside those of the run's record, for runs that are judged again.
@@ -88,9 +89,9 @@ class Expectation(Rule):
         """Return the finding about all breaches of a step, the gravest first; None without any."""
         if not found:
             return None
-        ranked = sorted(found, key=lambda one: -_ORDER.index(_severity(*one)))
+        ranked = sorted(found, key=lambda one: (-_ORDER.index(_severity(*one)), not one[1].name))
         first, breach = ranked[0]
-        told = [one for one in ranked if one[1].name]
+        told = [one for one in ranked if one[1].name] if breach.name else []
         return self.found(
             step,
             since=min(one.since for _, one in told or ranked),
