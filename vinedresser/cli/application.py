@@ -16,6 +16,7 @@ from vinedresser.cli.checking import check
 from vinedresser.cli.comparing import compare
 from vinedresser.cli.data import data
 from vinedresser.cli.deploying import deploy
+from vinedresser.cli.doctor import doctor
 from vinedresser.cli.explaining import explain
 from vinedresser.cli.inspecting import judge, show
 from vinedresser.cli.live.asking import ask
@@ -128,6 +129,7 @@ for _command in (
         replay,
         status,
         reconcile,
+        doctor,
         ui,
         up,
         down,

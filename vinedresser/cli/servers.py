@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from vinedresser.cli.doctor import print_troubles
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import TrackingError
 from vinedresser.objects import parse_location
@@ -107,6 +108,7 @@ def up(
 
         check_scheduler(standing)
     _settle_left(say_beside)
+    print_troubles(error_console)
 
 
 def _settle_left(say: Callable[[str], object]) -> None:

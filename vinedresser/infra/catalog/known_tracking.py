@@ -23,6 +23,7 @@ from vinedresser.store.records import TrackingRecord, read_record
 
 __all__ = [
     "TRACKING_VARIABLE",
+    "known_uris",
     "read_tracking",
     "remember_tracking",
     "require_known",
@@ -34,6 +35,7 @@ _log = plain_logger(__name__)
 
 # MLflow's own variable.
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+_NOTES = "tracking"
 
 
 def remember_tracking(store: Location, uri: str) -> None:
@@ -43,6 +45,16 @@ def remember_tracking(store: Location, uri: str) -> None:
         StoreError: the user's state folder cannot be written.
     """
     LocalStorage(private_state(store)).put(_key(uri), [uri.encode()])
+
+
+def known_uris(store: Location) -> list[str]:
+    """Return the tracking URIs at which flows of this user have kept the runs of a store.
+
+    Raises:
+        StoreError: the user's state folder cannot be read.
+    """
+    notes = LocalStorage(private_state(store))
+    return [notes.get(key).decode() for key in notes.list(f"{_NOTES}/")]
 
 
 def require_known(store: Location, uri: str) -> str:
@@ -159,4 +171,4 @@ def _from_environment() -> str:
 
 def _key(uri: str) -> str:
     """Return the key of the note about a tracking URI, the same with and without its password."""
-    return f"tracking/{hashlib.sha256(masked_text(uri).encode()).hexdigest()}"
+    return f"{_NOTES}/{hashlib.sha256(masked_text(uri).encode()).hexdigest()}"

@@ -149,11 +149,14 @@ def _scoped(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def require_server() -> None:
+def require_server(patience: float = _PATIENCE) -> None:
     """Wait until the configured server answers, which may be restarting, and try its credentials.
 
+    Args:
+        patience: seconds to wait.
+
     Raises:
-        LaunchError: it does not answer within a minute.
+        LaunchError: it does not answer in time.
         ConfigError: it refuses the credentials, or is no Prefect server of a compatible version.
     """
     from httpx import HTTPError, HTTPStatusError
@@ -163,7 +166,7 @@ def require_server() -> None:
     api = get_current_settings().api
     if not api.url:
         return
-    _await_server(api.url)
+    _await_server(api.url, patience)
     server = f"Prefect's server at {masked_text(api.url)}"
     try:
         with get_client(sync_client=True) as client:
@@ -189,9 +192,9 @@ def require_server() -> None:
         ) from error
 
 
-def _await_server(url: str) -> None:
+def _await_server(url: str, patience: float) -> None:
     """Wait until a server answers: it may be restarting."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + patience
     if not url.startswith(("http://", "https://")):
         raise ConfigError(
             f"{masked_text(url)} (PREFECT_API_URL): must be an address like http://HOST:4200/api"

@@ -8,6 +8,7 @@ from vinedresser.infra.services.servers.prefect_server import (
     WORK_POOL,
     StandingPrefect,
     bring_up_prefect,
+    noted_prefect,
     standing_prefect,
     take_down_prefect,
 )
@@ -16,7 +17,12 @@ from vinedresser.infra.services.servers.private_prefect import (
     is_private,
     start_private_prefect,
 )
-from vinedresser.infra.services.servers.standing import StandingServer, bring_up, take_down
+from vinedresser.infra.services.servers.standing import (
+    StandingServer,
+    bring_up,
+    noted_server,
+    take_down,
+)
 
 __all__ = [
     "WORK_POOL",
@@ -28,6 +34,8 @@ __all__ = [
     "bring_up_prefect",
     "is_private",
     "mlflow_page",
+    "noted_prefect",
+    "noted_server",
     "standing_prefect",
     "start_mlflow_ui",
     "start_private_prefect",

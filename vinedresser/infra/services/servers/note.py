@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vinedresser.errors import LaunchError
+from vinedresser.errors import CorruptData, LaunchError
 from vinedresser.infra.catalog.state_folder import private_folder, state_folder
 from vinedresser.infra.services.servers.local_server import free_port
 from vinedresser.processes import (
@@ -23,28 +23,43 @@ from vinedresser.processes import (
     marked_processes,
     wait_for_end,
 )
+from vinedresser.store.json_values import DAMAGE, parse_json
 
-__all__ = ["Note", "end_group", "first_marked", "mark_variable", "opened_note", "usual_port"]
+__all__ = [
+    "Note",
+    "end_group",
+    "first_marked",
+    "mark_variable",
+    "opened_note",
+    "read_note",
+    "usual_port",
+]
 
 # Marks the processes of a server from their start. Its value is noted before, so that one whose
 # identity was not noted, since `vinedresser up` was killed, is recognised.
 _MARK = "VINEDRESSER_UP"
+_MOST_BYTES = 1 << 16
 
 
 class Note:
     """An open note, locked against other processes.
 
     Args:
+        name: the kind of server.
         file: descriptor of the file.
     """
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, name: str, file: int) -> None:
+        self._name = name
         self._file = file
 
     def read(self) -> dict[str, Any] | None:
-        """Return the content; None if the note is empty."""
-        text = os.pread(self._file, 1 << 16, 0)
-        return dict(json.loads(text)) if text else None
+        """Return the content; None if the note is empty.
+
+        Raises:
+            CorruptData: it is damaged.
+        """
+        return _content(self._name, os.pread(self._file, _MOST_BYTES, 0))
 
     def write(self, content: dict[str, Any] | None) -> None:
         """Replace the content; None empties the note."""
@@ -62,13 +77,40 @@ def opened_note(name: str) -> Iterator[Note]:
     Args:
         name: the kind of server.
     """
-    folder = private_folder(state_folder())
-    file = os.open(folder / f"{name}.json", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    private_folder(state_folder())
+    file = os.open(_file(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield Note(file)
+        yield Note(name, file)
     finally:
         os.close(file)
+
+
+def read_note(name: str) -> dict[str, Any] | None:
+    """Return the content of a note, without waiting for a server that is being started.
+
+    Args:
+        name: the kind of server.
+
+    Raises:
+        CorruptData: it is damaged.
+        OSError: it cannot be read.
+    """
+    note = _file(name)
+    return _content(name, note.read_bytes()) if note.exists() else None
+
+
+def _file(name: str) -> Path:
+    return state_folder() / f"{name}.json"
+
+
+def _content(name: str, text: bytes) -> dict[str, Any] | None:
+    try:
+        return dict(parse_json(text)) if text else None
+    except DAMAGE as error:
+        raise CorruptData(
+            f"{_file(name)}: not the note of a server: {error}; end the server and delete the file"
+        ) from error
 
 
 def mark_variable(mark: str) -> dict[str, str]:

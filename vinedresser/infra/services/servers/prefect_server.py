@@ -32,6 +32,7 @@ from vinedresser.infra.services.servers.note import (
     first_marked,
     mark_variable,
     opened_note,
+    read_note,
     usual_port,
 )
 from vinedresser.infra.services.servers.prefect_api import ask_prefect
@@ -42,6 +43,7 @@ __all__ = [
     "StandingPrefect",
     "bring_up_prefect",
     "default_home",
+    "noted_prefect",
     "standing_prefect",
     "take_down_prefect",
 ]
@@ -93,6 +95,16 @@ class StandingPrefect:
     def server_log(self) -> Path:
         """Log of the server."""
         return Path(self.home, "server.log")
+
+    @property
+    def server_lives(self) -> bool:
+        """Whether the server's process is alive."""
+        return _lives(self.server)
+
+    @property
+    def worker_lives(self) -> bool:
+        """Whether the worker's process is alive."""
+        return _lives(self.worker)
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables with its address and credentials."""
@@ -154,6 +166,15 @@ def take_down_prefect() -> StandingPrefect | None:
             _end(noted.server, noted.worker, noted)
         note.write(None)
         return noted if running or unfinished else None
+
+
+def noted_prefect() -> StandingPrefect | None:
+    """Return the server that was started and not stopped, which may have ended; None for none.
+
+    Unlike `standing_prefect`, it does not wait for one that is being started.
+    """
+    said = read_note(_NOTE)
+    return None if said is None else StandingPrefect(**said)
 
 
 def standing_prefect() -> StandingPrefect | None:
@@ -228,16 +249,16 @@ def _complete(
 ) -> StandingPrefect:
     """Start the server or the worker or both, as far as they do not run; note each step."""
     started: list[LocalServer] = []
-    outage = not (_lives(standing.server) and _lives(standing.worker))
+    outage = not (standing.server_lives and standing.worker_lives)
     try:
         with _suspended(standing.worker, outage):
-            if not _lives(standing.server):
+            if not standing.server_lives:
                 standing = _noted_start(note, replace(standing, server={}))
                 started.append(_start_server(standing))
                 standing = replace(standing, server=_identity(started[-1]))
             if outage:
                 before_work(standing)
-        if not _lives(standing.worker):
+        if not standing.worker_lives:
             standing = _noted_start(note, replace(standing, worker={}))
             started.append(_start_worker(standing, environment))
             standing = replace(standing, worker=_identity(started[-1]))

@@ -17,13 +17,14 @@ from vinedresser.infra.services.servers.note import (
     first_marked,
     mark_variable,
     opened_note,
+    read_note,
     usual_port,
 )
 from vinedresser.infra.services.servers.seaweed import account_in, start_seaweed
 from vinedresser.infra.services.servers.seaweed_sockets import remove_sockets
 from vinedresser.processes import ProcessIdentity, identify, is_alive
 
-__all__ = ["StandingServer", "bring_up", "default_data", "make_bucket", "take_down"]
+__all__ = ["StandingServer", "bring_up", "default_data", "make_bucket", "noted_server", "take_down"]
 
 _PORT, _NOTE = 8333, "s3"
 # SeaweedFS takes at least 15 s to shut down, and loses nothing when it is killed.
@@ -47,6 +48,11 @@ class StandingServer:
     bucket: str
     data: str
     mark: str = ""
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process is alive."""
+        return bool(self.process) and is_alive(ProcessIdentity(**self.process)) is True
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables with its address and credentials."""
@@ -125,6 +131,12 @@ def take_down() -> StandingServer | None:
         return running or unfinished
 
 
+def noted_server() -> StandingServer | None:
+    """Return the server that was started and not stopped, which may have ended; None for none."""
+    said = read_note(_NOTE)
+    return None if said is None else StandingServer(**said)
+
+
 def make_bucket(bucket: str, environment: Mapping[str, str]) -> None:
     """Create a bucket if it does not exist.
 
@@ -169,8 +181,7 @@ def _running(note: Note) -> StandingServer | None:
     if said is None:
         return None
     server = StandingServer(**said)
-    alive = server.process and is_alive(ProcessIdentity(**server.process))
-    return server if alive else None
+    return server if server.lives else None
 
 
 def _end_unfinished(note: Note) -> StandingServer | None:

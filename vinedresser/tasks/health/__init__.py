@@ -1,0 +1,1 @@
+"""Health of an installation: what `vinedresser doctor` looks at, and what it says of it."""

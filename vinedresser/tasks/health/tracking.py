@@ -1,0 +1,82 @@
+"""Checks of MLflow: whether it can be reached, and whether it knows which runs have ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+
+from vinedresser.errors import ConfigError, MissingDependency, TrackingAway, TrackingError
+from vinedresser.infra.catalog.known_tracking import TRACKING_VARIABLE, known_uris
+from vinedresser.infra.catalog.stores import is_owned
+from vinedresser.infra.catalog.tracking_uri import absolute_uri, sqlite_path
+from vinedresser.infra.services.tracking.client import connected
+from vinedresser.masking import masked_text
+from vinedresser.objects import Location, open_storage
+from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.reading.store_runs import runs_in
+from vinedresser.store.records import TrackingRecord
+from vinedresser.tasks.health.check import Check, unless_it_fails
+from vinedresser.tasks.parents.kinds import parents_in
+
+__all__ = ["tracking_checks"]
+
+_AREA = "MLflow"
+
+
+def tracking_checks(store: Location | None) -> Iterator[Check]:
+    """Yield the checks of where MLflow keeps the runs of a store.
+
+    Args:
+        store: None: only what the environment names.
+    """
+    uris = dict.fromkeys(known_uris(store) if store is not None else ())
+    if named := os.environ.get(TRACKING_VARIABLE):
+        try:
+            uris[absolute_uri(named)] = None
+        except ConfigError as error:
+            remedy = f"correct {TRACKING_VARIABLE}"
+            yield Check(_AREA, TRACKING_VARIABLE, "problem", str(error), remedy)
+    for uri in uris:
+        yield _reached(uri)
+    if not uris:
+        yield Check(_AREA, "tracking", "ok", "no run is tracked")
+    if store is not None:
+        yield from unless_it_fails(_AREA, "runs", partial(_left_running, store))
+
+
+def _reached(uri: str) -> Check:
+    subject = masked_text(uri)
+    try:
+        with connected(uri) as client:
+            client.search_experiments(max_results=1)
+    except MissingDependency as error:
+        return Check(_AREA, subject, "problem", str(error), 'pip install "vinedresser[flows]"')
+    except TrackingAway as error:
+        remedy = "start its server, or restore its file"
+        path = sqlite_path(uri)
+        if path is not None and path.exists():
+            remedy = f"find out what holds it: fuser {path}"
+        return Check(_AREA, subject, "problem", str(error), remedy)
+    except TrackingError as error:
+        return Check(_AREA, subject, "problem", str(error), "upgrade or repair it as MLflow says")
+    return Check(_AREA, subject, "ok", "answers")
+
+
+def _left_running(store: Location) -> Iterator[Check]:
+    """Yield how many runs that have ended MLflow still shows as running."""
+    left = []
+    faults: list[str] = []
+    for place in (store, *parents_in(store)):
+        for run in runs_in(place):
+            storage = open_storage(run)
+            record = read_record_or_none(storage, TrackingRecord, TrackingRecord.KEY, faults)
+            if record is not None and not record.settled and not is_owned(run):
+                left.append(run.name)
+    for fault in faults:
+        yield Check(_AREA, "records", "warning", fault, f"vinedresser reconcile {store}")
+    if left:
+        seen = f"shows {len(left)} as running that nothing runs, such as {left[0]}"
+        yield Check(_AREA, "runs", "warning", seen, f"vinedresser reconcile {store}")
+    elif not faults:
+        yield Check(_AREA, "runs", "ok", "knows the end of all that have ended")
