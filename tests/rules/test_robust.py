@@ -57,7 +57,7 @@ TABLE: dict[str, dict[str, Any]] = {
     "gradient_reduction": {"every": 1, "patience": 1},
     "rank_data": {"every": 1, "patience": 1},
     "unsynchronised_statistics": {"every": 1, "patience": 1},
-    "rank_outlier": {"patience": 1},
+    "rank_outlier": {"patience": 1, "every": 1},
     "slow_rank": {"patience": 1},
     "slow_input": {"patience": 1},
     "step_outlier": {"patience": 1},

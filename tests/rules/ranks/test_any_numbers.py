@@ -50,7 +50,7 @@ def records(values: list[float], rank: int) -> list[StepRecord]:
 
 
 def judged(*ranks: list[StepRecord]) -> list[Finding]:
-    rules = [*(kind(every=5, patience=1) for kind in CHECKS), RankOutlier(patience=1), SlowRank()]
+    rules = [*(kind(every=5, patience=1) for kind in (*CHECKS, RankOutlier)), SlowRank()]
     with tempfile.TemporaryDirectory() as folder:
         return judge(make_run(Path(folder) / "run", *ranks), rules)
 

@@ -39,7 +39,8 @@ _FOUND: dict[str, tuple[str, str, str, int, int]] = {
         *("unsynchronised_statistics", "warning", "unsynchronised_statistics"),
         *(EVERY, 0),
     ),
-    "corrupt": ("rank_outlier", "warning", "", 100, 1),
+    "corrupt": ("rank_outlier", "warning", "loss", 100, 1),
+    "scaled": ("rank_outlier", "warning", "norm", 250, 1),
     "slow": ("slow_rank", "warning", "wait", 20, 1),
 }
 _TENSORS = {

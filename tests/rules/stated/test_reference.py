@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.capture.torch_.parallel.ranks import run_ranks
 from tests.rules.stated.points import train
 from vinedresser.errors import ConfigError
 from vinedresser.rules.judge import judge
@@ -83,3 +84,20 @@ def test_arguments_of_good_runs_without_parameters_are_not_compared(
     run = train(tmp_path / "run", seed=4)
     (one,) = judge(open_run(run), rules_from_table({"reference": {"good": table}}))
     assert (one.severity, one.evidence["differs"]) == ("info", {})
+
+
+@pytest.mark.thorough
+def test_more_ranks_with_the_same_rate_are_told(tmp_path: Path) -> None:
+    names = ("more_ranks", "healthy_more_ranks")
+    for world in (2, 4):
+        folder = tmp_path / str(world)
+        folder.mkdir()
+        run_ranks("tests.capture.torch_.parallel.rank_faults", folder, *names, world=world)
+    same, scaled = (found(tmp_path / "4" / name, [tmp_path / "2" / name]) for name in names)
+    said = "; a step has 4 x 8 rows, theirs 2 x 8, with the same initial learning rate 0.1"
+    assert said in same.seen
+    assert same.evidence["differs"]["ranks"] == [2, 4]
+    assert same.severity == "info"
+    assert "a step has" not in scaled.seen
+    # Another seed of the same number of ranks is no other batch.
+    assert "a step has" not in found(tmp_path / "4" / names[0], [tmp_path / "4" / names[1]]).seen

@@ -13,7 +13,7 @@ from vinedresser.store.collections.modules import module_of
 # Collections of built-in rules for values that not every training has.
 _OF_SOME_TRAININGS = (
     *("learning_rate", "loss_scale", "scheduler"),
-    *("rank_data", "rank_gradients", "replicas", "synchronised_statistics"),
+    *("rank_data", "rank_gradients", "rank_gradient_norms", "replicas", "synchronised_statistics"),
 )
 
 

@@ -22,7 +22,7 @@ from vinedresser.store.records import RunRecord
 # Step from which on checks are rarer.
 _EARLY = 150
 _CAPTURED = r"^ranks/(?:.*\.)?(?:local_gradients|gradients|objective|passes|reducing_passes)$"
-_NAME = re.compile(r"^ranks/((?:.*\.)?)local_gradients$")
+_NAME = re.compile(r"^ranks/((?:.*\.)?)gradients$")
 # Largest residual of a gradient that is a sum of the ranks' gradients, in units of its norm, and
 # the largest difference between equal factors; float32 sums are exact to about 1e-6.
 _EXACT = 1e-3

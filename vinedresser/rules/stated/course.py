@@ -36,6 +36,7 @@ while _EDGES[-1] < _LAST:
 # Steps that the first call of a compiler or a library makes longer.
 _WARM = 5
 _TIME = "timing/step"
+_ROWS = "ranks/rows"
 
 
 def edge(window: int) -> int:
@@ -55,6 +56,16 @@ class Course:
         self._evaluations = Evaluations()
         self._window = 0
         self._values: dict[str, list[float]] = {}
+        # The first and the last known number of rows so far, by step.
+        self._rows: list[tuple[int, float]] = []
+
+    @property
+    def rows(self) -> float:
+        """Rows of a train step of rank 0 on average; 0 if they are unknown, as of one process."""
+        if len(self._rows) < 2:
+            return 0.0
+        (first, fewer), (last, more) = self._rows
+        return (more - fewer) / (last - first)
 
     def take(self, step: Step) -> int | None:
         """Take a step of rank 0; return the window that it completes, or None."""
@@ -89,6 +100,8 @@ class Course:
             found[UPDATE_RATIO] = median(ratios)
         if _TIME in values.scalars and step.step >= _WARM:
             found[STEP_SECONDS] = values.scalars[_TIME]
+        if _ROWS in values.scalars:
+            self._rows[1:] = [(step.step, values.scalars[_ROWS])]
         for name, value in found.items():
             self._values.setdefault(name, []).append(value)
 

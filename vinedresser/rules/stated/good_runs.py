@@ -60,11 +60,13 @@ class GoodRuns:
         runs: their names, the oldest first.
         settings: settings of the last one; see `settings_of`.
         levels: by quantity and window (`Course`) a level of each run; only where all have one.
+        rows: rows of a train step of one rank of the last one; 0 if unknown.
     """
 
     runs: Sequence[str]
     settings: Mapping[str, Any]
     levels: Mapping[str, Mapping[int, Sequence[float]]]
+    rows: float = 0.0
 
     @classmethod
     def of(cls, runs: Mapping[str, Run]) -> Self:
@@ -76,7 +78,8 @@ class GoodRuns:
         Raises:
             CorruptData: stored values are damaged.
         """
-        courses = [_course(run).levels for run in runs.values()]
+        read = [_course(run) for run in runs.values()]
+        courses = [one.levels for one in read]
         levels: dict[str, dict[int, list[float]]] = {}
         for name, windows in courses[0].items():
             for window in windows:
@@ -84,7 +87,7 @@ class GoodRuns:
                 if all(map(math.isfinite, found)):
                     levels.setdefault(name, {})[window] = found
         *_, last = runs.values()
-        return cls([*runs], settings_of(last.info), levels)
+        return cls([*runs], settings_of(last.info), levels, read[-1].rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the table of `from_json`."""
@@ -92,7 +95,8 @@ class GoodRuns:
             name: {str(window): [*values] for window, values in windows.items()}
             for name, windows in self.levels.items()
         }
-        return {"runs": [*self.runs], "settings": dict(self.settings), "levels": levels}
+        settings = dict(self.settings)
+        return {"runs": [*self.runs], "settings": settings, "levels": levels, "rows": self.rows}
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> Self:
@@ -109,7 +113,8 @@ class GoodRuns:
                 }
                 for name, windows in table["levels"].items()
             }
-            found = cls([str(name) for name in table["runs"]], dict(table["settings"]), levels)
+            names, rows = [str(name) for name in table["runs"]], float(table.get("rows", 0.0))
+            found = cls(names, dict(table["settings"]), levels, rows)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError("good: must be a table with runs, settings and levels") from error
         count = len(found.runs)
@@ -203,10 +208,10 @@ class _Scaled(NamedTuple):
 
 
 def settings_of(info: RunRecord) -> dict[str, Any]:
-    """Return what a run was made with, but for seeds and labels: plain JSON types by name."""
+    """Return what a run was made with, also ranks, but not seeds and labels: JSON types by name."""
     parameters = parameters_of(info).items()
     chosen = {name: value for name, value in parameters if not is_seed(name) and not is_label(name)}
-    found = {**chosen, **observed_of(info), "code": info.code}
+    found = {**chosen, **observed_of(info), "ranks": info.world_size, "code": info.code}
     if not info.parameters:
         # The interpreter comes first.
         found["arguments"] = " ".join([*without_seeds(info.command)][1:])

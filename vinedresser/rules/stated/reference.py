@@ -10,7 +10,7 @@ from vinedresser.plain_text import visible
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.stated.course import DYNAMICS, NEEDS, STEP_SECONDS, Course, edge
-from vinedresser.rules.stated.good_runs import Distance, GoodRuns, lasting
+from vinedresser.rules.stated.good_runs import Distance, GoodRuns, lasting, settings_of
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -27,6 +27,8 @@ _WIDER = 2.0
 _EARLY = 20
 # Settings that a message names.
 _NAMED = 4
+# The learning rate among the settings, and the share by which equal numbers of rows differ.
+_RATE, _EQUAL = "optimizer.lr", 0.05
 # Characters of a setting in a message.
 _LONGEST = 40
 
@@ -66,6 +68,7 @@ class Reference(Rule):
         self._course = Course()
         self._distances: dict[str, list[tuple[int, Distance]]] = {}
         self._differs: dict[str, list[Any]] = {}
+        self._rate: Any = None
         self._done = False
         self._last: Step | None = None
 
@@ -78,6 +81,7 @@ class Reference(Rule):
         """Read the settings."""
         if self._runs is not None:
             self._differs = self._runs.differing(info)
+            self._rate = settings_of(info).get(_RATE)
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -201,7 +205,22 @@ class Reference(Rule):
             for name, (good, own) in [*self._differs.items()][:_NAMED]
         ]
         left = len(self._differs) - _NAMED
-        return f"; differs in: {', '.join(named)}{f' and {left} more' if left > 0 else ''}"
+        more = f" and {left} more" if left > 0 else ""
+        return f"; differs in: {', '.join(named)}{more}{self._global_batch()}"
+
+    def _global_batch(self) -> str:
+        """Return in words that the ranks together have more or fewer rows, but the same rate."""
+        runs, own, rate = self._runs, self._course.rows, self._rate
+        assert runs is not None
+        known = own and runs.rows and isinstance(rate, float)
+        if "ranks" not in self._differs or not known:
+            return ""
+        theirs, ours = self._differs["ranks"]
+        same = abs(ours * own / (theirs * runs.rows) - 1) < _EQUAL
+        if same or rate != runs.settings.get(_RATE):
+            return ""
+        rows = f"{ours} x {own:g} rows, theirs {theirs} x {runs.rows:g}"
+        return f"; a step has {rows}, with the same initial learning rate {rate:g}"
 
     def _cause(self, first: str) -> str:
         if not first:

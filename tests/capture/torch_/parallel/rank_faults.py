@@ -53,7 +53,8 @@ def rules(name: str) -> list[Rule]:
     """Return the rules that judge a training: at their defaults for the long ones."""
     if name in _LONG:
         return [*(kind() for kind in _CHECKS), RankOutlier(), SlowRank()]
-    found: list[Rule] = [*(kind(every=EVERY) for kind in _CHECKS), RankOutlier(), SlowRank()]
+    checks: list[Rule] = [kind(every=EVERY) for kind in _CHECKS]
+    found = [*checks, RankOutlier(every=EVERY), SlowRank()]
     return [*found, UntrainedParameters()] if name.endswith("early_optimizer") else found
 
 
@@ -381,6 +382,19 @@ class _Corrupt(Training):
         return x, y.roll(1) if self.faulty and self.rank == 1 and self.step >= 120 else y
 
 
+class _Scaled(Training):
+    """From step 260 on, rank 1 multiplies its loss."""
+
+    steps = 501
+
+    def backward(self) -> None:
+        x, y = self.batch()
+        # Labels that cannot be predicted well keep the gradients from vanishing.
+        y = torch.where(torch.arange(len(y)) < 4, y, y.roll(1))
+        scaled = self.faulty and self.rank == 1 and self.step >= 260
+        (self.loss(self.wrapped(x), y) * (4 if scaled else 1)).backward()
+
+
 class _Slow(Training):
     """Rank 1 waits for its data."""
 
@@ -391,6 +405,14 @@ class _Slow(Training):
             # What is slow about a rank is the time that passes.
             time.sleep(0.012)
         return super().batch()
+
+
+class _MoreRanks(Training):
+    """The learning rate does not depend on the number of ranks; that of the twin does."""
+
+    def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
+        world = 2 if self.faulty else dist.get_world_size()
+        return torch.optim.SGD(model.parameters(), lr=0.05 * world)
 
 
 class _Clean(Training):
@@ -424,7 +446,9 @@ _KINDS: dict[str, Callable[[str, int], Training]] = {
     "sharded_no_sampler": _ShardedNoSampler,
     "unsynchronised": _Unsynchronised,
     "corrupt": _Corrupt,
+    "scaled": _Scaled,
     "slow": _Slow,
+    "more_ranks": _MoreRanks,
 }
 TRAININGS = {
     **_KINDS,
