@@ -65,12 +65,14 @@ def _reached(uri: str) -> Check:
 
 def _left_running(store: Location) -> Iterator[Check]:
     """Yield how many runs that have ended MLflow still shows as running."""
+    tracked = 0
     left = []
     faults: list[str] = []
     for place in (store, *parents_in(store)):
         for run in runs_in(place):
             storage = open_storage(run)
             record = read_record_or_none(storage, TrackingRecord, TrackingRecord.KEY, faults)
+            tracked += record is not None
             if record is not None and not record.settled and not is_owned(run):
                 left.append(run.name)
     for fault in faults:
@@ -78,5 +80,5 @@ def _left_running(store: Location) -> Iterator[Check]:
     if left:
         seen = f"shows {len(left)} as running that nothing runs, such as {left[0]}"
         yield Check(_AREA, "runs", "warning", seen, f"vinedresser reconcile {store}")
-    elif not faults:
-        yield Check(_AREA, "runs", "ok", "knows the end of all that have ended")
+    elif tracked and not faults:
+        yield Check(_AREA, "runs", "ok", f"knows which of {tracked:,} have ended")
