@@ -58,6 +58,7 @@ ELSEWHERE = {
     "infra/services/tracking/artifacts.py": "links in a temporary folder, to checked files",
     "infra/supervise/sagemaker.py": "the tree of a container, in no store",
     "infra/supervise/supervisor/stillness.py": "/proc",
+    "infra/supervise/supervisor/system_metrics.py": "/proc",
     "infra/services/tracking/availability.py": "after `check_file`: SQLite opens its files itself",
     "infra/services/tracking/preparation.py": "under `_locked`: a new name, renamed when complete",
     "preflight/child.py": "a temporary folder of its own",

@@ -35,8 +35,9 @@ def plot(run: str | os.PathLike[str] | Run, what: str = "losses") -> Plot:
 
     Args:
         run: an opened run, its directory or its ``s3://`` URL.
-        what: "losses"; "metrics"; "gradients", a heat map of their sizes by layer; "updates",
-            relative to the weights; "activations"; or the name of a tensor or scalar.
+        what: "losses"; "metrics"; "system", the load of the machine; "gradients", a heat map of
+            their sizes by layer; "updates", relative to the weights; "activations"; or the name of
+            a tensor or scalar.
 
     Raises:
         ConfigError: nothing of it was captured while training.
@@ -66,6 +67,11 @@ def _losses(run: Run) -> _Charts:
 def _metrics(run: Run) -> _Charts:
     columns = ScalarSections(run.scalars("losses"), run.scalars()).metrics[:MOST_METRICS]
     return curves_of({one.name: one for one in columns}, "") if columns else ([], [])
+
+
+def _system(run: Run) -> _Charts:
+    columns = {name: one for name, one in run.system().items() if name.endswith("_percentage")}
+    return curves_of(columns, "") if columns else ([], [])
 
 
 def _gradients(run: Run) -> _Charts:
@@ -121,6 +127,7 @@ _SUBJECTS: Mapping[str, Callable[[Run], _Charts]] = MappingProxyType(
     {
         "losses": _losses,
         "metrics": _metrics,
+        "system": _system,
         "gradients": _gradients,
         "updates": _updates,
         "activations": _activations,

@@ -15,7 +15,7 @@ from vinedresser.explain.charts.layer_map import common_maps, gradient_columns
 from vinedresser.explain.reports.comparison.report import write_comparison
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import findings_key
+from vinedresser.store.records import SystemRecord, findings_key
 from vinedresser.testing.runs import make_run, step_record
 
 
@@ -83,6 +83,20 @@ def test_columns_between_captured_steps_repeat_the_last_one(tmp_path: Path) -> N
     uneven = common_maps([columns[1] for columns in found if columns is not None])[1]
     assert uneven.log10[0, :11].tolist() == [0, 1, 2, 2, 2, 2, 2, 2, 2, 9, 10]
     assert uneven.captured[0].tolist() == [True] * 11 + [False] * 49
+
+
+def test_the_load_of_the_machines_is_drawn_where_two_runs_have_it(tmp_path: Path) -> None:
+    for name in "abc":
+        made(tmp_path / name, 1.0)
+    write_comparison(compare(tmp_path), tmp_path / "c.html")
+    assert 'id="system"' not in (tmp_path / "c.html").read_text(encoding="utf-8")
+    for name in "ab":
+        values = {"cpu_utilization_percentage": 50.0, "disk_usage_megabytes": 1.0}
+        line = json.dumps(SystemRecord(1.0, 5, values | {f"only_{name}_percentage": 1.0}).to_json())
+        (tmp_path / name / SystemRecord.KEY).write_text(line, encoding="utf-8")
+    text = write_comparison(compare(tmp_path), tmp_path / "c.html").read_text(encoding="utf-8")
+    charts = re.findall(r'aria-label="(system/.*?)"', text)
+    assert charts == ["system/cpu_utilization_percentage of 2 runs by step"]
 
 
 def test_one_run_that_diverges_does_not_flatten_the_others(tmp_path: Path) -> None:

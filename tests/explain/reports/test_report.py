@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
@@ -12,6 +13,7 @@ from vinedresser.explain.reports.report import write_report
 from vinedresser.store.records import (
     ExitRecord,
     Heartbeat,
+    SystemRecord,
     findings_key,
     heartbeat_key,
     read_record,
@@ -40,6 +42,19 @@ def test_findings_are_shown_with_their_evidence(tmp_path: Path) -> None:
         "Evidence ratio 1.3 \N{MULTIPLICATION SIGN} 10⁻⁶"
     ) in page.text
     assert "2 Loss not decreasing warning step 10, seen since step 4" in page.text
+
+
+def test_the_load_of_the_machine_is_drawn_and_damage_is_named(tmp_path: Path) -> None:
+    run = stopped_run(tmp_path / "run")
+    gpu = {f"gpu_{NASTY}_memory_usage_percentage": 90.0}
+    records = [SystemRecord(START + 1, 4, {"cpu_utilization_percentage": 20.0})]
+    records.append(SystemRecord(START + 9, 8, {"cpu_utilization_percentage": 40.0, **gpu}))
+    lines = [f"{json.dumps(one.to_json())}\n".encode() for one in records]
+    run.storage.put(SystemRecord.KEY, [*lines, b'{"time": 1, "step": 0, "values": {"a": "b"}}\n'])
+    page = Page(write_report(run, tmp_path / "report.html"))
+    assert "Machine cpu utilization mean 30 % · at most 40 %" in page.text
+    assert f"gpu {NASTY} memory usage mean 90 % · at most 90 %" in page.text
+    assert "system.jsonl: line 3 is not a record of system metrics" in page.text
 
 
 def test_text_from_the_run_is_escaped(tmp_path: Path) -> None:

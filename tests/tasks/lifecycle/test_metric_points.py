@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from tests.explain.reports.pages import finding
 from vinedresser.infra.services.tracking.preparation import prepare_tracking
 from vinedresser.infra.services.tracking.runs import create_run
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.records import TrackingRecord
+from vinedresser.store.records import SystemRecord, TrackingRecord
 from vinedresser.tasks.lifecycle.metric_points import MetricPoints, rule_points
 from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
 from vinedresser.testing.runs import make_run, step_record
@@ -67,13 +68,16 @@ def test_there_are_at_most_thirty_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_last_step_is_sent_and_a_divergence_is_noted(tmp_path: Path) -> None:
+def test_the_last_step_and_the_load_are_sent_and_a_divergence_is_noted(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     experiment = prepare_tracking(uri, "digits")
     run_id = create_run(uri, experiment, "run", {}, {})
     losses = dict.fromkeys(range(1004), 2.0) | {1003: 1e31}
     records = [step_record(s, scalars={"losses/loss": loss}) for s, loss in losses.items()]
     make_run(tmp_path / "run", records)
+    load = [SystemRecord(1e9 + at, 10 * at, {"cpu_utilization_percentage": at}) for at in range(3)]
+    lines = "".join(f"{json.dumps(one.to_json())}\n" for one in load)
+    (tmp_path / "run" / SystemRecord.KEY).write_text(lines, encoding="utf-8")
     send_metrics(tmp_path / "run", TrackingRecord(uri, experiment, run_id))
     from mlflow import MlflowClient
 
@@ -81,6 +85,8 @@ def test_the_last_step_is_sent_and_a_divergence_is_noted(tmp_path: Path) -> None
     history = client.get_metric_history(run_id, "train/loss")
     assert sorted(point.step for point in history) == [*range(1001), 1003]
     assert max(point.value for point in history) == 20.0
+    history = client.get_metric_history(run_id, "system/cpu_utilization_percentage")
+    assert sorted((point.step, point.value) for point in history) == [(0, 0), (10, 1), (20, 2)]
     assert client.get_run(run_id).data.tags["bounded.train/loss"].startswith("1e+31 at step 1003")
 
 

@@ -26,7 +26,7 @@ from vinedresser.explain.reports.evidence import (
 from vinedresser.explain.reports.last_batches import LastBatches, last_batches
 from vinedresser.explain.reports.overview import Overview, overview
 from vinedresser.explain.reports.rank_output import RankOutput, rank_outputs
-from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections
+from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections, system_section
 from vinedresser.explain.reports.snapshots import ShownSnapshot, shown_snapshots
 from vinedresser.explain.reports.timeline import timeline
 from vinedresser.explain.verdicts import verdict
@@ -67,6 +67,7 @@ class Page:
         confusion: confusion matrix.
         examples: examples with the highest loss.
         schedule: learning rate and timing.
+        system: load of the machine.
         problems: damaged or missing data of the run.
         commands: further commands, each with its purpose.
         legend: those of "train", "trend", "eval", "predict", "nonfinite" and "rule" that occur.
@@ -87,6 +88,7 @@ class Page:
     confusion: Section
     examples: ExampleSection
     schedule: Section
+    system: Section
     problems: Sequence[str]
     commands: Sequence[tuple[str, str]]
     legend: frozenset[str]
@@ -126,6 +128,7 @@ def build_page(run: Run) -> Page:
         confusion=confusion_section(run, seen),
         examples=example_section(run, seen),
         schedule=sections.schedule_section(markers, extent),
+        system=system_section(run.system(), extent),
         # Reading the columns above reveals damage.
         problems=list(dict.fromkeys([*faults, *_problems(run, judged.status, seen)])),
         commands=_commands(run),

@@ -15,12 +15,12 @@ from vinedresser.explain.formatting import count, number
 from vinedresser.explain.reports.overview import Overview
 from vinedresser.store.reading.series import Column, Columns
 
-__all__ = ["ScalarSections", "MOST_LOSSES", "MOST_METRICS", "NARROW", "WIDE"]
+__all__ = ["MOST_LOSSES", "MOST_METRICS", "NARROW", "WIDE", "ScalarSections", "system_section"]
 
 WIDE = Size(920, 220)
 NARROW = Size(450, 140)
 MOST_LOSSES, MOST_METRICS = 4, 12
-_MOST_SCHEDULE = 8
+_MOST_SCHEDULE, _MOST_SYSTEM = 8, 8
 # Kinds of scalars that describe settings rather than results, the most important first.
 _SCHEDULE = ("optimizer_state/", "timing/", "state/")
 
@@ -103,6 +103,23 @@ class ScalarSections:
         )
         note = " · ".join(filter(None, notes))
         return Section("schedule", "Learning rate and timing", note, figures, missing)
+
+
+def system_section(system: Columns, extent: tuple[int, int]) -> Section:
+    """Return the charts of the load of the machine, as shares of what it has.
+
+    Args:
+        system: see `Run.system`.
+        extent: first and last step of the axes.
+    """
+    shares = [one for name, one in system.items() if name.endswith("_percentage")]
+    figures = []
+    for column in shares[:_MOST_SYSTEM]:
+        title = column.name.removeprefix("system/").removesuffix("_percentage").replace("_", " ")
+        mean, most = (number(float(one)) for one in (column.values.mean(), column.values.max()))
+        svg = line_chart(column, (), NARROW, extent, f"{title} in percent by step")
+        figures.append(Figure(title, f"mean {mean} % · at most {most} %", svg))
+    return Section("system", "Machine", _left_out(shares, _MOST_SYSTEM), figures)
 
 
 def _is_constant(column: Column) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,13 +58,16 @@ class Lease(NamedTuple):
 NO_GPUS = Lease((), ())
 
 
-def visible_gpus() -> list[str]:
-    """Return the names of the GPUs that this process may use.
+def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the names of the GPUs that a process may use.
 
     These are the devices in CUDA_VISIBLE_DEVICES up to the first -1, as CUDA reads it. If it is
     not set, they are the numbers of the devices known to NVIDIA's driver.
+
+    Args:
+        environment: environment variables of the process; by default, those of this one.
     """
-    given = os.environ.get(VISIBLE_GPUS)
+    given = environment.get(VISIBLE_GPUS)
     if given is None:
         return [str(number) for number, _ in enumerate(_DRIVER.glob("*"))]
     names = [one.strip() for one in given.split(",")]

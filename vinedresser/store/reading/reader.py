@@ -23,6 +23,7 @@ from vinedresser.store.reading.rank_reading import read_columns
 from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.series import Columns, frame_of
 from vinedresser.store.reading.step import SegmentColumns, Step
+from vinedresser.store.reading.system import read_system, system_columns
 from vinedresser.store.reading.tensor_view import TensorView
 from vinedresser.store.records import ControlRecord, RunRecord, read_record, strays
 from vinedresser.store.reductions import base_name, derived_name
@@ -341,6 +342,21 @@ class Run:
         """
         damaged: list[str] = []
         found = read_controls(self.storage, damaged)
+        for fault in damaged:
+            self._problems.note(fault)
+        return found
+
+    def system(self) -> Columns:
+        """Return the load of its machine, such as ``system/cpu_utilization_percentage``.
+
+        The columns have MLflow's names of system metrics, and the step that was last completed at
+        each time. They are empty for runs that were not launched.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        damaged: list[str] = []
+        found = system_columns(read_system(self.storage, damaged))
         for fault in damaged:
             self._problems.note(fault)
         return found

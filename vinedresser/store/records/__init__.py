@@ -10,6 +10,7 @@ small.
     launch.json                     command, owner and settings             launcher
     owner.json                      the new owner of an adopted run         new owner
     supervisor.json, .lock, log.txt supervisor and trainer; output          supervisor
+    system.jsonl                    load of its machine                     supervisor
     hosts/<host>.json               a host's ranks                          host
     host_orders.json                what the hosts are told                 supervisor
     segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
@@ -131,6 +132,7 @@ from vinedresser.store.records.run_record import (
     new_run,
 )
 from vinedresser.store.records.stacks import StacksRecord, StacksRequest
+from vinedresser.store.records.system import SystemRecord
 
 __all__ = [
     "ATTACH_VARIABLE",
@@ -177,6 +179,7 @@ __all__ = [
     "StopRecord",
     "StopStepRecord",
     "SupervisorRecord",
+    "SystemRecord",
     "TagsRecord",
     "TrackingRecord",
     "TrainerAnswer",

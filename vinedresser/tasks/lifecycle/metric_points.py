@@ -10,17 +10,20 @@ from typing import Protocol
 import numpy as np
 
 from vinedresser.infra.services.tracking import Bounding, MetricNames
+from vinedresser.infra.services.tracking.metric_names import clean_key
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import ControlRecord
+from vinedresser.store.records import ControlRecord, SystemRecord
 
-__all__ = ["MetricPoints", "control_points", "rule_points"]
+__all__ = ["MetricPoints", "control_points", "rule_points", "system_points"]
 
 # MLflow's page becomes slow with more than about 30 charts: scalars, dynamics, rules, controls.
 _MOST_SCALARS = 20
 _MOST_SHARES = 10
 _MOST_RULES = 6
 _MOST_CONTROLS = 4
+# All of a machine with two GPUs.
+_MOST_SYSTEM = 14
 _SEVERITIES = ("stop", "warning", "info")
 
 
@@ -132,6 +135,12 @@ def control_points(controls: Sequence[ControlRecord]) -> dict[str, list[tuple[in
         if change.new and (key in found or len(found) < _MOST_CONTROLS):
             found.setdefault(key, []).append((change.step, change.new[0]))
     return found
+
+
+def system_points(record: SystemRecord) -> dict[str, float]:
+    """Return the load of a machine under MLflow's keys; at most fourteen, those of two GPUs."""
+    values = [(name, value) for name, value in record.values.items() if math.isfinite(value)]
+    return {clean_key(f"system/{name}"): value for name, value in values[:_MOST_SYSTEM]}
 
 
 # Those of the dynamics that grow without bound when a training diverges.

@@ -10,9 +10,10 @@ from vinedresser.infra.services.tracking import MetricSink, set_tags, thin
 from vinedresser.objects import LocalStorage, Location, Storage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.system import read_system
 from vinedresser.store.records import TrackingRecord
 from vinedresser.tasks.lifecycle.end_tags import rule_tags
-from vinedresser.tasks.lifecycle.metric_points import MetricPoints
+from vinedresser.tasks.lifecycle.metric_points import MetricPoints, system_points
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
@@ -25,24 +26,30 @@ _EVERY = 5.0
 _LAST_CALL = 60.0
 
 
-class _RuleTags:
-    """Sends the tags of a run while it trains; settling the run sends them again.
+class _Companions:
+    """Sends the tags of a run while it trains, and the load of its machine.
+
+    Settling the run sends the tags again.
 
     Args:
         storage: storage of the run.
         uri: tracking URI.
         run_id: id of the MLflow run.
+        sink: sends the points.
     """
 
-    def __init__(self, storage: Storage, uri: str, run_id: str) -> None:
+    def __init__(self, storage: Storage, uri: str, run_id: str, sink: MetricSink) -> None:
         self._storage = storage
         self._uri = uri
         self._run_id = run_id
+        self._sink = sink
         self._sent: dict[str, str] = {}
+        # Number of records of the load of its machine that were sent.
+        self._records = 0
         self._updated = -float("inf")
 
     def update(self) -> None:
-        """Send changed tags, at most every five seconds.
+        """Send what has changed, at most every five seconds.
 
         Raises:
             StoreError: the storage refused a request.
@@ -51,6 +58,7 @@ class _RuleTags:
         if now < self._updated + _EVERY:
             return
         self._updated = now
+        self.send_system()
         # Damage is named once, when the run is settled.
         tags = rule_tags(self._storage, [])
         if tags == self._sent:
@@ -61,6 +69,18 @@ class _RuleTags:
             # Retried with the next update; the sink reports that the server is unavailable.
             return
         self._sent = tags
+
+    def send_system(self) -> None:
+        """Send the new records of the load of the machine.
+
+        Raises:
+            StoreError: the storage refused a request.
+        """
+        records = read_system(self._storage, [])
+        for one in records[self._records :]:
+            for key, value in system_points(one).items():
+                self._sink.log(key, value, step=one.step, time=one.time)
+        self._records = len(records)
 
 
 def record_metrics(place: RunPlace) -> None:
@@ -78,7 +98,7 @@ def record_metrics(place: RunPlace) -> None:
 
 
 def send_metrics(location: Location, tracking: TrackingRecord | None = None) -> None:
-    """Follow a run to its end and send its losses, metrics and tags; repeating this is harmless.
+    """Follow a run to its end; send its losses, metrics, tags and load; repeating this is harmless.
 
     Train steps are thinned out (`thin`); every evaluation is sent.
 
@@ -103,11 +123,11 @@ def _send(location: Location, tracking: TrackingRecord | None) -> None:
     run_id = tracking.run_id or find_or_create(tracking, location, run.info)
     sink = MetricSink(tracking.uri, run_id)
     points = MetricPoints(sink.log)
-    tags = _RuleTags(run.storage, tracking.uri, run_id)
+    companions = _Companions(run.storage, tracking.uri, run_id, sink)
     skipped: Step | None = None
     try:
         for step in run.follow():
-            tags.update()
+            companions.update()
             if step.mode == "train" and not thin(step.step):
                 skipped = step
                 continue
@@ -118,6 +138,7 @@ def _send(location: Location, tracking: TrackingRecord | None) -> None:
             # The last step is always sent.
             points.add(skipped)
         points.close()
+        companions.send_system()
     finally:
         complete = sink.close(_LAST_CALL)
     if not complete:

@@ -25,7 +25,7 @@ from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.timeline import severity_sign
 from vinedresser.store.reading.series import Column
 
-__all__ = ["curve_figures"]
+__all__ = ["curve_figures", "system_figures"]
 
 _SIZE = Size(450, 190)
 _MOST_FIGURES = 10
@@ -52,11 +52,34 @@ def curve_figures(comparison: Comparison) -> list[Figure]:
     last = max(
         (int(run.scalars[n].steps[-1]) for run in comparison.drawn for n in run.scalars), default=0
     )
-    return [_figure(comparison.drawn, name, last) for name in names[:_MOST_FIGURES]]
+    drawn = comparison.drawn
+    return [
+        _figure(drawn, name, last, [run.scalars.get(name) for run in drawn])
+        for name in names[:_MOST_FIGURES]
+    ]
 
 
-def _figure(runs: Sequence[ComparedRun], name: str, last: int) -> Figure:
-    columns = {place: run.scalars[name] for place, run in enumerate(runs) if name in run.scalars}
+def system_figures(comparison: Comparison) -> list[Figure]:
+    """Return a chart of the load of the machine of the runs drawn, for each share of at least two.
+
+    Steps are those last completed at each time.
+    """
+    drawn = comparison.drawn
+    loads = [run.run.system() for run in drawn]
+    names = dict.fromkeys(name for load in loads for name in load if name.endswith("_percentage"))
+    last = max((int(one.steps[-1]) for load in loads for one in load.values()), default=0)
+    found = {name: [load.get(name) for load in loads] for name in names}
+    return [
+        _figure(drawn, name, last, columns)
+        for name, columns in [*found.items()][:_MOST_FIGURES]
+        if len(drawn) - columns.count(None) > 1
+    ]
+
+
+def _figure(
+    runs: Sequence[ComparedRun], name: str, last: int, each: Sequence[Column | None]
+) -> Figure:
+    columns = {place: column for place, column in enumerate(each) if column is not None}
     shown = np.concatenate([_lines_of(column)[1] for column in columns.values()])
     limit = _limit(list(columns.values()))
     beyond = np.abs(shown) > limit

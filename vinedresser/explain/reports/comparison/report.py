@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vinedresser.explain.charts.palette import NOT_FINITE, ZERO, colour
 from vinedresser.explain.comparison import Comparison
-from vinedresser.explain.reports.comparison.curves import curve_figures
+from vinedresser.explain.reports.comparison.curves import curve_figures, system_figures
 from vinedresser.explain.reports.comparison.findings import rule_rows
 from vinedresser.explain.reports.comparison.maps import gradient_section, ratio_section
 from vinedresser.explain.reports.comparison.tables import (
@@ -52,6 +52,7 @@ def write_comparison(comparison: Comparison, destination: str | os.PathLike[str]
         groups=group_table(comparison),
         partings=partings,
         curves=curve_figures(comparison),
+        system=system_figures(comparison),
         maps=[gradient_section(drawn), ratio_section(drawn)],
         rules=rule_rows(comparison),
         settings=setting_table(comparison),

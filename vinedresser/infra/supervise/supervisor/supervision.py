@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vinedresser.errors import CorruptData, KeyTaken, LaunchError, NotARun, StoreError
+from vinedresser.infra.supervise.gpus import visible_gpus
 from vinedresser.infra.supervise.hosts.hosts_job import HostsJob
 from vinedresser.infra.supervise.launch_values import read_memory_file
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
@@ -22,6 +23,7 @@ from vinedresser.infra.supervise.supervisor.prctl import become_subreaper
 from vinedresser.infra.supervise.supervisor.run_contract import RunContract
 from vinedresser.infra.supervise.supervisor.say import say
 from vinedresser.infra.supervise.supervisor.stop_requests import StopRequests
+from vinedresser.infra.supervise.supervisor.system_metrics import SystemMetrics
 from vinedresser.infra.supervise.supervisor.verdict import never_started, not_startable, verdict
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import this_process
@@ -166,6 +168,7 @@ class Supervisor:
     def _await_end(self, job: Job | HostsJob) -> None:
         """Serve the ranks until all have ended, by themselves, on request or after a failure."""
         next_look = 0.0
+        system = self._system_metrics()
         while job.running:
             self._turn()
             now = time.monotonic()
@@ -173,6 +176,8 @@ class Supervisor:
                 continue
             next_look = now + _TICK
             self._tend(job)
+            if system is not None:
+                system.tend(now)
             if now >= self._deadline:
                 job.kill()
             elif now >= self._reminder:
@@ -188,6 +193,12 @@ class Supervisor:
             self._passed_on = self._requests.look()
         if self._passed_on is not None:
             self._await_family(job)
+
+    def _system_metrics(self) -> SystemMetrics | None:
+        """Return what records the load of the machine; None if the ranks are on others."""
+        if self._launch.system.name != "local":
+            return None
+        return SystemMetrics(self._directory, visible_gpus(self._environment()), self._report)
 
     def _tend(self, job: Job | HostsJob) -> None:
         """Do what is due every tick, and pass on what asks the ranks for something."""
