@@ -79,6 +79,7 @@ def test_the_example_fails_hangs_and_recovers(tmp_path: Path) -> None:
         "ranks-failing": "crashed",
         "ranks-failing-restart-1": "finished",
         "ranks-hanging": "stopped",
+        "ranks-hanging-restart-1": "finished",
     }
     [found] = runs["ranks-hanging"].findings()
     assert found.evidence["missing"] == [1]
