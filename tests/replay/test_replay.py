@@ -67,6 +67,7 @@ def test_an_overflow_of_half_precision_in_the_loss(tmp_path: Path) -> None:
     train_half(tmp_path / "run")
     told = again(tmp_path / "run", BAD_STEP, "half", "--locate", "--bisect")
     assert re.search(r"loss inf: the same   gradients: 4 of 4 the same", told)
+    assert "lasting: the same batch breaks the step again: the data or the code" in told
     assert re.search(rf"sample {BAD_ROW} of 64\b.*\(7 runs\)", told)
     assert re.search(
         r"operation: aten.exp in the forward: float16 \[64, 1\] is inf at \[11, 0\]", told

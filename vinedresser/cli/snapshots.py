@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -154,11 +155,13 @@ def replay(
     from vinedresser.replay.origins import with_origins
     from vinedresser.replay.recording import replay_record
 
-    replayed = stepping.replay(opened, source, **({"eager": True} if eager else {}))
+    run = partial(stepping.replay, **({"eager": True} if eager else {}))
+    replayed = run(opened, source)
     outcome = replayed.outcome
     print_replayed(opened.record, replayed.comparison, outcome.losses, outcome.nonfinite)
     if script is not None:
         print_notes(replayed.notes, exact=replayed.comparison.exact)
+    lasting = _lasting(opened, replayed, lambda one: run(one, source))
     operation = samples = tried = None
     if dtype is not None:
         _run_wider(replayed, dtype, in_script=script is not None)
@@ -171,7 +174,7 @@ def replay(
     if what_if:
         tried = _try_changes(replayed, steps, seconds, in_script=script is not None)
     if save:
-        _save(opened, replay_record(replayed.comparison, operation, samples, tried))
+        _save(opened, replay_record(replayed.comparison, operation, samples, tried, lasting))
     if not replayed.comparison.exact:
         raise typer.Exit(_DIFFERS)
 
@@ -314,6 +317,22 @@ def _replay_split(
     print_split(opened.record, found)
     if found.same is False:
         raise typer.Exit(_DIFFERS)
+
+
+def _lasting(opened: Snapshot, replayed: Any, run: Callable[[Snapshot], Any]) -> str:
+    """Print and return whether what broke a step of torch lasts, after those of the other ranks.
+
+    Raises:
+        VinedresserError: a step cannot be run again.
+    """
+    from vinedresser.cli.views.console import say
+    from vinedresser.replay.lasting import conclusion, run_again
+
+    if opened.record.framework != "torch" or opened.record.reason != "nonfinite":
+        return ""
+    found = conclusion(run_again(opened, replayed, run), opened.record.world_size)
+    say(f"  {found}")
+    return found
 
 
 def _save(opened: Snapshot, found: ReplayRecord) -> None:

@@ -16,6 +16,7 @@ def replay_record(
     located: Located | None = None,
     bisection: Bisection | None = None,
     tried: WhatIf | None = None,
+    lasting: str = "",
 ) -> ReplayRecord:
     """Return the record of a replay.
 
@@ -24,11 +25,13 @@ def replay_record(
         located: the operation that breaks the step, if it was looked for and found.
         bisection: the samples, likewise.
         tried: the changes that were tried.
+        lasting: whether what broke the step lasts, in words; "" for another step.
     """
     where = located.place if located is not None else None
     return ReplayRecord(
         time=time.time(),
         same=comparison.told("loss"),
+        lasting=lasting,
         operation="" if located is None else located.words,
         place="" if where is None or not where.words else f"{where.words}: {where.text}",
         samples="" if bisection is None else bisection.words,

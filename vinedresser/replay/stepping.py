@@ -53,6 +53,11 @@ class Replayed:
     outcome: Outcome
     comparison: Comparison
 
+    @property
+    def step(self) -> RecordedStep:
+        """The recorded step."""
+        return self.replay.step
+
 
 def prepared(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replay:
     """Build the model and the step of a snapshot, without running it; see `replay`.

@@ -11,6 +11,7 @@ from vinedresser.store.records import Record
 
 __all__ = [
     "FORMAT_VERSION",
+    "MEANS",
     "REASONS",
     "Reason",
     "SnapshotRecord",
@@ -27,6 +28,9 @@ Reason = Literal["nonfinite", "periodic"]
 
 REASONS: dict[Reason, str] = {"nonfinite": "gradients not finite", "periodic": "periodic"}
 """The reasons in words."""
+
+MEANS = "the gradients are means over all ranks, which one rank cannot reproduce"
+"""Why a step of one rank is `SnapshotRecord.inexact`; its losses are not concerned."""
 
 _NAME = re.compile(r"step-(?P<step>0|[1-9]\d{0,17})(?:-rank(?P<rank>[1-9]\d{0,4}))?", re.ASCII)
 

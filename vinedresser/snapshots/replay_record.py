@@ -48,6 +48,7 @@ class ReplayRecord(Record):
         symptom: what is wrong without a change, such as "the loss does not fall".
         cures: kinds of changes that cure it, as the experiment proves, the best first, each with
             the value before and after, or [] if it is not that of a number.
+        lasting: whether what broke the step lasts.
     """
 
     KEY: ClassVar[str] = "replay.json"
@@ -61,6 +62,7 @@ class ReplayRecord(Record):
     trials: list[dict[str, str]] = field(default_factory=list)
     symptom: str = ""
     cures: dict[str, list[float]] = field(default_factory=dict)
+    lasting: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that readers cannot show.
@@ -82,7 +84,7 @@ class ReplayRecord(Record):
         """The findings in words."""
         located = " · ".join(one for one in (self.operation, self.place) if one)
         tried = f"tried: {self.tried}" if self.tried else ""
-        return [one for one in (located, self.samples, tried) if one]
+        return [one for one in (self.lasting, located, self.samples, tried) if one]
 
     def completed(self, earlier: Self | None) -> ReplayRecord:
         """Return the record with what only an earlier replay looked for."""
@@ -96,6 +98,7 @@ class ReplayRecord(Record):
             newer,
             time=self.time,
             same=self.same,
+            lasting=self.lasting,
             operation=operation,
             place=place,
             samples=self.samples or earlier.samples,

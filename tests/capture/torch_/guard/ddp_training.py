@@ -1,6 +1,6 @@
 """One rank of a data-parallel training whose gradient stops being finite on one of them.
 
-python -m tests.capture.torch_.guard.ddp_training FOLDER distances|half [sharded]
+python -m tests.capture.torch_.guard.ddp_training FOLDER distances|half|forward|backward [sharded]
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def main(folder: Path, story: str, *, sharded: bool) -> None:
 
     Args:
         folder: holds the run.
-        story: "distances" or "half".
+        story: "distances" or "half"; "forward" or "backward": as "half", but without the bad
+            sample, and the machine of rank 1 computes NaN once, there.
         sharded: whether each rank has a part of each parameter, as with FSDP2.
     """
     rank = join(folder)
@@ -56,10 +57,16 @@ def main(folder: Path, story: str, *, sharded: bool) -> None:
     hook.watch(parallel, loss=loss_fn, optimizer=optimizer)
     for step in range(8):
         inputs, targets = batches(step)
-        if rank == 0:
+        if rank == 0 or story in ("forward", "backward"):
             targets = torch.ones_like(targets)
         optimizer.zero_grad()
-        loss_fn(parallel(inputs), targets).backward()
+        found = parallel(inputs)
+        if rank == 1 and step == HALF_STEP and story == "forward":
+            with torch.no_grad():
+                found[0] = torch.nan
+        if rank == 1 and step == HALF_STEP and story == "backward":
+            found.register_hook(lambda gradient: gradient * torch.nan)
+        loss_fn(found, targets).backward()
         optimizer.step()
     hook.close()
     dist.destroy_process_group()

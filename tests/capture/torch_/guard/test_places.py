@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.replay.stories import BAD_STEP as HALF_STEP
 from vinedresser.capture import open_run
 from vinedresser.errors import ConfigError
 from vinedresser.objects import LocalStorage, open_storage
+from vinedresser.replay.lasting import conclusion, run_again
 from vinedresser.replay.stepping import bisect, locate, replay
 from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 from vinedresser.snapshots.settings import SnapshotSettings
@@ -58,6 +61,32 @@ def test_every_rank_keeps_the_same_step_and_its_own_batch(
             assert located is not None
             assert line in located.place.text
     assert broken == [False, True]
+    assert lasting(run, story, step) == (
+        "lasting: the same batch of rank 1 breaks the step again: the data or the code"
+    )
+    # Without the snapshot of rank 1, nothing is claimed.
+    shutil.rmtree(run / f"snapshots/step-{step}-rank1")
+    assert lasting(run, story, step).endswith("1 of 2 ranks have a snapshot")
+
+
+def lasting(run: Path, factory: str, step: int) -> str:
+    """Return whether what broke a step lasts."""
+    again = partial(replay, factory=f"tests.replay.stories:{factory}")
+    opened = open_snapshot(run / f"snapshots/step-{step}")
+    return conclusion(run_again(opened, again(opened), again), 2)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("story", "said"),
+    [
+        ("forward", "rank 1 alone had another loss in the training: its machine"),
+        ("backward", "with the same batch and weights on all ranks: a transient error"),
+    ],
+)
+def test_what_a_machine_has_done_does_not_last(tmp_path: Path, story: str, said: str) -> None:
+    run_ranks("tests.capture.torch_.guard.ddp_training", tmp_path, story)
+    assert said in lasting(tmp_path / "run", "half", HALF_STEP)
 
 
 @pytest.mark.thorough

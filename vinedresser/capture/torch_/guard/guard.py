@@ -40,6 +40,7 @@ from vinedresser.frameworks.torch_.optimizer_steps import listen_to_steps
 from vinedresser.frameworks.torch_.optimizers import has_closure, with_closure
 from vinedresser.frameworks.torch_.passing import passed_on
 from vinedresser.frameworks.torch_.random_states import RandomStates
+from vinedresser.snapshots.record import MEANS
 from vinedresser.snapshots.trees import Codec
 
 __all__ = ["TorchGuard", "guard_of"]
@@ -218,7 +219,7 @@ class TorchGuard:
         if any(one.changed for one in self._calls.calls):
             found.append("an input was changed in place after the model had read it")
         if isinstance(self._root, DistributedDataParallel):
-            found.append("the gradients are means over all ranks, which one rank cannot reproduce")
+            found.append(MEANS)
         return found
 
     def _inner(self, path: str) -> str:

@@ -1,0 +1,116 @@
+"""Does what broke a step last? The steps of all ranks, run again on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vinedresser.replay.results import Comparison
+from vinedresser.snapshots.reading import Snapshot, list_snapshots
+from vinedresser.snapshots.record import MEANS, SnapshotRecord
+
+__all__ = ["Again", "conclusion", "run_again"]
+
+
+@dataclass(frozen=True)
+class Again:
+    """The step of a rank whose update had gradients that were not finite, run again.
+
+    Attributes:
+        rank: the rank.
+        comparison: how it compares with the training; gradients of several ranks are means.
+        broken: whether gradients are not finite again.
+        spoiled: name of a parameter that was not finite before the step, or "".
+        unsure: why another result says nothing about machines, in words; "" if it does.
+    """
+
+    rank: int
+    comparison: Comparison
+    broken: bool
+    spoiled: str
+    unsure: str
+
+
+def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -> list[Again]:
+    """Return the step of a snapshot and those of the other ranks, run again.
+
+    Args:
+        opened: the snapshot.
+        first: what its replay has returned.
+        replay: runs the step of a snapshot again.
+
+    Raises:
+        VinedresserError: a step cannot be run again.
+    """
+    record, storage = opened.record, opened.storage
+    others = [
+        Snapshot(f"{storage.location}/{SnapshotRecord.KEY}/{one.name}", storage, one)
+        for one in (list_snapshots(storage, []) if record.world_size > 1 else [])
+        if one.step == record.step and one.rank != record.rank
+    ]
+    replays = [(opened, first), *((one, replay(one)) for one in others)]
+    return [_again(one, found, replay) for one, found in replays]
+
+
+def _again(opened: Snapshot, found: Any, replay: Callable[[Snapshot], Any]) -> Again:
+    comparison, broken = found.comparison, found.outcome.broken
+    unsure = ""
+    if comparison.environment:
+        name, (then, now) = next(iter(comparison.environment.items()))
+        unsure = f"{name} is {now} here and was {then} in the training"
+    elif inexact := [one for one in opened.record.inexact if one != MEANS]:
+        unsure = inexact[0]
+    elif not broken and _values(replay(opened)) != _values(found):
+        unsure = "two runs on this machine differ"
+    return Again(opened.record.rank, comparison, broken, found.step.spoiled, unsure)
+
+
+def _values(found: Any) -> list[str]:
+    """Return the losses of a replay, and the gradients that are not finite, as comparable texts."""
+    nonfinite = sorted(map(str, found.outcome.nonfinite))
+    return [*(repr(float(one)) for one in found.outcome.losses), *nonfinite]
+
+
+def conclusion(ranks: Sequence[Again], world: int) -> str:
+    """Return in words whether the data or the code break a step, a machine, or nothing any more.
+
+    Args:
+        ranks: the steps of the ranks whose snapshots there are.
+        world: number of ranks of the training.
+    """
+    return next(_reasons(sorted(ranks, key=lambda one: one.rank), world))
+
+
+def _reasons(ranks: Sequence[Again], world: int) -> Iterator[str]:
+    """Yield what can be said, the surest first; the last one can always be said."""
+    one = world == 1
+    for again in ranks:
+        if again.spoiled:
+            yield f"cannot tell what lasts: {again.spoiled} was not finite before the step"
+    broken = [again.rank for again in ranks if again.broken]
+    if broken:
+        where = "" if one else f" of {_told(broken)}"
+        yield f"lasting: the same batch{where} breaks the step again: the data or the code"
+    for again in ranks:
+        if again.unsure:
+            yield f"cannot tell whether it is transient: {again.unsure}"
+    if len(ranks) < world:
+        yield f"cannot tell whether it is transient: {len(ranks)} of {world} ranks have a snapshot"
+    other = [again.rank for again in ranks if again.comparison.losses is False]
+    if other and len(other) == len(ranks) > 1:
+        yield "cannot tell whether it is transient: no rank has the loss of the training here"
+    if other and not one:
+        yield (
+            f"not lasting: the step is finite here, and {_told(other)} alone had another loss in "
+            "the training: its machine"
+        )
+    yield (
+        "not lasting: the step is finite here, with the same batch and weights"
+        f"{' on all ranks' * (not one)}: a transient error, or the machine of the training; run it "
+        "again there"
+    )
+
+
+def _told(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
