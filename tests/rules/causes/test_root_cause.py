@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from vinedresser.capture import open_run
@@ -176,6 +177,19 @@ def test_every_fault_is_known_and_none_brings_about_itself() -> None:
     assert not any(brings_about(fault, fault) for fault in FAULTS)
     assert not brings_about("", "not_learning")
     assert not brings_about("of a newer version", "not_learning")
+
+
+def test_causes_and_effects_form_no_circle_but_that_of_decay_and_vanishing_gradients() -> None:
+    # Decay shrinks weights until no gradient passes, and without a gradient it does; the earlier
+    # finding decides between them.
+    assert brings_about("vanishing_gradient", "over_regularisation")
+    both = {("vanishing_gradient", "over_regularisation")}
+    effects = {
+        cause: {one for one in FAULTS if brings_about(cause, one) and (cause, one) not in both}
+        for cause in FAULTS
+    }
+    # Fails for a circle.
+    TopologicalSorter(effects).prepare()
 
 
 def test_one_rule_declares_what_a_fault_brings_about() -> None:
