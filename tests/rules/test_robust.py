@@ -63,6 +63,7 @@ TABLE: dict[str, dict[str, Any]] = {
     "step_outlier": {"patience": 1},
     "stalled_training": {},
     "equal_workers": {},
+    "nothing_restored": {},
     "optimizer_made_anew": {},
     "tree_depth": {"every": 1, "patience": 1},
     "empty_trees": {"every": 1, "patience": 1},

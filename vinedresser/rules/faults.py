@@ -35,6 +35,7 @@ Fault = Literal[
     "gradients_not_cleared",
     "learning_rate_too_high",
     "learning_rate_too_low",
+    "nothing_restored",
     "optimizer_made_anew",
     "oscillating_loss",
     "over_regularisation",

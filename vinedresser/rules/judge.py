@@ -36,9 +36,6 @@ from vinedresser.store.records import (
 
 __all__ = ["Newcomers", "Stopping", "judge"]
 
-# Steps at which a live run's record is read again: some losses are known after a few updates.
-_COMPLETED = (2, 4, 8, 16, 32)
-
 
 class Stopping(Protocol):
     """Decides which findings stop a run, and requests the stop."""
@@ -114,15 +111,17 @@ def judge(
     steps = run.follow(poll, urgent=live, on_idle=idle)
     for step in _held_until_training(steps) if live else steps:
         completed = live and newcomers.have_joined(step)
-        completed |= live and step.mode == "train" and step.step in _COMPLETED
+        # Some losses are known after a few updates, and a breach of a contract may be later.
+        completed |= live and step.mode == "train" and step.step.bit_count() == 1
         if not engine.begun:
             take(engine.idle(step.time, stalls.started), step.time)
             # The hook completes the record before the first step of a model, up to a few losses.
             engine.begin(read_record(run.storage, RunRecord) or run.info)
         elif completed:
-            engine.on_record(read_record(run.storage, RunRecord) or run.info)
+            _read_again(run, engine)
         take(engine.update(step), step.time)
         seen(step, engine)
+    _read_again(run, engine)
     # A damaged record is one of the run's problems.
     end = read_record_or_none(run.storage, ExitRecord, ExitRecord.KEY, [])
     # The record of a killed training holds the time at which its death was noticed.
@@ -134,6 +133,12 @@ def judge(
     take(engine.finish(early=early))
     findings.checks = engine.checks(whole=whole, attached=attached)
     return findings
+
+
+def _read_again(run: Run, engine: Engine) -> None:
+    """Let rules that have begun read the record of a run again, which the hook completes."""
+    if engine.begun:
+        engine.on_record(read_record(run.storage, RunRecord) or run.info)
 
 
 def _held_until_training(steps: Iterable[Step]) -> Iterator[Step]:

@@ -52,8 +52,11 @@ class Everything(LoopListener):
     def gradients_cleared(self, _: nn.Module) -> None:
         self.seen.append("cleared")
 
-    def weights_loaded(self, _: nn.Module) -> None:
-        self.seen.append("weights loaded")
+    def state_taken(self, _: nn.Module) -> None:
+        self.seen.append("state taken")
+
+    def weights_loaded(self, _: nn.Module, state: Any) -> None:
+        self.seen.append(f"weights loaded: {len(state)}")
 
     def step_begins(self, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         self.seen.append("step begins")
@@ -86,7 +89,8 @@ def state_of_torch() -> list[object]:
     methods = (
         *((Optimizer, "add_param_group"), (LRScheduler, "_initial_step")),
         *((_BaseDataLoaderIter, "__next__"), (nn.Module, "__call__"), (nn.Module, "zero_grad")),
-        *((nn.Module, "load_state_dict"), (GradScaler, "scale"), (GradScaler, "step")),
+        *((nn.Module, "state_dict"), (nn.Module, "load_state_dict")),
+        *((GradScaler, "scale"), (GradScaler, "step")),
     )
     autograd: Any = torch.autograd
     hooks: Any = optimizer
@@ -128,7 +132,9 @@ def test_each_event_is_told_in_order_and_torch_is_restored() -> None:
     assert state_of_torch() == before
     assert first.seen == second.seen
     assert first.seen == [
-        *("weights loaded", "made SGD", "made StepLR"),
+        # Of the model and both of its layers.
+        *("state taken", "state taken", "state taken"),
+        *("weights loaded: 4", "made SGD", "made StepLR"),
         *("awaited", "loaded", "cleared", "scaled"),
         # Once: the calls in the backward pass are those of checkpointing.
         *("called Sequential", "called Linear", "called Linear", "backward of 1"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.contracts.contract import Contract
 from vinedresser.rules.contracts.equal_workers import EqualWorkers
+from vinedresser.rules.contracts.nothing_restored import NothingRestored
 from vinedresser.rules.contracts.optimizer_made_anew import OptimizerMadeAnew
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
@@ -210,3 +213,76 @@ def test_the_workers_of_an_evaluation_are_not_those_of_the_training(tmp_path: Pa
         return once(net, step)
 
     assert judged(tmp_path / "run", EqualWorkers(), loaded(Noisy(None)), evaluating) == []
+
+
+def plainly(net: nn.Module) -> Any:
+    return net.state_dict()
+
+
+def in_a_new_dictionary(net: nn.Module) -> Any:
+    return dict(net.state_dict())
+
+
+def copied(net: nn.Module) -> Any:
+    return copy.deepcopy(net.state_dict())
+
+
+def saved(net: nn.Module) -> Any:
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    file.seek(0)
+    return torch.load(file)
+
+
+def restored(
+    directory: Path,
+    keep: Callable[[nn.Module], Any],
+    between: Callable[[nn.Module, Any], object] = lambda _net, _state: None,
+) -> list[Finding]:
+    """Train, and restore at the end what was kept after four steps."""
+    rule = NothingRestored()
+    net, loss = nn.Sequential(nn.Linear(64, 32), nn.Linear(32, 10)), nn.CrossEntropyLoss()
+    optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+    with Hook(directory, collections=capture_for([rule]).collections) as hook:
+        hook.watch(net, loss=loss, optimizer=optimizer)
+        for step in range(_STEPS):
+            optimizer.zero_grad()
+            loss(net(_DIGITS.x[:_ROWS]), _DIGITS.y[:_ROWS]).backward()
+            optimizer.step()
+            hook.metric("step", step)
+            if step == 3:
+                state = keep(net)
+        between(net, state)
+        net.load_state_dict(state)
+    return found(open_run(directory), rule)
+
+
+@pytest.mark.parametrize("keep", [plainly, in_a_new_dictionary])
+def test_weights_kept_without_a_copy_are_not_restored(
+    keep: Callable[[nn.Module], Any], tmp_path: Path
+) -> None:
+    (finding,) = restored(tmp_path / "run", keep)
+    assert (finding.severity, finding.value, finding.evidence["step"]) == ("warning", 4, _STEPS)
+    assert f"({Path(__file__).name}:" in finding.cause
+
+
+def averaged(_: nn.Module, state: Any) -> None:
+    for one in state.values():
+        one.mul_(0.5)
+
+
+@pytest.mark.parametrize(
+    ("keep", "between"),
+    [
+        (copied, lambda _net, _state: None),
+        (saved, lambda _net, _state: None),
+        # The state that is loaded is of these weights, or was written into.
+        (plainly, lambda net, _state: net.state_dict()),
+        (plainly, averaged),
+    ],
+    ids=["copied", "saved", "loaded at once", "averaged in place"],
+)
+def test_copies_and_states_that_a_loop_writes_into_are_restored(
+    keep: Callable[[nn.Module], Any], between: Callable[[nn.Module, Any], object], tmp_path: Path
+) -> None:
+    assert restored(tmp_path / "run", keep, between) == []

@@ -164,7 +164,7 @@ class ManualSteps(LoopListener):
         # Beside a model, inputs may be optimized, such as adversarial examples.
         return [] if in_modules() else [BareTensors(names_of_tensors(living))]
 
-    def weights_loaded(self, _: nn.Module) -> None:
+    def weights_loaded(self, *_: Any) -> None:
         """See `LoopListener.weights_loaded`."""
         self._loaded = True
 

@@ -40,6 +40,7 @@ from vinedresser.capture.torch_.rank_state import RankState
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
+from vinedresser.capture.torch_.weights.restored_weights import RestoredWeights
 from vinedresser.capture.torch_.worker_states import WORKERS
 from vinedresser.frameworks.torch_.hidden_hooks import hide_hooks
 from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable, before_calls
@@ -124,8 +125,14 @@ class TorchAdapter(Adapter):
         self._remade = RemadeOptimizers()
         MADE.start()
         WORKERS.start()
-        self._handles: list[Removable] = [self._modes, calls, self._notes]
-        self._handles.append(self._comparisons.forwards)
+        self._restored = RestoredWeights(
+            self._model,
+            lambda breach: weak._saw_breach("nothing_restored", breach),
+            guard,
+        )
+        self._handles: list[Removable] = [
+            *(self._modes, calls, self._notes, self._comparisons.forwards, self._restored)
+        ]
         self.guard = guard_of(session, model, self._names, self._handles)
         session.batch_takers.append(InjectedBatch(self._model, loss).answer)
         if loss is not None:
@@ -366,6 +373,7 @@ class TorchAdapter(Adapter):
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
         session, recorder = self._session, self._recorder
         self._remade.stepped(optimizer)
+        self._restored.stepped()
         self._saw_breach("equal_workers", WORKERS.breach)
         nothing = recorder.quiet or recorder.plain is not None
         recording = None if nothing else recorder.recording("train")

@@ -69,8 +69,11 @@ class LoopListener:
     def gradients_cleared(self, module: nn.Module) -> None:
         """Note a module whose gradients are about to be cleared by `Module.zero_grad`."""
 
-    def weights_loaded(self, module: nn.Module) -> None:
-        """Note a module whose state is about to be loaded."""
+    def state_taken(self, module: nn.Module) -> None:
+        """Note a module whose `state_dict` is about to be called, or that of one around it."""
+
+    def weights_loaded(self, module: nn.Module, state: Any) -> None:
+        """Note a module and the state that is about to be loaded into it."""
 
     def step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
         """Note a step that an optimizer is about to take; see `listen_to_all_steps`.
@@ -233,6 +236,18 @@ def _replace_next_batch(happened: _Listener) -> Callable[[], None]:
     return wrap(_BaseDataLoaderIter, "__next__", observed)
 
 
+def _replace_load(happened: _Listener) -> Callable[[], None]:
+    def observed(module: nn.Module, load: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(load)
+        def loaded(*args: Any, **kwargs: Any) -> Any:
+            happened(module, args[0] if args else kwargs.get("state_dict"))
+            return passed_on(load, args, kwargs)
+
+        return loaded
+
+    return wrap(nn.Module, "load_state_dict", observed)
+
+
 def _replace_scaler_step(
     begins: _Listener | None = None, ended: _Listener | None = None
 ) -> Callable[[], None]:
@@ -261,7 +276,8 @@ _EVENTS: dict[str, tuple[str, Callable[[_Listener], Callable[[], None]]]] = {
     "loss_scaled": ("noticing a scaler", _of_method(GradScaler, "scale")),
     "backward_begins": ("noticing a loss", _Event(_replace_backward)),
     "gradients_cleared": ("noticing cleared gradients", _of_method(nn.Module, "zero_grad")),
-    "weights_loaded": ("noticing loaded weights", _of_method(nn.Module, "load_state_dict")),
+    "state_taken": ("noticing a state", _of_method(nn.Module, "state_dict")),
+    "weights_loaded": ("noticing loaded weights", _Event(_replace_load)),
     "step_begins": (
         "the start of an optimizer step",
         lambda listener: listen_to_all_steps(before=listener),

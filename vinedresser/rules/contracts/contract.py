@@ -29,6 +29,7 @@ class Contract(OnceRule):
     severity: Severity = "warning"
     remedy: ClassVar[str]
     _breach: Mapping[str, Any] | None = None
+    _last: Step | None = None
 
     @abstractmethod
     def describe(self, breach: Mapping[str, Any]) -> tuple[float, str, str]:
@@ -40,14 +41,26 @@ class Contract(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        self._last = step
         breach = self._breach
-        if breach is None or step.step < breach["step"]:
+        return None if breach is None or step.step < breach["step"] else self._found(step, breach)
+
+    def at_end(self) -> Finding | None:
+        """See `OnceRule.at_end`: what was seen after the last step."""
+        if self._last is None or self._breach is None:
             return None
+        return self._found(self._last, self._breach)
+
+    def finish_early(self) -> Finding | None:
+        """See `Rule.finish_early`: a breach is certain whatever comes after it."""
+        return self.finish()
+
+    def _found(self, step: Step, breach: Mapping[str, Any]) -> Finding:
         value, seen, cause = self.describe(breach)
         where = f" ({breach['where']})" if breach.get("where") else ""
         return self.found(
             step,
-            since=breach["step"],
+            since=min(breach["step"], step.step),
             tensor="",
             statistic=self.name,
             value=value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -32,7 +33,7 @@ class LoadedWeights(LoopListener):
         found = [id(value) in loaded for value in parameters]
         return bool(loaded) and 2 * sum(found) >= len(found) > 0
 
-    def weights_loaded(self, module: nn.Module) -> None:
+    def weights_loaded(self, module: nn.Module, _: Any) -> None:
         """See `LoopListener.weights_loaded`."""
         assert self._modules is not None
         self._modules[id(module)] = weakref.ref(module)
