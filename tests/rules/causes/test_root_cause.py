@@ -170,6 +170,13 @@ def test_steps_rule_out_some_causes() -> None:
         assert len(root_causes([outputs, finding("underfitting", 200)])) == count
 
 
+def test_labels_that_are_named_because_nothing_else_was_found_are_a_symptom_of_outputs() -> None:
+    outputs = finding("loss_output_mismatch", 0, "warning")
+    for rule, count in (("underfitting", 1), ("corrupt_labels", 2)):
+        labels = finding("corrupt_labels", 31, "warning", rule)
+        assert len(root_causes([labels, outputs])) == count
+
+
 def test_every_fault_is_known_and_none_brings_about_itself() -> None:
     assert set(declaring_rules()) == set(FAULTS)
     for rule in declaring_rules().values():

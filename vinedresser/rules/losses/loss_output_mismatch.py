@@ -75,11 +75,13 @@ class LossOutputMismatch(OnceRule):
     fault = "loss_output_mismatch"
     stage = "loss"
     # A loss without much of a gradient leaves the weights to their decay. What the last activation
-    # keeps out of reach seems too large for the outputs.
+    # keeps out of reach seems too large for the outputs. Where nothing is learned, the labels seem
+    # not to belong to the inputs.
     consequences = (
         "outcome",
         "inside",
         *UNSTEADY,
+        "corrupt_labels",
         "learning_rate_too_low",
         "loss_scale",
         "over_regularisation",
@@ -91,8 +93,12 @@ class LossOutputMismatch(OnceRule):
 
     @classmethod
     def can_explain(cls, cause: Finding, finding: Finding) -> bool:
-        """See `Rule.can_explain`: without another fault, outputs do not fit from the first step."""
-        return cause.since < max(_SEEN, finding.step + 1)
+        """See `Rule.can_explain`: without another fault, outputs do not fit from the first step.
+
+        Labels are a symptom only where they are named because nothing else was found.
+        """
+        named = finding.fault == finding.rule == "corrupt_labels"
+        return cause.since < max(_SEEN, finding.step + 1) and not named
 
     def __init__(self, patience: int = 3, order: float = 0.4) -> None:
         require_at_least(1, patience=patience)
