@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from vinedresser.plain_text import visible
 from vinedresser.store.records import Record
 
-__all__ = ["CAUGHT_UP", "MISSED", "Finding", "Severity"]
+__all__ = ["CAUGHT_UP", "HOPELESS", "MISSED", "Finding", "Severity"]
 
 Severity = Literal["info", "warning", "stop"]
 
@@ -17,6 +17,8 @@ MISSED = "missed"
 text, with the share of its rows that are mispredicted."""
 CAUGHT_UP = "caught_up"
 """The same for a finding that such classes are learned by now."""
+HOPELESS = "hopeless"
+"""Key of the evidence of a finding: whether nothing can be learned with its fault."""
 
 
 @dataclass(frozen=True)

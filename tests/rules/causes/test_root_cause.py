@@ -177,6 +177,16 @@ def test_labels_that_are_named_because_nothing_else_was_found_are_a_symptom_of_o
         assert len(root_causes([labels, outputs])) == count
 
 
+def test_a_fault_with_which_nothing_can_be_learned_comes_before_one_of_the_data() -> None:
+    inputs, outcome = finding("unnormalised_inputs", 20), finding("underfitting", 100)
+    outputs = finding("loss_output_mismatch", 10)
+    for hopeless, first in ((False, inputs), (True, outputs)):
+        found = [inputs, outcome, replace(outputs, evidence={"hopeless": hopeless})]
+        root, other = root_causes(found)
+        assert (root.finding.rule, root.symptoms) == (first.rule, (outcome,))
+        assert other.symptoms == ()
+
+
 def test_every_fault_is_known_and_none_brings_about_itself() -> None:
     assert set(declaring_rules()) == set(FAULTS)
     for rule in declaring_rules().values():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vinedresser.rules.causes.chain import brings_about, can_explain, causal_place
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import HOPELESS, Finding
 
 __all__ = ["RootCause", "cause_of", "onset", "remedies", "root_causes"]
 
@@ -43,16 +43,17 @@ def root_causes(findings: Sequence[Finding]) -> list[RootCause]:
     A finding explains another if its fault can cause the other's (`Rule.consequences`), or
     is the same, and it was found by the rule of that name or is at least as severe. Findings of
     severity "info" explain nothing. A root cause is a finding that no other explains, whatever its
-    severity: the one that explains the most, or of several the first in causal order
-    (`causal_place`), then the earliest. It and its symptoms are set aside, and the search repeats
-    with the rest.
+    severity: one with which nothing can be learned, else the one that explains the most, or of
+    several the first in causal order (`causal_place`), then the earliest. It and its symptoms are
+    set aside, and the search repeats with the rest.
 
     Args:
         findings: findings of one run, in any order.
 
     Returns:
         Root causes: those of a stop first, then those of a warning, also if a symptom has that
-        severity; among these by number of symptoms, causal order, confidence and step.
+        severity; among these those with which nothing can be learned, then by number of symptoms,
+        causal order, confidence and step.
     """
     left = sorted(findings, key=lambda finding: (finding.since, finding.step))
     found = []
@@ -121,14 +122,19 @@ def _knobs(finding: Finding) -> list[str]:
     return [*(knob for knob in _KNOBS if knob in text), *finding.correction]
 
 
-def _precedence(finding: Finding, findings: Sequence[Finding]) -> tuple[bool, int, int]:
+def _precedence(finding: Finding, findings: Sequence[Finding]) -> tuple[bool, bool, int, int]:
     """Return a key by which the first of some findings is a root cause."""
     explained = any(
         _explains(one, finding) and not _explains(finding, one)
         for one in findings
         if one is not finding
     )
-    return explained, -len(_explained(finding, findings)), causal_place(finding.fault)
+    effects = len(_explained(finding, findings))
+    return explained, not _is_hopeless(finding), -effects, causal_place(finding.fault)
+
+
+def _is_hopeless(finding: Finding) -> bool:
+    return finding.evidence.get(HOPELESS) is True
 
 
 def _explained(cause: Finding, findings: Sequence[Finding]) -> list[Finding]:
@@ -156,8 +162,11 @@ def _repeats(finding: Finding, cause: Finding) -> bool:
     return _SEVERITIES.index(finding.severity) >= _SEVERITIES.index(cause.severity)
 
 
-def _rank(root: RootCause) -> tuple[int, int, int, float, int]:
+def _rank(root: RootCause) -> tuple[int, bool, int, int, float, int]:
     gravest = min(_SEVERITIES.index(one.severity) for one in root.all)
     finding = root.finding
     place = causal_place(finding.fault)
-    return (gravest, -len(root.symptoms), place, -finding.confidence, finding.step)
+    return (
+        *(gravest, not _is_hopeless(finding), -len(root.symptoms)),
+        *(place, -finding.confidence, finding.step),
+    )

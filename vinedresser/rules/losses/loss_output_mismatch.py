@@ -19,7 +19,7 @@ from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossI
 from vinedresser.rules.signals.losses.loss_signs import LossSigns
 from vinedresser.rules.signals.outcomes.baseline import Baseline
 from vinedresser.rules.signals.outcomes.outcome import Outcome
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import HOPELESS, Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -263,7 +263,11 @@ class LossOutputMismatch(OnceRule):
             cause=mismatch.cause,
             remedy=mismatch.remedy,
             severity=self.without_stop if harmless else None,
-            evidence={"kind": mismatch.kind, "looks": sighting.checks},
+            evidence={
+                "kind": mismatch.kind,
+                "looks": sighting.checks,
+                HOPELESS: mismatch.hopeless,
+            },
         )
 
 
