@@ -56,7 +56,8 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path: Path) -> None:
     other, _ = course(tmp_path / "other", Objective("acuracy", "maximize"))
     assert "acuracy in mode eval" in other.missing()
     assert other.missing().endswith(
-        "CrossEntropyLoss (eval), CrossEntropyLoss (train), accuracy (eval), grad_norm (train)"
+        "CrossEntropyLoss (eval), CrossEntropyLoss (train), accuracy (eval), grad_norm (train), "
+        "loss (eval), loss (train)"
     )
 
 
@@ -108,6 +109,19 @@ def test_a_third_run_goes_on_where_the_second_did(tmp_path: Path) -> None:
 def test_values_at_one_step_of_a_run_are_all_kept(tmp_path: Path) -> None:
     read = ObjectiveHistory([ACCURACY])
     assert add(read, tmp_path, (0, 0.1), (0, 0.2), (0, 0.3)) == [(1, 0.1), (2, 0.2), (3, 0.3)]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"), [("accuracy", 0.75), ("eval/accuracy", 0.75), ("loss", 2.0)]
+)
+def test_the_names_of_mlflow_are_names_of_objectives(
+    tmp_path: Path, metric: str, value: float
+) -> None:
+    computed = {"saved/accuracy/CrossEntropyLoss": 0.75, "losses/CrossEntropyLoss": 2.0}
+    records = [step_record(0, mode="eval", scalars=computed | {"losses/Other": 3.0})]
+    read = ObjectiveHistory([Objective(metric, "maximize")])
+    said = [read.add(step) for step in make_run(tmp_path / "run", records).follow()]
+    assert said == [[(1, value)]]
 
 
 def test_what_is_a_loss_and_a_metric_is_one_value(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vinedresser.store.reading.results import results_of
 from vinedresser.store.reading.step import Step
 from vinedresser.sweeps.settings import Objective
 
@@ -43,16 +44,16 @@ class ObjectiveHistory:
         if step.rank != 0:
             return []
         new: list[tuple[int, float]] = []
-        # A loss and a metric of the same name are one value: XGBoost reports both.
-        recorded = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
-        found = {name.partition("/")[2]: value for name, value in recorded.items()}
+        found = results_of(step)
+        kinds = (f"{step.mode}/", "losses/", "metrics/", "saved/")
+        names = [name for name in found if not name.startswith(kinds)]
         for number, goal in enumerate(self._goals):
-            for name, value in found.items():
-                if name != goal.metric or step.mode != goal.mode:
-                    self._elsewhere.add((name, step.mode))
-                    continue
+            if goal.metric in found and step.mode == goal.mode:
+                value = found[goal.metric]
                 epoch = self._append(number, value, self._begun + step.step)
                 new += [(epoch, value)] if number == 0 else []
+            else:
+                self._elsewhere.update((name, step.mode) for name in names)
         return new
 
     def go_on(self, steps: int) -> None:

@@ -54,7 +54,8 @@ class SweepTable:
     """The settings of a sweep.
 
     Attributes:
-        metric: the objective: name of a metric or loss, as the training records it.
+        metric: the objective: name of a metric or loss, as the training records it or as in
+            MLflow (`accuracy`, `eval/accuracy`); `loss` is the first loss.
         direction: "minimize" or "maximize".
         value: the value of a trial: its "last" or "best" one, or the "mean", for cross-validation
             with one value per fold.

@@ -51,6 +51,16 @@ def test_dynamics_are_computed_from_what_was_captured(tmp_path: Path) -> None:
     }
 
 
+def test_a_computed_accuracy_is_called_so_unless_the_script_reports_one(tmp_path: Path) -> None:
+    computed = {"saved/accuracy/CrossEntropyLoss": 0.5}
+    assert points_of(make_run(tmp_path / "a", [step_record(0, mode="eval", scalars=computed)])) == {
+        "eval/accuracy": [0.5]
+    }
+    both = computed | {"metrics/accuracy": 0.25}
+    found = points_of(make_run(tmp_path / "b", [step_record(0, mode="eval", scalars=both)]))
+    assert found["eval/accuracy"] == [0.25]
+
+
 def test_there_are_at_most_thirty_keys(tmp_path: Path) -> None:
     scalars = {f"metrics/m{number}": 1.0 for number in range(40)}
     scalars |= {"optimizer_state/lr": 0.1, "timing/step": 0.1}

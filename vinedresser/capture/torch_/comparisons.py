@@ -73,6 +73,8 @@ class Comparisons:
             name: name of the loss.
             arguments: nestings of tensors.
         """
+        if recording.mode == "eval":
+            self._take_accuracy(recording, name, arguments)
         if self._progress(recording).first_losses:
             self.take(recording, name, arguments, paired=True)
         elif self.due(recording, several=True) is not None:
@@ -102,6 +104,11 @@ class Comparisons:
             activation, _ = activation_of(getattr(predictions, "grad_fn", None))
             self._session.newly_set_up |= unpaired | self._notes.saw_predictions(name, activation)
             self._losses.take_arguments(recording, name, inputs)
+            if recording.mode == "train":
+                self._take_accuracy(recording, name, inputs)
+
+    def _take_accuracy(self, recording: Recording, name: str, arguments: tuple[Any, ...]) -> None:
+        self._losses.take_accuracy(recording, name, arguments, self._notes.ignored_label(name))
 
     def _take_certain(
         self, recording: Recording, name: str, predictions: Tensor, labels: Tensor

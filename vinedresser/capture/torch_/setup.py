@@ -98,6 +98,11 @@ class SetupNotes(LoopListener):
             self._losses[name] = setup
         return new
 
+    def ignored_label(self, name: str) -> int:
+        """Return the label that a loss leaves out; by default, PyTorch's -100."""
+        settings = self._losses.get(name, {}).get("settings", {})
+        return int(settings.get("ignore_index", -100))
+
     def saw_predictions(self, name: str, activation: str) -> bool:
         """Note what a loss is given; return whether that is new.
 

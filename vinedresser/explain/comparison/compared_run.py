@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from vinedresser.explain.verdicts import Verdict
+from vinedresser.store.collections.collection import ACCURACY
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
@@ -88,8 +89,10 @@ def named_scalars(run: Run) -> dict[str, Column]:
     """Return losses and metrics of rank 0 by mode and name, such as ``eval/accuracy``.
 
     The first loss of a mode is ``MODE/loss``, so that trainings with different losses share it.
+    ``MODE/accuracy`` is what the script reports, or else what the hook has computed.
     """
     losses, metrics = run.scalars("losses"), run.scalars("metrics")
+    accuracies = run.scalars(f"^{ACCURACY}")
     found: dict[str, Column] = {}
     for mode in MODES:
         for name, column in (*losses.items(), *metrics.items()):
@@ -100,4 +103,7 @@ def named_scalars(run: Run) -> dict[str, Column]:
             if name in losses and f"{mode}/loss" not in found:
                 short = "loss"
             found.setdefault(f"{mode}/{short}", rows)
+        for column in accuracies.values():
+            if len(rows := column.of(mode)):
+                found.setdefault(f"{mode}/accuracy", rows)
     return found

@@ -13,6 +13,7 @@ from vinedresser.explain.charts.line_chart import has_trend, line_chart
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, number
 from vinedresser.explain.reports.overview import Overview
+from vinedresser.store.collections.collection import ACCURACY
 from vinedresser.store.reading.series import Column, Columns
 
 __all__ = ["MOST_LOSSES", "MOST_METRICS", "NARROW", "WIDE", "ScalarSections", "system_section"]
@@ -152,6 +153,8 @@ def _figure(
     column: Column, markers: Sequence[Marker], size: Size, extent: tuple[int, int]
 ) -> Figure:
     title = column.name.removeprefix("losses/").removeprefix("metrics/")
+    if column.name.startswith(ACCURACY):
+        title = "accuracy"
     notes = []
     for mode in ("train", "eval", "predict"):
         rows = column.of(mode)

@@ -11,6 +11,7 @@ from vinedresser.objects import Storage
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.store.finding import Finding
+from vinedresser.store.reading.results import results_of
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import Record, read_record, suspicions_key, write_record
 
@@ -48,7 +49,7 @@ class SuspicionWriter:
     ) -> None:
         self._storage = storage
         self._key = suspicions_key(group)
-        self._names = {f"{collection}/{metric}" for collection in ("losses", "metrics")}
+        self._metric = metric
         self._mode = mode
         self._stops = stops
 
@@ -58,7 +59,7 @@ class SuspicionWriter:
         Raises:
             StoreError: the storage refused.
         """
-        if step.rank != 0 or step.mode != self._mode or self._names.isdisjoint(step.scalars):
+        if step.rank != 0 or step.mode != self._mode or self._metric not in results_of(step):
             return
         found = [one for one in engine.suspicions() if self._stops(one)]
         record = SuspicionRecord(step.step, [json.loads(finding_line(one)) for one in found])

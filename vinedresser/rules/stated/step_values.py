@@ -15,36 +15,16 @@ from vinedresser.queries.numpy_numeric import NumpyNumeric
 from vinedresser.queries.observables import Moment, Observables
 from vinedresser.queries.query import Query
 from vinedresser.queries.stored.event import ROOTS
+from vinedresser.store.reading.results import short_names
 from vinedresser.store.reading.step import Step
 
-__all__ = ["BATCH", "Evaluations", "Side", "StepValues", "short_names"]
+__all__ = ["BATCH", "Evaluations", "Side", "StepValues"]
 
 BATCH = {"inputs": "model_inputs", "labels": "labels", "predictions": "predictions"}
 """The collection of which a name of the batch stands for the first tensor."""
 
 # Statistics of which one is captured of a tensor that is not captured in full.
 _WORDS = ("mean", "min", "max", "l2", "abs_max")
-
-
-def short_names(names: Mapping[str, float] | list[str], mode: str) -> Iterator[tuple[str, str]]:
-    """Yield each name by which losses and metrics are known, with its full name.
-
-    ``metrics/accuracy`` of an evaluation is also ``eval/accuracy`` and ``accuracy``; the first loss
-    is also ``eval/loss``.
-
-    Args:
-        names: full names of scalars.
-        mode: mode of their step.
-    """
-    first = next((name for name in names if name.startswith("losses/")), None)
-    if first is not None:
-        yield f"{mode}/loss", first
-    for name in names:
-        kind, _, short = name.partition("/")
-        yield name, name
-        if kind in ("losses", "metrics", "saved"):
-            yield f"{mode}/{short}", name
-            yield short, name
 
 
 class StepValues(Observables):

@@ -11,6 +11,7 @@ import numpy as np
 
 from vinedresser.infra.services.tracking import Bounding, MetricNames
 from vinedresser.infra.services.tracking.metric_names import clean_key
+from vinedresser.store.collections.collection import ACCURACY
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ControlRecord, SystemRecord
@@ -75,6 +76,8 @@ class MetricPoints:
         for name, value in step.scalars_of("saved").items():
             fed = name.removeprefix("saved/")
             key = self._shares.key(fed, step.mode) if fed.startswith("fed/") else None
+            if name.startswith(ACCURACY):
+                key = self._names.key(name, step.mode)
             if key is not None:
                 self._send(key, value, step, bound=False)
         if step.mode == "train" and step.rank == 0:

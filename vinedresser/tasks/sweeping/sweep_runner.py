@@ -16,6 +16,7 @@ from typing import NamedTuple
 from vinedresser.errors import StillRunning, StoreError, TrackingError, VinedresserError
 from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.objects import open_storage
+from vinedresser.plain_logs import plain_logger
 from vinedresser.store.records import TrackingRecord
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
@@ -36,6 +37,8 @@ __all__ = ["Standing", "SweepRunner", "TrialQueue", "observer"]
 # Called with the runner of a sweep that begins in this process.
 observer: ContextVar[Callable[[SweepRunner], None] | None] = ContextVar("observer", default=None)
 
+# Not Prefect's logger: the calling thread may have no task.
+_LOG = plain_logger(__name__)
 # Seconds that a trial continues after its flow was killed, for `--resume` to adopt it.
 _PATIENCE = 60.0
 
@@ -90,6 +93,8 @@ class SweepRunner:
         self._lock = threading.Lock()
         self._left = study.again()
         self._reasons: list[str] = []
+        # Whether an evaluation of a trial was seen.
+        self._evaluated = False
         seconds = sweep.settings.seconds
         self._deadline = time.monotonic() + seconds if seconds is not None else None
         self.over = ""
@@ -176,6 +181,10 @@ class SweepRunner:
                     compared = trial.cut is None and self._study.compares(epoch)
                     suspicion = suspects.at(step.step) if compared else None
                     self._report(trial, place, epoch, value, suspicion)
+                if step.mode == "eval" and not self._evaluated:
+                    self._evaluated = True
+                    if missing := trial.history.missing():
+                        _LOG.warning("first evaluation of %s: %s", trial.name, missing)
 
         if place.appear():
             retry_outages(once, place.location)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
+from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.store.collections.collection import ACCURACY
 
 __all__ = ["Losses", "batch_size", "comparison_due", "is_loss", "labels_pairs"]
 
@@ -71,6 +74,42 @@ class Losses:
             return
         for kind, found in zip(("predictions", "labels"), compared, strict=False):
             self._keep_due(recording, kind, name, found)
+
+    def take_accuracy(
+        self, recording: Recording, name: str, arguments: tuple[Any, ...], ignored: int
+    ) -> None:
+        """Capture the share of rows whose largest prediction is that of their class.
+
+        Only of predictions [rows, classes] and class numbers [rows], as of a cross-entropy.
+
+        Args:
+            recording: receives the share.
+            name: name of the loss.
+            arguments: arguments of the loss, nestings of tensors.
+            ignored: label of rows that the loss leaves out.
+        """
+        full = f"{ACCURACY}{name}"
+        if name in self._of_outputs or not recording.due.ask(full):
+            return
+        given = [[one for _, one in leaves(argument)] for argument in arguments]
+        compared = [found for found in given if found][:2]
+        if [len(found) for found in compared] != [1, 1]:
+            return
+        (predictions,), (labels,) = compared
+        if not type(predictions) is type(labels) is Tensor:
+            # Those of a tensor distributed over ranks would have to be gathered.
+            return
+        if labels.dtype != torch.int64 or labels.shape != predictions.shape[:1]:
+            return
+        if predictions.ndim != 2 or predictions.shape[1] < 2 or not len(labels):
+            return
+        with torch.no_grad(), WithoutModes():
+            counted = (labels != ignored).sum()
+            right = (predictions.argmax(1) == labels).sum() / counted.clamp(min=1)
+            # On a device the number would have to be waited for.
+            rows = len(labels) if labels.is_cuda else int(counted)
+            if rows:
+                self._copier.keep_scalar(recording, full, right, recording.weight(rows))
 
     def _keep_due(
         self, recording: Recording, kind: str, name: str, found: list[tuple[str, Tensor]]

@@ -6,6 +6,7 @@ import posixpath
 import re
 
 from vinedresser.plain_logs import plain_logger
+from vinedresser.store.collections.collection import ACCURACY
 
 __all__ = ["MetricNames", "clean_key"]
 
@@ -20,7 +21,8 @@ class MetricNames:
 
     MLflow's UI draws one chart per key and becomes slow with many; the remaining scalars are in the
     run directory and in its report. The keys depend only on the order of names. The first loss of a
-    mode is ``MODE/loss`` for any class of loss, so runs with different losses share a chart.
+    mode is ``MODE/loss`` for any class of loss, so runs with different losses share a chart; the
+    first accuracy that the hook has computed is ``MODE/accuracy`` unless the script reports one.
 
     Args:
         most: maximum number of keys.
@@ -62,6 +64,8 @@ class MetricNames:
             short = short.removeprefix(collection)
         if name.startswith("losses/") and f"{mode}/loss" not in self._taken:
             short = "loss"
+        if name.startswith(ACCURACY):
+            short = "accuracy"
         key = clean_key(f"{mode}/{short}")
         if key in self._taken:
             key = clean_key(f"{mode}/{name}")
