@@ -24,11 +24,13 @@ from vinedresser.rules.wording import worded
         ("conv.1e+05x", "conv.1e+05x"),
         ("losses/CrossEntropyLoss rose", "CrossEntropyLoss rose"),
         ("first gradients/0.weight; weights/a", "first 0.weight; a"),
+        ("the inputs/Net and outputs/1", "the inputs of Net and outputs of 1"),
         ("model/losses/x and /weights/y", "model/losses/x and /weights/y"),
     ],
 )
 def test_sentences_have_numbers_and_names_as_people_write_them(written: str, read: str) -> None:
-    assert worded(replace(finding(), seen=written)).seen == read
+    told = worded(replace(finding(), seen=written, cause=written, remedy=written))
+    assert (told.seen, told.cause, told.remedy) == (read, read, read)
 
 
 def test_what_programs_read_stays() -> None:

@@ -270,7 +270,7 @@ def test_swing_is_computed_from_block_means(tmp_path: Path) -> None:
     ]
     (finding,) = judge(make_run(tmp_path / "run", records), [OscillatingLoss()])
     assert finding.fault == "learning_rate_too_high"
-    assert "rose 10-fold" in finding.cause
+    assert "the loss rose to 10× its start" in finding.cause
     means = np.reshape(losses[finding.step - 99 : finding.step + 1], (20, 5)).mean(1)
     # Von Neumann: half of the mean squared successive difference is the variance.
     noise = np.sqrt(np.mean(np.diff(means) ** 2) / 2)

@@ -110,7 +110,7 @@ def test_the_cause_says_how_far_a_step_went(tmp_path: Path) -> None:
     rule = LearningRateTooHigh()
     (finding,) = found(quadratic(tmp_path / "run", lr, curvature, 400), rule)
     # Along the tangent c w the loss c w² / 2 is zero after w / 2, and the step is lr c w.
-    assert f"overshot the minimum {2 * lr * curvature:.2g} times" in finding.cause
+    assert f"overshot the minimum {2 * lr * curvature:.2g}×" in finding.cause
 
 
 def test_a_diverged_loss_is_sufficient(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_diverged_loss_is_sufficient(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", made, parameters={"learning_rate": 0.5})
     (finding,) = found(run, LearningRateTooHigh())
     assert finding.seen.startswith("a rose from 1 to 41")
-    assert finding.cause == "the learning rate is too high: the loss rose 41-fold"
+    assert finding.cause == "the learning rate is too high: the loss rose from 1 to 41.1"
     assert finding.correction == {"learning_rate": 0.05}
 
 
@@ -130,7 +130,7 @@ def test_a_long_step_is_the_cause_of_a_loss_that_rose_and_fell_half_back(tmp_pat
     made[0] = step_record(0, scalars={"losses/a": 2.0}, reductions=norms)
     (finding,) = found(make_run(tmp_path / "run", made), LearningRateTooHigh())
     assert finding.cause.startswith(
-        "the learning rate is too high: step 0 changed the weights by 0.5 times their size"
+        "the learning rate is too high: the update of step 0 was 0.5× the size of the weights"
     )
     # Not where it has come back to, 40 steps later.
     assert finding.since <= 10

@@ -140,7 +140,7 @@ class DyingRelu(SymptomRule):
             return ""
         return (
             f"; {self._first[name]:.0%} were at the first check, and step {greatest.step} changed "
-            f"the weights by {greatest.median:.1e} times their size ({USUAL_CHANGE})"
+            f"the weights by {greatest.median:.1e}× their size ({USUAL_CHANGE})"
         )
 
     def _dead(self, step: Step) -> dict[str, float]:

@@ -85,9 +85,10 @@ class SaturatedActivation(SymptomRule):
             value=flat[first],
             threshold=self.slope,
             confidence=1 - flat[first] / self.slope / 4,
-            seen=f"the mean slope of {first} is {flat[first]:.2g} of the maximum; {len(flat)} of "
-            f"{len(slopes)} tanh and sigmoid layers are below {self.slope:g}"
-            + (f" ({self._first[first]:.2g} at the first check)" if grown else ""),
+            seen=f"{len(flat)} of {len(slopes)} tanh and sigmoid layers are saturated: the mean "
+            f"slope of {first.removeprefix('outputs/')} is {flat[first]:.1%} of its maximum"
+            + (f" ({self._first[first]:.1%} at the first check)" if grown else "")
+            + f", less than {self.slope:.0%}",
             fault="learning_rate_too_high" if grown else None,
             cause=advice.cause,
             remedy=advice.remedy,
@@ -141,17 +142,18 @@ def _advice(step: Step, name: str, *, is_first: bool) -> Advice:
         name: name of the first saturated output.
         is_first: whether no activation of the model comes before it.
     """
+    layer = name.removeprefix("outputs/")
     stds = step.reduction_of("model_inputs", "std")
     means = step.reduction_of("model_inputs", "mean")
     sizes = [math.hypot(means.get(key, 0.0), std) for key, std in stds.items()]
     if is_first and sizes and max(sizes) > _LARGE_INPUTS:
         return Advice(
             cause=f"the inputs are too large: their root mean square is {max(sizes):.3g}, where "
-            f"{name} is flat",
+            f"{layer} is flat",
             remedy="subtract the mean of each input column and divide by its standard deviation",
         )
     return Advice(
-        cause=f"the inputs of {name} are too large: the weights started too large or have grown "
+        cause=f"the inputs of {layer} are too large: the weights started too large or have grown "
         "too large",
         remedy="use Xavier initialisation, add batch or layer normalisation before it, lower the "
         "learning rate, or replace it with relu",

@@ -314,7 +314,7 @@ class CorruptLabels(OnceRule):
             f"the training removed {gone:.0%} of the chance-level error on training rows, but in "
             f"{evaluated.count} evaluations the loss was never below {evaluated.best_loss:.4g} "
             f"(chance level: {guessed:.4g})"
-            f"{'' if baseline is None else '; baseline models find nothing'}",
+            f"{'' if baseline is None else '; simple models find nothing either'}",
             "the labels do not belong to the rows: the model only memorises them",
             _REMEDY,
         )

@@ -95,8 +95,8 @@ class TokenRatio(OnceRule):
                 value=share,
                 threshold=self.share,
                 confidence=0.9,
-                seen=f"{share:.0%} of the tokens of {name} are {value} ({self._rows[name]} rows, "
-                f"{len(counts)} distinct values)",
+                seen=f"{share:.0%} of the tokens in the {name} are {value} ({self._rows[name]} "
+                f"rows, {len(counts)} distinct values)",
                 cause="the sequences are much shorter than the batch and are padded",
                 remedy="group sequences of similar length and pad to the longest in the batch; "
                 f"mask token {value} in attention and loss",

@@ -155,8 +155,8 @@ class UnnormalisedInputs(ScaleRule):
             value=size,
             threshold=self.size,
             confidence=_CONFIDENCE,
-            seen=f"{name} has a root mean square of {size:.3g} (mean {mean:.3g}, standard "
-            f"deviation {std:.3g}); about 1 is usual",
+            seen=f"the {name} have a root mean square of {size:.3g} (mean {mean:.3g}, "
+            f"standard deviation {std:.3g}); about 1 is normal",
             cause="the inputs are not normalised",
             remedy="subtract the mean of each feature over the training rows and divide by its "
             "standard deviation; divide pixels from 0 to 255 by 255",

@@ -103,7 +103,7 @@ class UnnormalisedTargets(ScaleRule):
             threshold=self.size if size > 1 else 1 / self.size,
             confidence=_CONFIDENCE if away else _UNSURE,
             seen=f"the targets have a root mean square of {size:.3g} (mean {mean:.4g}, standard "
-            f"deviation {std:.3g}); about 1 is usual; that of the predictions is {predicted:.3g}",
+            f"deviation {std:.3g}); about 1 is normal; that of the predictions is {predicted:.3g}",
             cause="the targets are not standardised",
             remedy=f"train on (targets - {mean:.4g}) / {std or 1:.3g} (mean and standard "
             "deviation of the training targets) and invert this for predictions; use the "

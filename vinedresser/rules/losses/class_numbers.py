@@ -77,7 +77,7 @@ class ClassNumbers:
             statistic="order",
             value=order,
             threshold=self.order,
-            seen=f"the targets of {len(numbers)} rows are {classes} integers, baseline models "
+            seen=f"the targets of {len(numbers)} rows are {classes} integers, simple models "
             f"separate {gain:.0%} of them as classes, and rows with neighbouring numbers are no "
             f"more similar than others (correlation {order:.2f})",
             cause="a loss for quantities receives class numbers, whose order is meaningless",

@@ -172,7 +172,7 @@ class LossDiagnosis:
             return "learning_rate_too_low", Advice(
                 cause="the gradient has the same norm at every step, "
                 f"{self._gradients.norms[-1][1]:.2g}, to which it is clipped: the weights hardly "
-                f"move (relative change of their norms at most {self.moved:.1e})",
+                f"move (by at most {self.moved:.1e}× their size)",
                 remedy=f"clip at a larger norm, above that of usual gradients, or {self._faster()}",
             )
         norm = max((norm for _, norm in self._gradients.norms), default=math.inf)
@@ -214,8 +214,8 @@ class LossDiagnosis:
             )
         if self.moved < _UNMOVED:
             return "learning_rate_too_low", Advice(
-                cause="the weights hardly move (relative change of their norms at most "
-                f"{self.moved:.1e}): the learning rate is too low for gradients of norm "
+                cause=f"the weights hardly move (by at most {self.moved:.1e}× their size): the "
+                "learning rate is too low for gradients of norm "
                 f"{norms[-1][1]:.1e}, or the optimizer has other parameters",
                 remedy=f"{self._faster()}; check that the optimizer has this model's parameters",
             )
@@ -262,14 +262,12 @@ def too_long_steps(
             # After a step that was too long, the gradients are as large as the loss has become.
             evidence = longest.in_words
         elif overshoot > _BEYOND:
-            evidence = f"step {at} overshot the minimum {overshoot:.2g} times"
+            evidence = f"step {at} overshot the minimum {overshoot:.2g}×"
         elif longest is not None:
             evidence = longest.in_words
         else:
-            fold = f"{trajectory.rise:.2g}-fold"
-            if trajectory.progress.below_zero:
-                fold = f"from {trajectory.start:.4g} to {trajectory.top:.4g}"
-            evidence = f"the loss rose {fold}"
+            start, top = trajectory.start, trajectory.top
+            evidence = f"the loss rose from {start:.4g} to {top:.4g}"
         advice = Advice(
             cause=f"the learning rate is too high: {evidence}",
             remedy=f"{smaller}; warm up the learning rate, clip the gradient norm",

@@ -124,7 +124,7 @@ class OscillatingLoss(SymptomRule):
             value=swing,
             threshold=self.swing,
             confidence=_CONFIDENCE,
-            seen=f"{name} varies by {swing:.0%} of its level between blocks of five steps and "
+            seen=f"{name}, averaged over five steps, still swings by {swing:.0%} and "
             f"stays around {level:.4g} (start: {start:.4g})",
             cause="the steps are too large for such a small batch: each one undoes what the "
             "previous ones learned",
@@ -139,8 +139,8 @@ def _diverged(symptom: Symptom, rise: float) -> Symptom:
     """Return the symptom of a loss that oscillates far above its start: it has diverged."""
     return replace(
         symptom,
-        cause="the learning rate is too high: steps are so large that the loss rose "
-        f"{rise:.2g}-fold and swings there instead of settling",
+        cause="the learning rate is too high: steps are so large that the loss rose to "
+        f"{rise:.2g}× its start and swings there instead of settling",
         fault="learning_rate_too_high",
     )
 

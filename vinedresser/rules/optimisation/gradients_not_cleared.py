@@ -101,7 +101,7 @@ class GradientsNotCleared(SymptomRule):
             threshold=self.growth * rise,
             confidence=_LIKELY,
             seen=f"the gradient norm is {growth:.3g} times its initial value "
-            f"({self.gradients.first:.3g}), while the loss grew {rise:.2g}-fold",
+            f"({self.gradients.first:.3g}), and the loss {rise:.2g} times",
             cause=_CAUSE,
             remedy=_REMEDY,
             evidence={"growth": growth, "loss_rise": rise},

@@ -135,7 +135,7 @@ class LearningRateTooHigh(SymptomRule):
             factor = to_usual(value)
             seen.append(greatest.in_words)
         if overshoot > self.overshoot:
-            seen.append(f"step {at} overshot the minimum {overshoot:.2g} times, by its gradient")
+            seen.append(f"step {at} overshot the minimum {overshoot:.2g}×, by its gradient")
         return Symptom(
             tensor=tensor,
             statistic="l2",
@@ -164,8 +164,8 @@ class LearningRateTooHigh(SymptomRule):
             value=ratio,
             threshold=self.lasting,
             confidence=1 - self.lasting / ratio / 2,
-            seen=f"steps change the weights by {ratio:.1e} times their size (median of the "
-            f"checks after the first); {USUAL_CHANGE}",
+            seen=f"updates are {ratio:.1e}× the size of the weights (median of the checks after "
+            f"the first; {USUAL_CHANGE})",
             cause="the learning rate is too high: steps are too large and undo what was learned",
             remedy=f"{self.rate.scaled(factor)}; warm up the learning rate, clip the gradient norm",
             evidence={"ratio": ratio, "learning_rates": self.rate.captured},
@@ -183,7 +183,7 @@ class LearningRateTooHigh(SymptomRule):
             value=self._momentum,
             threshold=_MOMENTUM,
             confidence=0.8,
-            seen=f"the optimizer has a momentum of {self._momentum:g}; 0.9 to 0.99 is usual",
+            seen=f"the optimizer has a momentum of {self._momentum:g}; 0.9 to 0.99 is normal",
             cause=f"the momentum adds up about {steps:.0f} gradients: steps are as long as with "
             f"{steps / 10:.0f} times the learning rate and a momentum of 0.9, and follow gradients "
             "of long ago",

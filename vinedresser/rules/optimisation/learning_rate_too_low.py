@@ -143,7 +143,7 @@ class LearningRateTooLow(SymptomRule):
             value=value,
             threshold=self.ratio,
             confidence=1 - value / self.ratio / 10,
-            seen=f"step {step.step} changed no weights by more than {value:.1e} times their size "
+            seen=f"step {step.step} changed no weights by more than {value:.1e}× their size "
             f"({len(ratios)} tensors); {USUAL_CHANGE}",
             cause="the learning rate is too low: steps are too small, and the weights hardly move"
             if value

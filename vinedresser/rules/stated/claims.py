@@ -152,7 +152,7 @@ class Claimed(ABC):
         name = next((one for one in names if not matching(one, known)), names[0])
         near = did_you_mean(name, [*known, *map(path_of, known)])
         came = f"; there are {', '.join(known[:12])}" if known else "; nothing of its kind came"
-        return self._untold(step, f"no value of {name} came{near}{came}")
+        return self._untold(step, f"the run has no value of {name}{near}{came}")
 
     def _untold(self, step: int, reason: str) -> Breach:
         self.done = True

@@ -184,11 +184,11 @@ class Reference(Rule):
         assert runs is not None
         count = len(runs.runs)
         good = f"the last {count} good runs" if count > 1 else "the good run"
-        good = f"as {good} ({', '.join(runs.runs)})"
+        good = f"like {good} ({', '.join(runs.runs)})"
         if not apart:
-            return f"{good} in {sum(map(len, self._distances.values()))} levels of its course"
+            return f"{good} in {sum(map(len, self._distances.values()))} compared levels"
         since = edge(self._since(apart[0]))
-        until = f"{good} until step {since}, then" if since else f"unlike {good[3:]}:"
+        until = f"{good} until step {since}, then" if since else f"un{good}:"
         told = []
         for name in apart[:_NAMED]:
             one = self._distances[name][-1][1]

@@ -66,7 +66,7 @@ class StalledTraining(Rule):
         if self._fired or until - since <= self.seconds:
             return None
         self._fired = True
-        seen = f"no step is complete more than {self.seconds:.0f} s after the start"
+        seen = f"no step has ended {self.seconds:.0f} s after the start"
         return self._stall(None, "start", since, self.seconds, seen)
 
     def idle(self, until: float) -> Finding | None:

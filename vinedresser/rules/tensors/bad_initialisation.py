@@ -188,8 +188,8 @@ class BadInitialisation(SymptomRule):
             value=scale,
             threshold=bound,
             confidence=1 - margin / 10,
-            seen="the initial weights have a median scale (root mean square times square root of "
-            f"the width) of {scale:.2g}; 0.6 to 1.4 is usual: {listed(list(bad))}",
+            seen=f"the initial weights of {listed(list(bad))} are {scale:.2g}× the size that "
+            "preserves a signal (median; normal: 0.6× to 1.4×)",
             cause=f"the initial weights are too {'small' if small else 'large'}: {effect}",
             remedy=f"use He or Xavier initialisation: for {usual} a standard deviation of "
             f"{he:.2g} (before relu) or {he / _HE:.2g} (otherwise) instead of {one.rms:.2g}",

@@ -240,8 +240,8 @@ class NoSignal(SymptomRule):
             f"{self._unchanged[longest]} checks",
             cause="no gradient arrives, the optimizer takes no step, or steps are too small for "
             "the precision of the weights",
-            remedy=f"check gradients/{longest.partition('/')[2]}: if it is zero, find out what "
-            "cuts it off; otherwise raise the learning rate or keep the weights in float32",
+            remedy=f"check the gradient of {longest.partition('/')[2]}: if it is zero, find out "
+            "what cuts it off; otherwise raise the learning rate or keep the weights in float32",
             evidence={"unchanged": still},
         )
 
@@ -258,7 +258,7 @@ class NoSignal(SymptomRule):
             value=value,
             threshold=self.small,
             confidence=1 - value / self.small / 10,
-            seen=f"step {step.step} changed the weights by {value:.1e} times their size (maximum "
+            seen=f"step {step.step} changed the weights by {value:.1e}× their size (maximum "
             f"of {len(ratios)} tensors); {USUAL_CHANGE}",
             cause="the gradient has vanished: earlier steps were larger",
             remedy="look for the reason: a step that was too large, dead or saturated units, a "

@@ -77,7 +77,7 @@ class LossTrajectory(NamedTuple):
                 f"fell from {self.start:.4g} to {progress.lowest:.4g} (step "
                 f"{progress.lowest_step}) and is back at {level:.4g}"
             )
-        return f"stands at {level:.4g} after a start at {self.start:.4g}{_chance(level)}"
+        return f"is {level:.4g} and started at {self.start:.4g}{_chance(level)}"
 
 
 class NoProgress(Signal):

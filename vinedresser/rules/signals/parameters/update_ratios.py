@@ -19,7 +19,7 @@ LOST = 1e-6
 
 # Minimum and maximum in healthy trainings.
 USUAL_RATIOS = (2e-4, 2e-3)
-USUAL_CHANGE = "usual: 0.0002 to 0.002"
+USUAL_CHANGE = "normal: 0.0002× to 0.002×"
 # A. Karpathy, "A Recipe for Training Neural Networks": about 1e-3.
 _USUAL = 1e-3
 # Maximum factor of a correction of the learning rate.
@@ -57,10 +57,10 @@ class GreatestUpdate(NamedTuple):
     @property
     def in_words(self) -> str:
         """A description with numbers."""
-        of = f" (median of {len(self.ratios)} tensors)" if len(self.ratios) > 1 else ""
+        of = f"median of {len(self.ratios)} tensors; " if len(self.ratios) > 1 else ""
         return (
-            f"step {self.step} changed the weights by {self.median:.1e} times their size{of}; "
-            f"{USUAL_CHANGE}"
+            f"the update of step {self.step} was {self.median:.1e}× the size of the weights "
+            f"({of}{USUAL_CHANGE})"
         )
 
 
