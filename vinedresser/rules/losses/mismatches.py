@@ -143,7 +143,11 @@ def _no_probabilities(given: Given) -> Mismatch | None:
     outside = form.lowest < -1e-6 or (binary and not form.between)
     # Zeros tell that the loss is given the result of this relu, not that of another layer.
     relu = given.activation == "relu" and form.zeros >= _PINNED and not form.shares
-    if not (outside or relu) and (binary or form.shares or form.width == 1 or not form.lively):
+    if not (outside or relu) and (binary or form.shares or form.width == 1):
+        return None
+    if given.activation == "sigmoid" and form.between and identity.by_name:
+        return _sigmoid_of_classes(form)
+    if not (outside or relu or form.lively):
         return None
     ends = f"ends in relu instead of {wanted}" if relu else f"does not end in {wanted}"
     return Mismatch(
@@ -160,6 +164,23 @@ def _no_probabilities(given: Given) -> Mismatch | None:
         f"{'no activation and ' if relu else ''}a loss that takes logits "
         "(from_logits=True; in PyTorch "
         f"{'BCEWithLogitsLoss' if wanted == 'sigmoid' else 'CrossEntropyLoss'})",
+    )
+
+
+def _sigmoid_of_classes(form: OutputForm) -> Mismatch:
+    """Return the mismatch of a sigmoid before a cross-entropy between classes."""
+    return Mismatch(
+        "sigmoid_of_classes",
+        sure=True,
+        statistic="max",
+        value=form.highest,
+        threshold=1.0,
+        seen=f"a cross-entropy between classes receives values from {form.lowest:.3g} to "
+        f"{form.highest:.3g}, with rows that do not sum to 1",
+        cause="the model ends in sigmoid instead of softmax: each class has a probability of its "
+        "own, although a row has one class",
+        remedy="use softmax instead of sigmoid; for rows of several classes, a binary "
+        "cross-entropy",
     )
 
 

@@ -357,6 +357,42 @@ def test_a_negated_loss_that_is_known_after_the_first_step(*, known: bool, tmp_p
     assert [one.evidence["kind"] for one in findings] == (["negated"] if known else [])
 
 
+@pytest.mark.parametrize(
+    ("loss", "last", "kinds"),
+    [
+        ("categorical_crossentropy", "sigmoid", ["sigmoid_of_classes"]),
+        # Not told: what made such outputs is unknown, and the outcome is not poor.
+        ("categorical_crossentropy", "", []),
+        ("binary_crossentropy", "sigmoid", []),
+    ],
+)
+def test_a_sigmoid_belongs_to_a_binary_cross_entropy(
+    loss: str, last: str, kinds: list[str], tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    rows = [generator.uniform(0.3, 0.6, size=(32, 3)) for _ in range(30)]
+    run = make_run(
+        tmp_path / "run",
+        [
+            step_record(
+                step,
+                scalars={"losses/loss": 1.0 - step / 100},
+                tensors={
+                    "labels/batch": np.eye(3)[generator.integers(0, 3, 32)],
+                    "predictions/batch": rows[step],
+                },
+            )
+            for step in range(30)
+        ],
+        framework="keras",
+        modules={"Sequential": ["Sequential", "", "model"], "dense": ["Dense", last]},
+        losses={"loss": {"type": loss, "settings": {"from_logits": False}}},
+    )
+    findings = judge(run, [LossOutputMismatch()])
+    assert [one.evidence["kind"] for one in findings] == kinds
+    assert {one.severity for one in findings} <= {"warning"}
+
+
 def test_patience_0_raises() -> None:
     with pytest.raises(ConfigError, match="patience = 0"):
         LossOutputMismatch(patience=0)
@@ -366,7 +402,12 @@ def test_patience_0_raises() -> None:
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize(
     ("last", "kind"),
-    [("softmax", None), (None, "no_probabilities"), ("relu", "no_probabilities")],
+    [
+        ("softmax", None),
+        (None, "no_probabilities"),
+        ("relu", "no_probabilities"),
+        ("sigmoid", "sigmoid_of_classes"),
+    ],
 )
 def test_in_keras(last: str | None, kind: str | None, tmp_path: Path) -> None:
     import keras
