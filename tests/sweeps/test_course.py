@@ -20,6 +20,7 @@ def course(folder: Path, *goals: Objective) -> tuple[ObjectiveHistory, list[Any]
     records = []
     for step in range(9):
         scalars = {"losses/CrossEntropyLoss": 2.0 - step / 9, "metrics/grad_norm": 1.0}
+        scalars["timing/step"] = 0.1
         records.append(step_record(step, scalars=scalars))
         if step % 3 == 2:
             evaluated = {"metrics/accuracy": step / 10, "losses/CrossEntropyLoss": 3.0 - step}

@@ -9,6 +9,8 @@ from vinedresser.store.reading.step import Step
 
 __all__ = ["results_of", "short_names"]
 
+_RESULTS = ("losses/", "metrics/", "saved/")
+
 
 def short_names(names: Collection[str], mode: str) -> Iterator[tuple[str, str]]:
     """Yield each name by which losses and metrics are known, with its full name.
@@ -36,14 +38,17 @@ def short_names(names: Collection[str], mode: str) -> Iterator[tuple[str, str]]:
 
 
 def results_of(step: Step) -> dict[str, float]:
-    """Return the scalars of a step by all of their names; ``loss`` is the first loss.
+    """Return the losses, metrics and saved numbers of a step by all of their names.
+
+    ``loss`` is the first loss.
 
     Raises:
         CorruptData: the stored bytes do not match their checksum.
     """
     found: dict[str, float] = {}
-    for name, full in short_names(step.scalars, step.mode):
-        found.setdefault(name, step.scalars[full])
+    numbers = {name: one for name, one in step.scalars.items() if name.startswith(_RESULTS)}
+    for name, full in short_names(numbers, step.mode):
+        found.setdefault(name, numbers[full])
     if f"{step.mode}/loss" in found:
         found.setdefault("loss", found[f"{step.mode}/loss"])
     return found
