@@ -1,6 +1,7 @@
 """docs/rules/messages.md: what the rules say, as they said it in the trainings of their tests.
 
-`python -m docs.rule_messages` runs these tests, which takes minutes, and writes the page;
+`python -m docs.rule_messages` runs these tests, which takes minutes, and writes the page; with
+`tests/rules/contracts`, only the sections of the rules that are tested there are made anew.
 `tests/rules/test_messages.py` checks that all of it is made of today's texts.
 """
 
@@ -35,7 +36,8 @@ likely cause, and what to try. `python -m docs.rule_messages` makes this page. A
 outcome, such as "accuracy 0.1 where guessing gives 0.1", follows many of them.
 """
 # Those with trainings, or with runs like theirs.
-_TESTS = ("tests/rules", "-m", "not slow", "-k", "not any_numbers and not robust")
+_CHOICE = ("-m", "not slow", "-k", "not any_numbers and not robust")
+_ALL = ("tests/rules",)
 # The folder for the findings, while the tests run.
 _FOLDER = "RULE_MESSAGES_FOLDER"
 # Two messages as similar as this, without their numbers, are shown once.
@@ -56,15 +58,22 @@ def pytest_configure() -> None:
     patch.object(rule_runner, "worded", heard).start()
 
 
-def page_of(findings: Iterable[Finding]) -> str:
-    """Return the page: the different messages of each rule, in the order of the rules."""
+def page_of(findings: Iterable[Finding], before: str = "") -> str:
+    """Return the page: the different messages of each rule, in the order of the rules.
+
+    Args:
+        findings: what the rules say.
+        before: an earlier page, of which the sections of all other rules are kept.
+    """
+    sections = re.findall(r"(?ms)^### `(\w+)`\n\n(.*?)\n*(?=^### |\Z)", before)
+    kept = {name: f"{text}\n" for name, text in sections}
     shown: dict[str, list[Finding]] = {name: [] for name in RULES}
     for finding in sorted(findings, key=lambda one: (len(one.seen), _text(one))):
         known = shown.get(finding.rule)
         if known is not None and not any(_alike(finding, one) for one in known):
             known.append(finding)
-    sections = (f"\n### `{name}`\n\n{''.join(map(_entry, of))}" for name, of in shown.items() if of)
-    return _HEAD + "".join(sections)
+    texts = {name: "".join(map(_entry, of)) or kept.get(name, "") for name, of in shown.items()}
+    return _HEAD + "".join(f"\n### `{name}`\n\n{text}" for name, text in texts.items() if text)
 
 
 def _alike(one: Finding, two: Finding) -> bool:
@@ -117,16 +126,24 @@ def _texts() -> Sequence[str]:
     return sorted((text for text in found if len(text) > 3), key=len, reverse=True)
 
 
-def main() -> None:
-    """Run the tests of the rules and write the page."""
+def main(*places: str) -> None:
+    """Run the tests of the rules and write the page.
+
+    Args:
+        places: files and folders of tests; none: all tests of the rules.
+    """
     with tempfile.TemporaryDirectory() as folder:
         os.environ[_FOLDER] = folder
-        code = pytest.main(["-q", "-n", "2", "-p", "docs.rule_messages", *_TESTS])
+        code = pytest.main(
+            ["-q", "-n", "2", "-p", "docs.rule_messages", *_CHOICE, *(places or _ALL)]
+        )
         if code:
             sys.exit(f"the tests of the rules failed ({code}); the page is as it was")
         lines = (line for path in Path(folder).iterdir() for line in path.read_text().splitlines())
-        PAGE.write_text(page_of(Finding.from_json(json.loads(one)) for one in lines), "utf-8")
+        found = [Finding.from_json(json.loads(one)) for one in lines]
+        before = PAGE.read_text(encoding="utf-8") if places else ""
+        PAGE.write_text(page_of(found, before), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
