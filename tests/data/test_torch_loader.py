@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -109,6 +111,63 @@ def test_bytes_come_from_workers_as_they_are(tmp_path: Path) -> None:
         assert written.values(list(loader)) == written.values(alone)
     with pytest.raises(ConfigError, match="in_order = False: the position needs the order"):
         TorchLoader(alone, num_workers=2, in_order=False)
+
+
+def decode_many(value: bytes) -> dict[str, Any]:
+    numbers = torch.frombuffer(bytearray(value + bytes(-len(value) % 16)), dtype=torch.int16)
+    return {
+        "tensors": [numbers, numbers.bfloat16(), numbers > 0, numbers[:0], numbers[0]],
+        "strided": numbers.view(-1, 2).T,
+        "conjugate": torch.complex(numbers.float(), numbers.float()).conj(),
+        "parameter": torch.nn.Parameter(numbers.double()),
+        "arrays": (numbers.numpy(), numbers.view(-1, 2).numpy().T, np.arange(3.0)[::2]),
+        "others": [value, value[:2].hex(), {}, None, 0.5],
+    }
+
+
+def unchanged(values: list[Any]) -> list[Any]:
+    return values
+
+
+def described(value: Any) -> Any:
+    """Return what must be the same: types, layouts and contents."""
+    if isinstance(value, torch.Tensor):
+        kind = (type(value), value.dtype, value.shape, value.stride())
+        return *kind, value.resolve_conj().flatten().tolist()
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.flags.writeable, value.tolist()
+    if isinstance(value, dict):
+        return {name: described(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value), [*map(described, value)]
+    return value
+
+
+def test_any_values_come_from_workers_as_they_are(folder: Path) -> None:
+    alone, apart = (
+        TorchLoader(
+            open_data(folder, decode=decode_many, batch_size=2),
+            collate=unchanged,
+            num_workers=workers,
+        )
+        for workers in (0, 2)
+    )
+    batches = list(apart)
+    found = [described(batch.values) for batch in batches]
+    assert found == [described(batch.values) for batch in alone]
+    # Each has memory of its own.
+    for batch in batches:
+        for value in batch.values:
+            value["tensors"][0].zero_()
+            value["arrays"][0][:] = 1
+    tensors = [value["tensors"][0] for batch in batches for value in batch.values]
+    assert not any(tensor.any() for tensor in tensors)
+
+
+def test_a_value_that_cannot_be_sent_is_an_error(folder: Path) -> None:
+    loader = TorchLoader(open_data(folder), collate=lambda values: lambda: values, num_workers=1)
+    with pytest.raises((AttributeError, PicklingError), match="<lambda>"):
+        list(loader)
 
 
 def test_ranks_share_an_epoch(folder: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data._utils.collate import collate as collate_by_map
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from vinedresser.data.delivered import Iteration, Provider
 from vinedresser.data.feed import Feed
 from vinedresser.data.records import Batch
+from vinedresser.data.worker_batches import Receiver, Sender
 from vinedresser.errors import ConfigError
 
 __all__ = ["TorchLoader"]
@@ -54,7 +56,10 @@ class TorchLoader(DataLoader[Batch]):
         self._data = dataset
         # By default, torch has each worker prefetch two batches.
         ahead = options.get("prefetch_factor") or 2
-        self._shares = _Shares(dataset, collate, options.get("num_workers", 0), ahead)
+        self._receiver = Receiver()
+        self._shares = _Shares(
+            dataset, collate, options.get("num_workers", 0), ahead, self._receiver.number
+        )
         super().__init__(self._shares, batch_size=None, collate_fn=_unchanged, **options)
 
     @property
@@ -74,14 +79,10 @@ class TorchLoader(DataLoader[Batch]):
             StoreError: an object cannot be read.
         """
         self._shares.begin()
-        slots: dict[tuple[int, int], memoryview] = {}
         try:
-            with Iteration(self._data.delivered) as iteration:
+            with self._receiver, Iteration(self._data.delivered) as iteration:
                 for batch in self._awaited(super().__iter__()):
                     self._data.deliver(batch)
-                    if isinstance(batch.values, _Packed):
-                        batch.values.unpack(slots)
-                        batch = batch._replace(values=[*batch.values])  # noqa: PLW2901
                     iteration.deliver(batch.origins)
                     yield batch
         finally:
@@ -106,7 +107,7 @@ class TorchLoader(DataLoader[Batch]):
         self._data.load_state_dict(state)
 
 
-class _Shares(IterableDataset[Batch], Provider):
+class _Shares(IterableDataset[Any], Provider):
     """The batches of one worker.
 
     Persistent workers have their own copy of the data set, from when they were started: the
@@ -117,13 +118,20 @@ class _Shares(IterableDataset[Batch], Provider):
         collate: see `TorchLoader`.
         workers: number of workers.
         ahead: number of batches that each of them prefetches.
+        receiver: number of the loader's `Receiver`.
     """
 
     def __init__(
-        self, dataset: Feed, collate: Callable[[list[Any]], Any], workers: int, ahead: int
+        self,
+        dataset: Feed,
+        collate: Callable[[list[Any]], Any],
+        workers: int,
+        ahead: int,
+        receiver: int,
     ) -> None:
         self._dataset = dataset
-        self._collate = collate
+        self._collate = _collated if collate is default_collate else collate
+        self._receiver = receiver
         self._all_ahead = workers * ahead
         # One more is being written, and one being read.
         self._slots = ahead + 2
@@ -133,88 +141,34 @@ class _Shares(IterableDataset[Batch], Provider):
         """Have all workers begin at the position of this process's data set."""
         self._dataset.publish(self._board.numpy(), self._all_ahead)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        packer = None
+        sender = None
         if info is not None:
             self._dataset.follow(self._board.numpy())
-            packer = _Packer(worker, self._slots)
+            sender = Sender(self._receiver, self._slots)
         statistics = self._dataset.statistics
         before = statistics.stages
         for share in self._dataset.share(worker, workers):
             with statistics.timed("decoding"):
                 values = self._collate(share.values)
-            if packer is None:
+            if sender is None:
                 yield share._replace(values=values)
                 continue
             now = statistics.stages
             seconds = tuple(new - old for new, old in zip(now[:3], before[:3], strict=True))
             before = now
-            yield share._replace(values=packer.packed(values), seconds=seconds)
+            yield sender.sent(share._replace(values=values, seconds=seconds))
 
 
-class _Packed(list[bytes]):
-    """Values of a batch in memory that is shared with a worker; an empty list until it is unpacked.
-
-    Who notes a batch as the DataLoader returns it has the values, too, once they are unpacked.
-
-    Args:
-        slot: number of the worker and of one of its slots.
-        ends: the end of each value in the slot.
-        memory: the slot, uint8, (bytes,), where it is a new one.
-    """
-
-    def __init__(self, slot: tuple[int, int], ends: list[int], memory: torch.Tensor | None) -> None:
-        super().__init__()
-        self._slot = slot
-        self._ends = ends
-        self._memory = memory
-
-    def unpack(self, slots: dict[tuple[int, int], memoryview]) -> None:
-        """Add the values.
-
-        Args:
-            slots: the slots of all workers so far; a new one is added.
-        """
-        if self._memory is not None:
-            slots[self._slot] = self._memory.numpy().data
-        view = slots[self._slot]
-        self.extend(view[begin:end].tobytes() for begin, end in pairwise([0, *self._ends]))
+def _collated(values: list[Any]) -> Any:
+    """Return what `default_collate` returns, but no tensors in shared memory of their own."""
+    return collate_by_map(values, collate_fn_map={**default_collate_fn_map, torch.Tensor: _stacked})
 
 
-class _Packer:
-    """Packs lists of `bytes`, which torch would send through a pipe, in pieces of 64 KiB.
-
-    Slots are used in turn. There are more of them than batches that a worker may have sent and the
-    caller not yet received.
-
-    Args:
-        worker: number of the worker.
-        slots: number of slots.
-    """
-
-    def __init__(self, worker: int, slots: int) -> None:
-        self._worker = worker
-        self._slots = [torch.empty(0, dtype=torch.uint8)] * slots
-        self._next = 0
-
-    def packed(self, values: Any) -> Any:
-        """Return values packed, or as they are if they are something else."""
-        if type(values) is not list or any(type(value) is not bytes for value in values):
-            return values
-        ends = [*accumulate(map(len, values))]
-        slot, new = self._next, None
-        self._next = (slot + 1) % len(self._slots)
-        size = ends[-1] if ends else 0
-        if size > len(self._slots[slot]) or not len(self._slots[slot]):
-            # Sharing takes a millisecond: the next one may be larger.
-            new = torch.empty(size + size // 4 + 1, dtype=torch.uint8).share_memory_()
-            self._slots[slot] = new
-        view = self._slots[slot].numpy().data
-        for value, (begin, end) in zip(values, pairwise([0, *ends]), strict=True):
-            view[begin:end] = value
-        return _Packed((self._worker, slot), ends, new)
+def _stacked(tensors: list[torch.Tensor], **_: Any) -> torch.Tensor:
+    return torch.stack(tensors)
 
 
 def _unchanged(batch: Any) -> Any:
