@@ -172,6 +172,8 @@ def test_a_shuffled_window_mixes_what_lies_far_apart(tmp_path: Path) -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 0}, "batch_size = 0: must be at least 1"),
+    ({"window_bytes": "64MB"}, "window_bytes = '64MB': must be a whole number"),
+    ({"rank": "1", "ranks": 2}, "rank = '1': must be a whole number"),
     ({"lanes": 2}, "lanes = 2: lanes are only for shuffled data; set seed, too"),
     ({"seed": -1}, "seed = -1: must not be negative"),
     ({"rank": 2, "ranks": 2}, "rank = 2: must be at least 0 and below ranks = 2"),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.data.feed import Feed, check_positive, check_rank, check_same
+from vinedresser.data.feed import Feed, check_positive, check_rank, check_same, check_whole
 from vinedresser.data.formats.registry import format_of, open_format
 from vinedresser.data.index import Index, make_index
 from vinedresser.data.order import Epoch, Settings
@@ -96,6 +96,7 @@ class Dataset(Feed):
             connections=connections,
             chunk_bytes=chunk_bytes,
         )
+        check_whole(window_bytes=window_bytes, seed=0 if seed is None else seed)
         _check_order(seed=seed, lanes=lanes, rank=rank, ranks=ranks, uneven=uneven)
         if ranks > 1 and refresh is True:
             raise ConfigError(

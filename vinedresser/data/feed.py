@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from vinedresser.data.records import Batch
 from vinedresser.data.statistics import Statistics
 from vinedresser.errors import ConfigError, DamagedData
 
-__all__ = ["Feed", "check_positive", "check_rank", "check_same"]
+__all__ = ["Feed", "check_positive", "check_rank", "check_same", "check_whole"]
 
 
 class Feed(ABC):
@@ -214,12 +215,24 @@ def check_same(state: Mapping[str, Any], expected: Mapping[str, Any], *moving: s
             )
 
 
-def check_positive(**numbers: int) -> None:
-    """Check that numbers are at least 1.
+def check_whole(**numbers: object) -> None:
+    """Check that numbers are whole, and not strings as from the environment.
 
     Raises:
         ConfigError: one is not; the message has its name.
     """
+    for name, number in numbers.items():
+        if not isinstance(number, Integral):
+            raise ConfigError(f"{name} = {number!r}: must be a whole number")
+
+
+def check_positive(**numbers: int) -> None:
+    """Check that numbers are whole and at least 1.
+
+    Raises:
+        ConfigError: one is not; the message has its name.
+    """
+    check_whole(**numbers)
     for name, number in numbers.items():
         if number < 1:
             raise ConfigError(f"{name} = {number}: must be at least 1")
@@ -231,5 +244,6 @@ def check_rank(rank: int, ranks: int) -> None:
     Raises:
         ConfigError: it is not below the number of ranks.
     """
+    check_whole(rank=rank)
     if not 0 <= rank < ranks:
         raise ConfigError(f"rank = {rank}: must be at least 0 and below ranks = {ranks}")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vinedresser.data.blend import Blend, Drawn, History
 from vinedresser.data.board import MOST_PENDING, Board
 from vinedresser.data.class_records import ClassRecords, LaneRecords
-from vinedresser.data.feed import Feed, check_positive, check_rank, check_same
+from vinedresser.data.feed import Feed, check_positive, check_rank, check_same, check_whole
 from vinedresser.data.formats.registry import format_of, open_format
 from vinedresser.data.index import make_index
 from vinedresser.data.order import Settings, permutation
@@ -109,6 +109,7 @@ class Mixture(Feed):
             chunk_bytes=chunk_bytes,
         )
         check_rank(rank, ranks)
+        check_whole(seed=seed, window_bytes=window_bytes)
         if seed < 0:
             raise ConfigError(f"seed = {seed}: must not be negative")
         super().__init__(skip_damaged)
