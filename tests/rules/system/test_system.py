@@ -82,15 +82,14 @@ def test_waiting_for_data_is_found(tmp_path: Path) -> None:
     assert "pin_memory" in finding.remedy
 
 
-@pytest.mark.thorough
 def test_short_waits_are_ignored(tmp_path: Path) -> None:
-    rules: list[Rule] = [SlowInput()]
-    short = train(tmp_path / "short", rules, 175, before=lambda _: spin(0.0005))
-    assert judge(open_run(short), rules) == []
-    # The same wait as in the faulty run, but steps take twice as long.
-    path = tmp_path / "small"
-    share = train(path, rules, 175, before=lambda _: spin(0.006), after=lambda _: spin(0.014))
-    assert judge(open_run(share), rules) == []
+    short = timed(tmp_path / "short", iter([0.001] * 175), waits=0.5)
+    assert judge(open_run(short), [SlowInput()]) == []
+    # As long a wait as one that is found, but a smaller share.
+    found = timed(tmp_path / "found", iter([0.012] * 175), waits=0.5)
+    assert len(judge(open_run(found), [SlowInput()])) == 1
+    small = timed(tmp_path / "small", iter([0.02] * 175), waits=0.3)
+    assert judge(open_run(small), [SlowInput()]) == []
 
 
 def test_share_is_computed_from_sums(tmp_path: Path) -> None:
