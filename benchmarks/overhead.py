@@ -26,7 +26,7 @@ from vinedresser.capture import Collection, Hook, SaveConfig
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import RULES
 
-__all__ = ["RULES_ARM", "main", "measure"]
+__all__ = ["ARMS", "BUDGETS", "RULES_ARM", "Training", "main", "measure"]
 
 _KINDS = ("weights", "biases", "gradients", "inputs", "outputs")
 _NEVER = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
@@ -79,14 +79,22 @@ class Training:
         task: model and data.
         collections: collections that the hook captures; None for no hook.
         folder: folder of the run.
+        device: device of the model.
+        wrap: returns what is called and watched instead of the model.
     """
 
     def __init__(
-        self, task: Task, collections: Collections | None, folder: Path, device: str = "cpu"
+        self,
+        task: Task,
+        collections: Collections | None,
+        folder: Path,
+        device: str = "cpu",
+        wrap: Callable[[nn.Module], nn.Module] | None = None,
     ) -> None:
         torch.manual_seed(0)
         self.device = torch.device(device)
-        self.model = task.make().to(self.device)
+        model = task.make().to(self.device)
+        self.model = wrap(model) if wrap else model
         self.loss = nn.CrossEntropyLoss()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         self.inputs = torch.randn(task.shape).to(self.device)

@@ -1,9 +1,11 @@
 """Jobs of several ranks beside torchrun: `python -m benchmarks.ranks`.
 
 - start: from the call of the launcher until all ranks have met in a barrier, interleaved with
-  `torchrun --standalone`;
+  `torchrun --standalone`, and with the launchers "torchrun" and, where there is mpirun, "mpi";
 - failure: from the moment before a rank fails, in one of several ways in turn, until all processes
   are gone and the end is recorded;
+- restart: from the moment before a rank fails until all ranks have met again, by
+  `vinedresser train` with `restarts`, beside `torchrun --max-restarts`;
 - hang: from the moment before a rank hangs until the finding names it, beside the seconds without a
   step that the rule waits for.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,7 +45,13 @@ folder, what = pathlib.Path(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 dist.barrier()
-if what == "start":
+if what == "starts again" and not (folder / "failing").exists():
+    dist.barrier()
+    if rank == 1:
+        (folder / "failing").write_text(str(time.time()))
+        os._exit(42)
+    time.sleep(600)
+if what in ("start", "starts again"):
     (folder / f"met-{rank}").write_text(str(time.time()))
     dist.barrier()
     dist.destroy_process_group()
@@ -74,34 +83,66 @@ _NUMBERS = itertools.count()
 SILENCE = 2.0
 
 
-def launch(folder: Path, program: Path, what: str, ranks: int) -> Path:
+def launch(folder: Path, program: Path, what: str, ranks: int, launcher: str = "local") -> Path:
     """Run a job to its end; return its directory."""
     directory = folder / str(next(_NUMBERS))
     argv = [sys.executable, str(program), str(directory), what]
-    prepare_run(directory, new_run("run"), LaunchRecord(argv, str(folder), ranks=ranks))
+    prepare_run(
+        directory, new_run("run"), LaunchRecord(argv, str(folder), ranks=ranks, launcher=launcher)
+    )
     start(directory).wait()
     assert wait_for_exit(directory, 60) is not None
     return directory
 
 
-def start_by_us(folder: Path, program: Path, ranks: int) -> float:
+def start_by_us(folder: Path, program: Path, ranks: int, launcher: str = "local") -> float:
     """Return the seconds until all ranks had met."""
     began = time.time()
-    return _met(launch(folder, program, "start", ranks), ranks) - began
+    return _met(launch(folder, program, "start", ranks, launcher), ranks) - began
 
 
 def start_by_torchrun(folder: Path, program: Path, ranks: int) -> float:
     """Return the seconds until all ranks had met."""
     directory = folder / str(next(_NUMBERS))
-    directory.mkdir()
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     began = time.time()
-    subprocess.run(
-        [*torchrun, f"--nproc-per-node={ranks}", str(program), str(directory), "start"],
-        check=True,
-        capture_output=True,
-    )
+    _torchrun(directory, program, "start", f"--nproc-per-node={ranks}")
     return _met(directory, ranks) - began
+
+
+def _torchrun(directory: Path, program: Path, what: str, *options: str) -> None:
+    directory.mkdir()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", *options]
+    # Else its restarts fail: the ranks meet in a store that the first attempt has closed.
+    environment = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    command = [*torchrun, str(program), str(directory), what]
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+
+
+def restart_by_us(folder: Path, program: Path) -> float:
+    """Return the seconds from the failure of a rank until all had met again."""
+    directory = folder / str(next(_NUMBERS))
+    directory.mkdir()
+    experiment = directory / "experiment.toml"
+    command = [sys.executable, str(program), str(directory), "starts again"]
+    experiment.write_text(
+        f'[run]\nname = "again"\ncommand = {command}\nranks = 2\n'
+        '[remedy]\ntimes = 0\nrestarts = 1\n[rules]\npreset = "none"\n',
+        encoding="utf-8",
+    )
+    vinedresser = [sys.executable, "-m", "vinedresser", "train", str(experiment)]
+    subprocess.run(vinedresser, cwd=directory, check=True, capture_output=True)
+    return _restarted(directory)
+
+
+def restart_by_torchrun(folder: Path, program: Path) -> float:
+    """Return the seconds from the failure of a rank until all had met again."""
+    directory = folder / str(next(_NUMBERS))
+    _torchrun(directory, program, "starts again", "--nproc-per-node=2", "--max-restarts=1")
+    return _restarted(directory)
+
+
+def _restarted(directory: Path) -> float:
+    return _met(directory, 2) - float((directory / "failing").read_text())
 
 
 def _met(directory: Path, ranks: int) -> float:
@@ -134,6 +175,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=6, help="of each start")
+    parser.add_argument("--restarts", type=int, default=3, help="rounds of restarts")
     parser.add_argument("--failures", type=int, default=20)
     parser.add_argument("--hangs", type=int, default=4)
     options = parser.parse_args()
@@ -143,6 +185,7 @@ def main() -> None:
         program.write_text(PROGRAM, encoding="utf-8")
         rows = [
             *starts(program, options.rounds),
+            *restarts(program, options.restarts),
             *failures(program, options.failures),
             *hangs(program, options.hangs),
         ]
@@ -156,11 +199,29 @@ def starts(program: Path, rounds: int) -> Iterator[Sequence[str]]:
             "ours": partial(start_by_us, program.parent, program, ranks),
             "torchrun": partial(start_by_torchrun, program.parent, program, ranks),
         }
+        launchers = [one for one in ("torchrun", "mpi") if one != "mpi" or shutil.which("mpirun")]
+        for one in launchers if ranks == 2 else ():
+            arms[f'launcher "{one}"'] = partial(
+                start_by_us, program.parent, program, ranks, launcher=one
+            )
         found = interleave(arms, rounds)
         ratio = median(found["ours"]) / median(found["torchrun"])
         name = f"start of {ranks} ranks: {ratio:.2f} x torchrun's"
         yield [name, *_quantiles(found["ours"]), "1.1 x"]
-        yield ["  by torchrun", *_quantiles(found["torchrun"]), ""]
+        for one in [*arms][1:]:
+            yield [f"  by {one}", *_quantiles(found[one]), ""]
+
+
+def restarts(program: Path, rounds: int) -> Iterator[Sequence[str]]:
+    """Yield rows about jobs that begin again, beside torchrun's."""
+    if not rounds:
+        return
+    ways = {"ours": restart_by_us, "torchrun": restart_by_torchrun}
+    arms = {name: partial(way, program.parent, program) for name, way in ways.items()}
+    found = interleave(arms, rounds)
+    ratio = median(found["ours"]) / median(found["torchrun"])
+    yield [f"restart of 2 ranks: {ratio:.2f} x torchrun's", *_quantiles(found["ours"]), ""]
+    yield ["  by torchrun", *_quantiles(found["torchrun"]), ""]
 
 
 def failures(program: Path, count: int) -> Iterator[Sequence[str]]:
