@@ -212,6 +212,8 @@ def of_runs(traced: Traced) -> None:
     traced.run("ask", one, "loss", "--limit", "1")
     traced.run("reconcile")
     traced.run("doctor")
+    traced.run("pin", one, "--why", "the best")
+    traced.run("gc", "--state", "finished")
     traced.run("rules", "list")
     traced.run("rules", "describe", "vanishing_gradient")
     traced.run("rules", "test", "rule.py:Silent", "--run", one)
@@ -300,7 +302,9 @@ def of_the_library(traced: Traced) -> None:
 
 # Commands, with what runs them: a new command has to find its place here.
 COMMANDS: dict[Callable[[Traced], None], str] = {
-    of_runs: "ask compare doctor explain init judge logs reconcile show status train ui watch",
+    of_runs: (
+        "ask compare doctor explain gc init judge logs pin reconcile show status train ui watch"
+    ),
     of_scripts: (
         "capture check checkpoint pause replay resume run sagemaker set snapshot snapshots stop"
     ),

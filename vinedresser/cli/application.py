@@ -26,6 +26,7 @@ from vinedresser.cli.log_reading import logs
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
+from vinedresser.cli.retention import gc, pin
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.sagemaker import sagemaker
@@ -130,6 +131,8 @@ for _command in (
         status,
         reconcile,
         doctor,
+        gc,
+        pin,
         ui,
         up,
         down,

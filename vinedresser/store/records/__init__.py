@@ -35,6 +35,7 @@ small.
     checkpoints/                    checkpoints saved when stopped          trainer
     exit.json                       the run's end; written last             supervisor
     tracking.json                   its MLflow run                          recorder
+    pin.json                        it is never removed                     user
     report.html                     the report                              recorder
 """
 
@@ -100,6 +101,7 @@ from vinedresser.store.records.lifecycle import (
 from vinedresser.store.records.listing import known_keys, strays
 from vinedresser.store.records.machine import MachineRecord
 from vinedresser.store.records.parent_record import ParentRecord
+from vinedresser.store.records.pin import PinRecord
 from vinedresser.store.records.record import (
     Record,
     first_free,
@@ -168,6 +170,7 @@ __all__ = [
     "LaunchSettings",
     "OwnerRecord",
     "ParentRecord",
+    "PinRecord",
     "Record",
     "RemedyRecord",
     "POLICY_GRADIENT",

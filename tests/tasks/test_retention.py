@@ -1,0 +1,275 @@
+"""Runs are removed as asked for, those that are needed stay, and no kill leaves half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from vinedresser import open_run, open_store
+from vinedresser.errors import ConfigError
+from vinedresser.infra.catalog.known_tracking import remember_tracking
+from vinedresser.infra.catalog.stores import private_state
+from vinedresser.infra.catalog.tracking_uri import absolute_uri
+from vinedresser.infra.services.tracking import prepare_tracking
+from vinedresser.objects import LocalStorage, Location, StoreUrl, open_storage
+from vinedresser.processes import this_process
+from vinedresser.store.records import (
+    ExitCause,
+    ExitRecord,
+    LaunchRecord,
+    RemedyRecord,
+    TrackingRecord,
+    write_record,
+)
+from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
+from vinedresser.tasks.retention import (
+    Candidate,
+    Policy,
+    candidates,
+    complete,
+    pin,
+    remove,
+    unpin,
+)
+from vinedresser.testing.runs import make_run, step_record
+
+DAY = 86_400.0
+
+
+def ended_run(
+    location: Location, *, days: float = 1.0, cause: ExitCause = "finished", **fields: object
+) -> None:
+    """Make a run that has ended some days ago."""
+    make_run(location, [step_record(0, scalars={"losses/loss": 1.0})], **fields)
+    write_record(open_storage(location), ExitRecord(cause, "", time.time() - days * DAY))
+
+
+def chosen(store: Location, policy: Policy) -> list[str]:
+    return [one.location.name for one in candidates(store, policy) if not one.kept]
+
+
+def kept(store: Location, policy: Policy) -> dict[str, str]:
+    return {one.location.name: one.kept for one in candidates(store, policy) if one.kept}
+
+
+def remove_all(store: Location, policy: Policy) -> None:
+    for candidate in candidates(store, policy):
+        if not candidate.kept:
+            remove(candidate, policy.what)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a store with runs that have ended 1 to 5 days ago."""
+    for days in (3, 1, 5, 2, 4):
+        ended_run(tmp_path / "runs" / f"run-{days}", days=days - 0.5)
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Policy(older=3 * DAY), [5, 4]),
+        (Policy(keep=2), [5, 4, 3]),
+        (Policy(older=1 * DAY, keep=3), [5, 4]),
+        (Policy(older=9 * DAY), []),
+        (Policy(states=["crashed"]), []),
+        (Policy(states=["finished", "crashed"]), [5, 4, 3, 2, 1]),
+    ],
+)
+def test_a_policy_chooses_the_oldest(store: Path, policy: Policy, expected: list[int]) -> None:
+    assert chosen(store, policy) == [f"run-{days}" for days in expected]
+
+
+def test_a_size_keeps_the_newest_that_fit_into_it(store: Path) -> None:
+    sizes = {one.location.name: one.bytes for one in candidates(store, Policy(older=1.0))}
+    room = sizes["run-1"] + sizes["run-2"]
+    assert chosen(store, Policy(most_bytes=room)) == ["run-5", "run-4", "run-3"]
+    assert chosen(store, Policy(most_bytes=room - 1)) == ["run-5", "run-4", "run-3", "run-2"]
+    # What must stay makes others go.
+    pin(store / "run-5", "the paper")
+    # Their sizes differ by a few bytes.
+    more = Policy(most_bytes=room + 500)
+    assert chosen(store, more) == ["run-4", "run-3", "run-2"]
+    remove_all(store, more)
+    assert sorted(open_store(store)) == ["run-1", "run-5"]
+
+
+def test_a_policy_has_to_say_which() -> None:
+    with pytest.raises(ConfigError, match="--older"):
+        Policy()
+
+
+def test_what_is_needed_stays_and_says_why(store: Path) -> None:
+    pin(store / "run-1", "the paper")
+    # Somebody's who may still settle it, one that nothing has ended, and one elsewhere.
+    launch = LaunchRecord(["true"], str(store), {}, asdict(this_process()))
+    write_record(LocalStorage(store / "run-2"), launch)
+    (store / "run-3/exit.json").unlink()
+    (store / "link").symlink_to(store / "run-4")
+    retry = RemedyRecord("run-5", 1, "run-5", {"rule": "nonfinite"})
+    ended_run(store / "run-5-retry-1", remedy=retry.to_json())
+    found = kept(store, Policy(older=1e-6))
+    assert {name: reason.split(":")[0] for name, reason in found.items()} == {
+        "run-1": f"pinned by {json.loads((store / 'run-1/pin.json').read_text())['user']}",
+        "run-2": "it has not ended, or nothing has recorded its end",
+        "run-3": "it has not ended, or nothing has recorded its end",
+        "link": "it is a link",
+        "run-5": "run-5-retry-1 began from it",
+    }
+    assert chosen(store, Policy(older=1.0)) == ["run-4", "run-5-retry-1"]
+    unpin(store / "run-1")
+    assert "run-1" in chosen(store, Policy(older=1.0))
+
+
+def test_what_became_needed_meanwhile_stays(store: Path) -> None:
+    [candidate] = candidates(store, Policy(older=4 * DAY))
+    pin(candidate.location, "")
+    with pytest.raises(ConfigError, match="run-5: stays: pinned by"):
+        remove(candidate, "runs")
+    assert open_run(candidate.location).steps("train").tolist() == [0]
+
+
+def test_snapshots_and_checkpoints_go_and_the_run_stays(store: Path) -> None:
+    storage = LocalStorage(store / "run-5")
+    for key in ("snapshots/step-3/contents.safetensors", "checkpoints/step-4.pt"):
+        storage.put(key, [bytes(1000)])
+    for what in ("snapshots", "checkpoints"):
+        policy = Policy(what, older=4 * DAY)
+        assert [one.bytes for one in candidates(store, policy)] == [1000]
+        remove_all(store, policy)
+        assert storage.list(f"{what}/") == []
+        assert not (store / "run-5" / what).exists()
+    assert open_run(store / "run-5").steps("train").tolist() == [0]
+
+
+def test_the_trials_of_a_sweep_are_not_removed_one_by_one(store: Path) -> None:
+    (store / SweepRecord.KEY).write_text("{}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="belong to a sweep"):
+        candidates(store, Policy(older=1.0))
+
+
+# Kills itself before a file is deleted.
+REMOVE = """
+import os, signal, sys
+from pathlib import Path
+from vinedresser.tasks.retention import Candidate, remove
+
+def end(event, arguments):
+    if (event, str(arguments[0]).rpartition("/")[2]) == (sys.argv[2], sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(end)
+remove(Candidate(Path(sys.argv[1]), 0.0, 0), "runs")
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [("os.remove", "run.json"), ("os.remove", "exit.json"), ("shutil.rmtree", "run-5")],
+)
+def test_a_killed_removal_leaves_no_half_and_is_completed(
+    store: Path, event: str, name: str
+) -> None:
+    command = [sys.executable, "-c", REMOVE, str(store / "run-5"), event, name]
+    assert subprocess.run(command, check=False).returncode == -9
+    assert (store / "run-5").is_dir()
+    # A whole run, or none.
+    assert ("run-5" in open_store(store)) == (name == "run.json")
+    if name == "run.json":
+        assert open_run(store / "run-5").steps("train").tolist() == [0]
+    assert complete(store) == [store / "run-5"]
+    assert not (store / "run-5").exists()
+    assert complete(store) == []
+    assert len(open_store(store)) == 4
+
+
+def test_a_run_in_the_place_of_a_removed_one_stays(store: Path) -> None:
+    notes = LocalStorage(private_state(store))
+    notes.put("removing/0.json", [b'{"name": "run-5", "id": "0"}'])
+    assert complete(store) == []
+    assert "run-5" in open_store(store)
+    assert notes.list("removing/") == []
+
+
+def test_what_lies_in_a_store_removes_nothing(store: Path) -> None:
+    run = open_run(store / "run-5").info
+    note = json.dumps({"name": "run-5", "id": run.id}).encode()
+    for storage in (LocalStorage(store), LocalStorage(store / "run-5")):
+        storage.put("removing/0.json", [note])
+    assert complete(store) == []
+    assert "run-5" in open_store(store)
+
+
+@pytest.mark.thorough
+def test_mlflow_keeps_the_run_and_says_that_its_data_is_gone(store: Path, tmp_path: Path) -> None:
+    uri = absolute_uri("sqlite:///mlflow.db", tmp_path)
+    remember_tracking(store, uri)
+    experiment = prepare_tracking(uri, "digits")
+    ids = {}
+    for name in ("run-5", "run-4", "run-3"):
+        run = open_run(store / name)
+        ids[name] = find_or_create(TrackingRecord(uri, experiment, ""), store / name, run.info)
+        settled = name != "run-3"
+        write_record(run.storage, TrackingRecord(uri, experiment, ids[name], settled=settled))
+    client = MlflowClient(uri)
+    client.create_registered_model("digits")
+    client.create_model_version("digits", str(tmp_path), ids["run-4"])
+    assert kept(store, Policy(older=2 * DAY)) == {
+        "run-4": "the registered model digits is from it",
+        "run-3": "MLflow does not know its end: vinedresser reconcile",
+    }
+    remove_all(store, Policy(older=2 * DAY))
+    assert "run-5" not in open_store(store)
+    assert "removed" in client.get_run(ids["run-5"]).data.tags
+    # Without MLflow nothing is removed.
+    os.rename(tmp_path / "mlflow.db", tmp_path / "away.db")
+    assert "no such file" in kept(store, Policy(older=2 * DAY))["run-4"]
+
+
+@pytest.mark.thorough
+def test_runs_on_an_object_store_are_removed(s3: str) -> None:
+    for days in (1, 2):
+        ended_run(StoreUrl(f"{s3}/run-{days}"), days=days)
+    with pytest.raises(ConfigError, match="leave out --size"):
+        candidates(StoreUrl(s3), Policy(most_bytes=1))
+    assert kept(StoreUrl(s3), Policy(keep=1)) == {}
+    remove_all(StoreUrl(s3), Policy(keep=1))
+    assert {key.partition("/")[0] for key in open_storage(StoreUrl(s3)).list("")} == {"run-1"}
+    assert complete(StoreUrl(s3)) == []
+
+
+def test_a_candidate_that_is_to_stay_is_not_removed(store: Path) -> None:
+    with pytest.raises(ConfigError, match="stays: because"):
+        remove(Candidate(store / "run-1", 0.0, 0, "because"), "runs")
+
+
+def test_the_command_lists_first_and_removes_only_if_told(store: Path, tmp_path: Path) -> None:
+    def gc(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "vinedresser", "gc", *options],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    before = sorted(open_store(store))
+    listed = gc("--older", "3 d")
+    assert listed.stdout.splitlines()[-1].startswith("2 runs, 0.0 MB; --delete removes them")
+    assert sorted(open_store(store)) == before
+    assert gc("--older", "3 d", "--delete").returncode == 0
+    assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]
+    refused = gc("--delete")
+    assert (refused.returncode, "say which runs" in refused.stderr) == (2, True)
+    assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]

@@ -1,0 +1,323 @@
+"""Removing runs, or their snapshots and checkpoints, that nobody needs any more.
+
+A run is removed in an order that leaves no half of it: a note in the user's state folder says that
+it is being removed, then MLflow is told, then its `run.json` is deleted, by which it is no run any
+more, then all the rest. If that is interrupted, the next removal completes it. The note is not in
+the store, whose files may come from others.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from vinedresser.errors import ConfigError, NotARun, VinedresserError
+from vinedresser.infra.catalog.known_tracking import read_tracking
+from vinedresser.infra.catalog.stores import is_owned, private_state
+from vinedresser.infra.services.tracking.client import connected
+from vinedresser.objects import LocalStorage, Location, Storage, open_storage
+from vinedresser.store.reading.store_runs import runs_in
+from vinedresser.store.records import (
+    ExitRecord,
+    PinRecord,
+    Record,
+    RunRecord,
+    TrackingRecord,
+    read_record,
+    write_record,
+)
+from vinedresser.store.spool import spools
+from vinedresser.store.status import Status, run_status
+from vinedresser.tasks.parents.kinds import kind_of
+
+__all__ = ["Candidate", "Policy", "What", "candidates", "complete", "pin", "remove", "unpin"]
+
+
+@dataclass(frozen=True)
+class _Removal(Record):
+    """A note on a run of this user's that is being removed.
+
+    Attributes:
+        name: its name in the store.
+        id: its id; a run with another one has taken its place.
+    """
+
+    KEY: ClassVar[str] = "removing"
+
+    name: str
+    id: str
+
+
+What = Literal["runs", "snapshots", "checkpoints"]
+# The tag by which MLflow's run says that the data is gone.
+_TAG = "removed"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which runs are to be removed.
+
+    Attributes:
+        what: what is removed of them.
+        older: seconds since their end; 0.0: any.
+        keep: the newest so many stay.
+        states: how they ended, such as "finished"; (): in any way.
+        most_bytes: the oldest are removed until the store takes no more; None: all are.
+
+    Raises:
+        ConfigError: it says nothing about which.
+    """
+
+    what: What = "runs"
+    older: float = 0.0
+    keep: int = 0
+    states: Sequence[str] = ()
+    most_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse to remove everything."""
+        if not (self.older or self.keep or self.states or self.most_bytes is not None):
+            raise ConfigError("say which runs: by --older, --keep, --state or --size")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run that a policy is about.
+
+    Attributes:
+        location: the run.
+        ended: its end in seconds since the epoch, or its creation if the end is unknown.
+        bytes: what would be freed; 0 if unknown, as on an object store.
+        kept: why it stays; "": it is to be removed.
+    """
+
+    location: Location
+    ended: float
+    bytes: int
+    kept: str = ""
+
+
+def candidates(store: Location, policy: Policy) -> list[Candidate]:
+    """Return the runs of a store that a policy is about, the oldest first.
+
+    Those that are to stay say why: they are pinned, not over, somebody's who may still settle them,
+    unknown to MLflow, the origin of another run, or registered as a model.
+
+    Args:
+        store: the store; in that of a sweep or pruning, runs themselves are not removed.
+        policy: which.
+
+    Raises:
+        ConfigError: runs of a sweep or pruning are to be removed, or sizes are asked for on an
+            object store.
+        StoreError: the store refused.
+    """
+    if policy.what == "runs" and (kind := kind_of(store)) is not None:
+        raise ConfigError(f"{store}: its runs belong to a {kind.WORD}; remove --what checkpoints")
+    if policy.most_bytes is not None and not isinstance(store, Path):
+        raise ConfigError(f"{store}: sizes are known in a directory only; leave out --size")
+    found = sorted((_looked_at(run, policy) for run in runs_in(store)), key=lambda run: run.ended)
+    origins = _origins(one.location for one in found)
+    left = sum(one.bytes for one in found)
+    chosen = []
+    now = time.time()
+    for number, one in enumerate(found):
+        kept = one.kept
+        over = policy.most_bytes is None or left > policy.most_bytes
+        if number >= len(found) - policy.keep or now - one.ended < policy.older or not over:
+            continue
+        if policy.what == "runs" and not kept and one.location.name in origins:
+            kept = f"{origins[one.location.name]} began from it"
+        left -= 0 if kept else one.bytes
+        chosen.append(Candidate(one.location, one.ended, one.bytes, kept))
+    return chosen
+
+
+def remove(candidate: Candidate, what: What) -> None:
+    """Remove what a candidate has of a kind.
+
+    Args:
+        candidate: a run that `candidates` has returned; what has changed since is looked at again.
+        what: what is removed.
+
+    Raises:
+        ConfigError: it is to stay.
+        TrackingError: MLflow cannot be told; nothing was removed.
+        StoreError: the store refused.
+    """
+    location = candidate.location
+    storage = open_storage(location)
+    kept = candidate.kept or _reason_to_keep(location, storage, run_status(storage), what)
+    if kept:
+        raise ConfigError(f"{location}: stays: {kept}")
+    if what != "runs":
+        for key in _keys(storage, what):
+            storage.delete(key)
+        if isinstance(location, Path):
+            shutil.rmtree(location / what, ignore_errors=True)
+        return
+    run = read_record(storage, RunRecord)
+    if run is None:
+        return
+    notes = LocalStorage(private_state(location.parent))
+    key = f"{_Removal.KEY}/{run.id}.json"
+    write_record(notes, _Removal(location.name, run.id), key=key)
+    _finish(location, storage)
+    notes.delete(key)
+
+
+def complete(store: Location) -> list[Location]:
+    """Complete the removals that were interrupted, and return them.
+
+    Raises:
+        TrackingError: MLflow cannot be told.
+        StoreError: the store refused.
+    """
+    notes = LocalStorage(private_state(store))
+    completed = []
+    for key in notes.list(f"{_Removal.KEY}/"):
+        removal = read_record(notes, _Removal, key=key)
+        assert removal is not None
+        location = store / removal.name
+        storage = open_storage(location)
+        run = read_record(storage, RunRecord)
+        is_left = location.is_dir() if isinstance(location, Path) else storage.list("")
+        if (run is None or run.id == removal.id) and is_left:
+            _finish(location, storage)
+            completed.append(location)
+        notes.delete(key)
+    return completed
+
+
+def pin(location: Location, why: str) -> None:
+    """Keep a run for good.
+
+    Args:
+        location: the run.
+        why: why, or "".
+
+    Raises:
+        NotARun: it is none.
+        StoreError: the store refused.
+    """
+    storage = open_storage(location)
+    if not storage.exists(RunRecord.KEY):
+        raise NotARun(f"{location}: not a run: there is no {RunRecord.KEY}")
+    write_record(storage, PinRecord(why, getpass.getuser(), time.time()))
+
+
+def unpin(location: Location) -> None:
+    """Let a run be removed again; do nothing if it is not pinned.
+
+    Raises:
+        StoreError: the store refused.
+    """
+    open_storage(location).delete(PinRecord.KEY)
+
+
+def _looked_at(location: Location, policy: Policy) -> Candidate:
+    """Return what is known of a run; one that cannot be read stays."""
+    storage = open_storage(location)
+    ended, kept = 0.0, ""
+    try:
+        status = run_status(storage)
+        run = read_record(storage, RunRecord)
+        ended = status.ended or (run.created if run is not None else 0.0)
+        kept = _reason_to_keep(location, storage, status, policy.what)
+    except VinedresserError as error:
+        kept = str(error)
+    else:
+        if policy.states and status.state not in policy.states:
+            kept = f"it is {status.state}"
+    return Candidate(location, ended, _size(location, policy.what), kept)
+
+
+def _reason_to_keep(location: Location, storage: Storage, status: Status, what: What) -> str:
+    """Return why a run, or its snapshots or checkpoints, must stay; "" if they need not.
+
+    Raises:
+        CorruptData: a record that says so is damaged.
+        StoreError: the store refused.
+        TrackingError: MLflow cannot be asked whether a model of it is registered.
+    """
+    pinned = read_record(storage, PinRecord)
+    if pinned is not None:
+        return f"pinned by {pinned.user}" + (f": {pinned.why}" if pinned.why else "")
+    if isinstance(location, Path) and location.is_symlink():
+        return "it is a link"
+    if not status.over or is_owned(location) or not storage.exists(ExitRecord.KEY):
+        return "it has not ended, or nothing has recorded its end"
+    if not isinstance(location, Path) and spools(str(location)):
+        return "its data is not uploaded yet"
+    tracking = read_tracking(location)
+    return _needed_by_mlflow(tracking, what) if tracking is not None else ""
+
+
+def _needed_by_mlflow(tracking: TrackingRecord, what: What) -> str:
+    if not tracking.settled:
+        return "MLflow does not know its end: vinedresser reconcile"
+    name = _registered(tracking) if what == "runs" else ""
+    return f"the registered model {name} is from it" if name else ""
+
+
+def _registered(tracking: TrackingRecord) -> str:
+    """Return the name of a registered model of a run; "" if there is none."""
+    with connected(tracking.uri) as client:
+        found = client.search_model_versions(f"run_id = '{tracking.run_id}'")
+    return str(found[0].name) if found else ""
+
+
+def _origins(locations: Iterable[Location]) -> dict[str, str]:
+    """Return the run that began from each run of which one is the retry."""
+    origins = {}
+    for location in locations:
+        run = read_record(open_storage(location), RunRecord)
+        if run is not None and run.remedy:
+            origins[run.remedy["stopped"]] = location.name
+    return origins
+
+
+def _finish(location: Location, storage: Storage) -> None:
+    """Remove a run whose removal has been recorded."""
+    tracking = read_tracking(location)
+    if tracking is not None:
+        with connected(tracking.uri) as client:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            client.set_tag(tracking.run_id, _TAG, now)
+    storage.delete(RunRecord.KEY)
+    # By the last one, a removal that is completed finds MLflow's run.
+    for key in sorted(storage.list(""), key=lambda key: key == TrackingRecord.KEY):
+        storage.delete(key)
+    if isinstance(location, Path):
+        # Folders, and what readers ignore.
+        shutil.rmtree(location)
+
+
+def _keys(storage: Storage, what: What) -> list[str]:
+    """Return the keys of a run's snapshots or checkpoints, records before what they are about."""
+    keys = storage.list(f"{what}/")
+    return sorted(keys, key=lambda key: not key.endswith(".json"))
+
+
+def _size(location: Location, what: What) -> int:
+    """Return the bytes of a run, or of its snapshots or checkpoints, in a directory."""
+    if not isinstance(location, Path):
+        return 0
+    return sum(_sizes(location if what == "runs" else location / what))
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield os.lstat(os.path.join(parent, name)).st_size
+            except FileNotFoundError:
+                # Removed meanwhile.
+                continue
