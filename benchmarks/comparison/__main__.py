@@ -1,7 +1,7 @@
-"""CPU time of comparing 200 runs, next to its budget: `python -m benchmarks.comparison`.
+"""CPU time of comparing many runs, next to its budget: `python -m benchmarks.comparison`.
 
-The runs have 1,000 steps, 40 layers and an evaluation every 100 steps. The command runs in a
-process of its own, so that its imports count.
+These are 200 runs of 1,000 steps, and 2,000 of 100, with 40 layers and an evaluation every 100
+steps. The command runs in a process of its own, so that its imports count.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ import numpy as np
 
 from vinedresser.testing.runs import make_run, step_record
 
-_RUNS, _STEPS, _LAYERS, _REPEATS = 200, 1000, 40, 3
-_BUDGET = 5.0
+# Runs, steps of each, and the budget in seconds.
+_CASES = ((200, 1000, 5.0), (2000, 100, 10.0))
+_LAYERS, _REPEATS = 40, 3
 
 
 def main() -> None:
     draw = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(_RUNS):
-            _make(Path(folder, "runs", f"run-{number:03d}"), number, draw)
-        seconds = median(_compare(Path(folder)) for _ in range(_REPEATS))
-    print(f"compare {_RUNS} runs of {_STEPS} steps: {seconds:.1f} s of CPU (budget {_BUDGET} s)")
+    for runs, steps, budget in _CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(runs):
+                _make(Path(folder, "runs", f"run-{number:04d}"), number, steps, draw)
+            seconds = median(_compare(Path(folder)) for _ in range(_REPEATS))
+        print(f"compare {runs} runs of {steps} steps: {seconds:.1f} s of CPU (budget {budget} s)")
 
 
-def _make(place: Path, number: int, draw: np.random.Generator) -> None:
+def _make(place: Path, number: int, steps: int, draw: np.random.Generator) -> None:
     records = []
-    for step in range(_STEPS):
+    for step in range(steps):
         loss = 2.0 * 0.998**step + 0.02 * draw.normal()
         names = [
             f"{k}/{n}.weight" for k in ("gradients", "weights", "updates") for n in range(_LAYERS)
