@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    verdicts = [one for path in options.files for one in read_verdicts(path)]
-    counted = [one for one in verdicts if one.outcome.as_expected]
+    verdicts = [verdict for path in options.files for verdict in read_verdicts(path)]
+    counted = [verdict for verdict in verdicts if verdict.outcome.as_expected]
     faulty = sum(one.faulty for one in counted)
     print(f"{faulty} faulty and {len(counted) - faulty} healthy trainings.\n")
     print(_markdown(ablation(counted, _costs())))
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def append_verdicts(path: Path, verdicts: Sequence[Verdict]) -> None:
     """Append verdicts to a file, one line of JSON each."""
     with path.open("a", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(one.to_json())}\n" for one in verdicts)
+        file.writelines(f"{json.dumps(verdict.to_json())}\n" for verdict in verdicts)
 
 
 def read_verdicts(path: Path) -> list[Verdict]:
@@ -78,17 +78,19 @@ def ablation(verdicts: Sequence[Verdict], costs: dict[str, float]) -> list[list[
         verdicts: of the trainings that count.
         costs: µs per step, by rule; of others, the cell is empty.
     """
-    rules = sorted({*RULES, *(found.rule for one in verdicts for found in one.signs)})
+    rules = sorted({*RULES, *(found.rule for verdict in verdicts for found in verdict.signs)})
     groups = []
     for rule in rules:
-        faults = sorted({f.fault for one in verdicts for f in one.signs if f.rule == rule})
+        faults = sorted({f.fault for verdict in verdicts for f in verdict.signs if f.rule == rule})
         whole = _row(verdicts, rule, None)
         lines = [str(_lines(RULES[rule])) if rule in RULES else ""]
         cost = [f"{costs[rule]:.1f}" if rule in costs else ""]
         named = faults[0] if len(faults) == 1 else ""
         rows = [[rule, named, *map(str, whole), *lines, *cost]]
         if len(faults) > 1:
-            rows += [["", one, *map(str, _row(verdicts, rule, one)), "", ""] for one in faults]
+            rows += [
+                ["", fault, *map(str, _row(verdicts, rule, fault)), "", ""] for fault in faults
+            ]
         groups.append((whole, rows))
     groups.sort(key=lambda group: (-group[0][1], -group[0][3], -group[0][0]))
     return [row for _, rows in groups for row in rows]
@@ -96,19 +98,19 @@ def ablation(verdicts: Sequence[Verdict], costs: dict[str, float]) -> list[list[
 
 def _row(verdicts: Sequence[Verdict], rule: str, fault: str | None) -> list[int]:
     found = only = right = only_right = wrong = false = 0
-    for one in verdicts:
-        left = one.without(rule, fault)
-        if len(left.signs) == len(one.signs):
+    for verdict in verdicts:
+        left = verdict.without(rule, fault)
+        if len(left.signs) == len(verdict.signs):
             continue
-        if not one.faulty:
+        if not verdict.faulty:
             false += 1
             continue
         found += 1
         only += not left.signs
-        by_it = one.root is not None and one.root not in left.findings
-        right += one.named and by_it
-        only_right += one.named and not left.named
-        wrong += left.named and not one.named
+        by_it = verdict.root is not None and verdict.root not in left.findings
+        right += verdict.named and by_it
+        only_right += verdict.named and not left.named
+        wrong += left.named and not verdict.named
     return [found, only, right, only_right, wrong, false]
 
 

@@ -117,7 +117,7 @@ def sweep(folder: Path, trials: int, max_concurrent: int, *, rules: bool) -> Swe
     exits = [read_record(run, ExitRecord) for run in runs]
     starts = [read_record(run, SupervisorRecord) for run in runs]
     return SweepResult(
-        first=min((one.started for one in starts if one), default=float("nan")) - begun,
+        first=min((start.started for start in starts if start), default=float("nan")) - begun,
         ends=sorted(one.ended for one in exits if one),
         glances=watch.glances,
         states=_mlflow_states(folder / "runs" / "mlflow.db"),

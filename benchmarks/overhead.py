@@ -124,7 +124,7 @@ class Training:
         """Wait for the writer to keep it out of the next arm's time; free the disk."""
         if self.hook is not None:
             self.hook.flush()
-            self.written += sum(one.stat().st_size for one in self.segments.glob("*"))
+            self.written += sum(path.stat().st_size for path in self.segments.glob("*"))
             shutil.rmtree(self.segments, ignore_errors=True)
 
 
@@ -202,8 +202,8 @@ def distinct_tensors(training: Training) -> list[torch.Tensor]:
     for handle in handles:
         handle.remove()
     parameters = list(training.model.parameters())
-    gradients = [one.grad for one in parameters if one.grad is not None]
-    return [*outputs.values(), *(one.detach() for one in parameters), *gradients]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return [*outputs.values(), *(parameter.detach() for parameter in parameters), *gradients]
 
 
 def synchronize(device: torch.device) -> None:
@@ -224,7 +224,9 @@ def copy_time(tensors: list[torch.Tensor]) -> float:
     """
     device = tensors[0].device
     pinned = device.type == "cuda"
-    targets = [torch.zeros(one.shape, dtype=one.dtype, pin_memory=pinned) for one in tensors]
+    targets = [
+        torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=pinned) for tensor in tensors
+    ]
     times = []
     for _ in range(9):
         synchronize(device)
@@ -307,7 +309,7 @@ def measure(
         interleave(runs, rounds)
         tensors = distinct_tensors(arms["plain"].training)
         copying = copy_time(tensors)
-        megabytes = sum(one.nbytes for one in tensors) / 1e6
+        megabytes = sum(tensor.nbytes for tensor in tensors) / 1e6
         said = (
             f"{task.about}, on {device_name(device)}; blocks of {steps} steps, {rounds} rounds; "
             f"a full step: {len(tensors)} distinct tensors, {megabytes:.1f} MB, "

@@ -208,8 +208,8 @@ def starts(program: Path, rounds: int) -> Iterator[Sequence[str]]:
         ratio = median(found["ours"]) / median(found["torchrun"])
         name = f"start of {ranks} ranks: {ratio:.2f} x torchrun's"
         yield [name, *_quantiles(found["ours"]), "1.1 x"]
-        for one in [*arms][1:]:
-            yield [f"  by {one}", *_quantiles(found[one]), ""]
+        for arm in [*arms][1:]:
+            yield [f"  by {arm}", *_quantiles(found[arm]), ""]
 
 
 def restarts(program: Path, rounds: int) -> Iterator[Sequence[str]]:

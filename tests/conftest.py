@@ -175,7 +175,7 @@ def mlflow_runs() -> Callable[..., dict[str, Any]]:
 
     def read(store: Path, where: str = "") -> dict[str, Any]:
         with connected(f"sqlite:///{store / 'mlflow.db'}") as client:
-            experiments = [one.experiment_id for one in client.search_experiments()]
+            experiments = [experiment.experiment_id for experiment in client.search_experiments()]
             return {
                 str(run.info.run_name): _contents(client, run)
                 for run in client.search_runs(experiments, where)

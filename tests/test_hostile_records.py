@@ -198,17 +198,19 @@ def write_training(folder: Path) -> None:
         Answer("loss", "s", "step", place, 0, 1, "train", 0, time.time(), 1, kind, value)
         for place, (kind, value) in enumerate(kinds.items())
     ]
-    storage.put(stream_key("s", 0, 0), ["".join(f"{one.to_json()}\n" for one in answers).encode()])
+    storage.put(
+        stream_key("s", 0, 0), ["".join(f"{answer.to_json()}\n" for answer in answers).encode()]
+    )
     change = ControlRecord(1, time.time(), "adjust", "why", "lr", old=[0.1], new=[0.2])
     storage.put(ControlRecord.KEY, [json.dumps(change.to_json()).encode(), b"\n"])
 
 
 def read_answers(folder: Path) -> None:
     opened = open_run(folder / "run")
-    for one in streams(opened).values():
-        one.to_pandas()
-        one._repr_html_()
-        [answer.to_json() for answer in one]
+    for stream in streams(opened).values():
+        stream.to_pandas()
+        stream._repr_html_()
+        [answer.to_json() for answer in stream]
     opened.controls()
     if problems := opened.damage(opened.status):
         raise CorruptData(problems[0])

@@ -58,7 +58,7 @@ def format_plainly(package: str) -> None:
     """
     known = logging.getLogger().manager.loggerDict.values()
     loggers = [logging.getLogger(), *(one for one in known if isinstance(one, logging.Logger))]
-    for handler in {handler for one in loggers for handler in one.handlers}:
+    for handler in {handler for logger in loggers for handler in logger.handlers}:
         ours = isinstance(handler.formatter, PlainFormatter)
         if type(handler).__module__.startswith(f"{package}.") and not ours:
             handler.setFormatter(PlainFormatter(handler.formatter))

@@ -62,8 +62,8 @@ class ProcessIdentity:
     def __post_init__(self) -> None:
         """Refuse what is not an identity: the id becomes a path, and may get signals."""
         numbers, names = (self.pid, self.started), (self.boot, self.host)
-        if not all(type(one) is int for one in numbers) or not all(
-            isinstance(one, str) for one in names
+        if not all(type(number) is int for number in numbers) or not all(
+            isinstance(name, str) for name in names
         ):
             raise TypeError(f"{self} is not the identity of a process")
 

@@ -132,7 +132,10 @@ def _cost(found: Sequence[dict[str, Any]], losses: Sequence[dict[str, Any]]) -> 
 def _per_step(results: Sequence[dict[str, Any]], model: str) -> list[list[float]]:
     """Return the CPU seconds per step of each result, by section."""
     return [
-        [(one["seconds"][place + 1] - one["seconds"][place]) / (end - begin) for one in results]
+        [
+            (result["seconds"][place + 1] - result["seconds"][place]) / (end - begin)
+            for result in results
+        ]
         for place, (begin, end) in enumerate(pairwise(_MARKS[model]))
     ]
 

@@ -82,8 +82,8 @@ def measure(name: str, path: Path) -> None:
     for number, batch in enumerate(way(data)):
         records += len(getattr(batch, "values", batch))
         if number % 10 == 0:
-            children = [one.pid for one in multiprocessing.active_children()]
-            workers = max([workers, *(private(one) for one in children if one)])
+            children = [child.pid for child in multiprocessing.active_children()]
+            workers = max([workers, *(private(child) for child in children if child)])
     print(json.dumps({"grown": peak() - before, "workers": workers, "records": records}))
 
 

@@ -67,10 +67,10 @@ class Peers:
                     del measured[name]
         rows = []
         for name, results in measured.items():
-            speed = self._size * self._count / median(one["seconds"] for one in results) / 1e6
-            first = median(one["gaps"][0] for one in results)
+            speed = self._size * self._count / median(result["seconds"] for result in results) / 1e6
+            first = median(result["gaps"][0] for result in results)
             # Before the first one, workers start.
-            gaps = np.concatenate([one["gaps"][1:] for one in results]) * 1000
+            gaps = np.concatenate([result["gaps"][1:] for result in results]) * 1000
             p50, p95 = np.percentile(gaps, [50, 95])
             figures = f"{speed:.0f} {first:.2f} {p50:.1f} {p95:.1f} {p95 / p50:.1f}"
             rows.append([name, *figures.split()])

@@ -105,18 +105,20 @@ class _Alike:
         first = baselines[0]
         self._cycle, self._each = first.cycle, len(first.streams)
         self._columns = [at for at, column in enumerate(first.columns) if column.monitored]
-        distances = [column.distance for one in baselines for column, _ in one.streams]
+        distances = [column.distance for baseline in baselines for column, _ in baseline.streams]
         self._streams = Streams(
-            Edges.joined([one.edges for one in baselines]),
+            Edges.joined([baseline.edges for baseline in baselines]),
             np.array(distances, np.int64),
             self._each,
-            known=np.concatenate([one.usual for one in baselines], axis=1),
+            known=np.concatenate([baseline.usual for baseline in baselines], axis=1),
             whole=0.0 if first.cycle is None else first.cycle.whole,
             confirms=True,
-            told=None if first.told is None else np.concatenate([one.told for one in baselines]),
+            told=None
+            if first.told is None
+            else np.concatenate([baseline.told for baseline in baselines]),
         )
-        self._groups = [groups_of(one) for one in baselines]
-        self._codes = np.array([_places(one) for one in baselines])
+        self._groups = [groups_of(baseline) for baseline in baselines]
+        self._codes = np.array([_places(baseline) for baseline in baselines])
         self._needed = evidence_needed(budget, "columns", self._each)
         groups = max(len(self._groups[0]), 1)
         self._needed_together = evidence_needed(budget, "together", groups)
@@ -128,7 +130,9 @@ class _Alike:
         phase = np.zeros(rows, np.int64)
         if self._world.timed and self._cycle is not None:
             phase = self._cycle.phase(_times(self._windows, rows))
-        randoms = [np.random.default_rng([one.seed, self._windows]) for one in self._baselines]
+        randoms = [
+            np.random.default_rng([baseline.seed, self._windows]) for baseline in self._baselines
+        ]
         ties = np.concatenate([one.random((rows, self._each)) for one in randoms], axis=1)
         evidence = self._streams.update(self._encoded(values), ties, phase=phase)
         alarms = evidence.reshape(monitors, -1).max(1) >= self._needed

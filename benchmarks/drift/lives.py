@@ -102,5 +102,5 @@ def _peers(world: World, baseline: NDArray[np.float64], scale: Scale) -> dict[st
     found[PEERS[3]] = [psi(baseline[:, life]) for life in range(scale.peers)]
     detectors = [adwin(columns) for _ in range(-(-scale.peers // 4))]
     if None not in detectors:
-        found[PEERS[4]] = [one for one in detectors if one is not None]
+        found[PEERS[4]] = [detector for detector in detectors if detector is not None]
     return found

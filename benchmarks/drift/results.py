@@ -52,7 +52,7 @@ def jobs_of(part: str, worlds: Sequence[tuple[str, Scale]]) -> list[Job]:
             lives = min(_LIVES, scale.monitors - start)
             peers = min(max(scale.peers - start, 0), lives)
             jobs.append(Job(part, world, number, replace(scale, monitors=lives, peers=peers)))
-    return sorted(jobs, key=lambda one: one.number)
+    return sorted(jobs, key=lambda job: job.number)
 
 
 def finished(

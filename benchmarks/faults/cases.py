@@ -165,7 +165,9 @@ def _expectation(table: object, where: str) -> Expectation | None:
     key, conditions = next(iter(given.items()))
     if not isinstance(conditions, list) or not conditions:
         raise ConfigError(f"{where}.{key}: must be a list of conditions")
-    return Expectation(key == "all", tuple(_condition(one, f"{where}.{key}") for one in conditions))
+    return Expectation(
+        key == "all", tuple(_condition(condition, f"{where}.{key}") for condition in conditions)
+    )
 
 
 def _condition(one: object, where: str) -> tuple[str, str, float]:

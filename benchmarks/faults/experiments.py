@@ -108,9 +108,9 @@ def experiment_with(case: Case, seed: int) -> Experiment:
             found = what_if(replayed_case(case, seed, Path(folder)), steps=STEPS, seconds=SECONDS)
     except VinedresserError as error:
         return Experiment(*of, f"not tried: {error}")
-    kinds = tuple(_kind(one.kind, one.values) for one in found.cures)
+    kinds = tuple(_kind(cure.kind, cure.values) for cure in found.cures)
     wanted = right_words(case.fault_class)
-    right = any(_PROVES[one] & wanted for one in kinds)
+    right = any(_PROVES[kind] & wanted for kind in kinds)
     return Experiment(*of, found.conclusion, kinds, right)
 
 

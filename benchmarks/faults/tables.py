@@ -32,12 +32,14 @@ _SEED_HEADERS = (
 
 def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
     """Return all tables: by class, overall, and by case with ``verbose``."""
-    counted = [one for one in verdicts if one.outcome.as_expected]
+    counted = [verdict for verdict in verdicts if verdict.outcome.as_expected]
     parts = [class_table(counted), overall_table(counted)]
     if any(one.experiment for one in counted):
         parts.append(experiment_table(counted))
-        parts.append(seeds_table([one.experiment for one in verdicts if one.experiment]))
-    left_out = [one for one in verdicts if not one.outcome.as_expected]
+        parts.append(
+            seeds_table([verdict.experiment for verdict in verdicts if verdict.experiment])
+        )
+    left_out = [verdict for verdict in verdicts if not verdict.outcome.as_expected]
     if left_out:
         parts.append(
             f"not counted, {len(left_out)} of {len(verdicts)}: their outcome is not what the "
@@ -53,14 +55,14 @@ def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
 
 def class_table(verdicts: Sequence[Verdict]) -> str:
     """Return one line per class of faults, one for all faults, and one for healthy trainings."""
-    faulty = [one for one in verdicts if one.faulty]
+    faulty = [verdict for verdict in verdicts if verdict.faulty]
     classes = sorted({one.fault_class for one in faulty})
     rows = [
         _class_row(word, [one for one in faulty if one.fault_class == word]) for word in classes
     ]
     if faulty:
         rows.append(_class_row("all", faulty))
-    healthy = [one for one in verdicts if not one.faulty]
+    healthy = [verdict for verdict in verdicts if not verdict.faulty]
     if healthy:
         alarms = _share(healthy, lambda one: bool(one.alarms))
         stops = _share(healthy, lambda one: one.stop is not None)
@@ -70,8 +72,8 @@ def class_table(verdicts: Sequence[Verdict]) -> str:
 
 def overall_table(verdicts: Sequence[Verdict]) -> str:
     """Return one line for vinedresser and one per peer, judged on the same trainings."""
-    faulty = [one for one in verdicts if one.faulty]
-    healthy = [one for one in verdicts if not one.faulty]
+    faulty = [verdict for verdict in verdicts if verdict.faulty]
+    healthy = [verdict for verdict in verdicts if not verdict.faulty]
     rows = [
         [
             "vinedresser",
@@ -83,14 +85,14 @@ def overall_table(verdicts: Sequence[Verdict]) -> str:
             f"{fmean([one.saved for one in faulty]):.0%}" if faulty else "",
         ]
     ]
-    names = dict.fromkeys(name for one in verdicts for name in one.peers)
+    names = dict.fromkeys(name for verdict in verdicts for name in verdict.peers)
     rows.extend(_peer_row(name, faulty, healthy) for name in names)
     return table(rows, _OVERALL_HEADERS)
 
 
 def experiment_table(verdicts: Sequence[Verdict]) -> str:
     """Return what trials prove of the faulty trainings that the rules find, and of healthy ones."""
-    tried = [one for one in verdicts if one.experiment is not None]
+    tried = [verdict for verdict in verdicts if verdict.experiment is not None]
     found = [one for one in tried if one.faulty and one.signs]
     curable = [one for one in found if one.experiment is not None and one.experiment.provable]
     rows = [
@@ -102,7 +104,7 @@ def experiment_table(verdicts: Sequence[Verdict]) -> str:
 
 
 def _experiment_shares(verdicts: Sequence[Verdict]) -> list[str]:
-    done = [(one, one.experiment) for one in verdicts if one.experiment is not None]
+    done = [(verdict, verdict.experiment) for verdict in verdicts if verdict.experiment is not None]
     wrong = {(one.id, one.seed) for one, each in done if each.wrong}
     right = {(one.id, one.seed) for one, each in done if each.right}
     cured = right | wrong
@@ -118,15 +120,15 @@ def _experiment_shares(verdicts: Sequence[Verdict]) -> list[str]:
 def seeds_table(experiments: Sequence[Experiment]) -> str:
     """Return what trials prove with each seed, whatever the rules find and however a run ends."""
     rows = []
-    for seed in sorted({one.seed for one in experiments}):
-        of_seed = [one for one in experiments if one.seed == seed]
+    for seed in sorted({experiment.seed for experiment in experiments}):
+        of_seed = [experiment for experiment in experiments if experiment.seed == seed]
         healthy = [one for one in of_seed if one.fault_class == "healthy"]
         provable = [one for one in of_seed if one.provable]
         others = [one for one in of_seed if not one.provable and one.fault_class != "healthy"]
         counts = [
             *(len(provable), sum(one.right for one in provable)),
             sum(one.wrong for one in provable),
-            *(len(others), sum(one.wrong for one in others)),
+            *(len(others), sum(other.wrong for other in others)),
             *(len(healthy), sum(one.wrong for one in healthy)),
         ]
         rows.append([str(seed), *map(str, counts)])
@@ -136,31 +138,37 @@ def seeds_table(experiments: Sequence[Experiment]) -> str:
 def trial_listing(experiments: Iterable[Experiment]) -> str:
     """Return the conclusion of the trials of each case, one line each."""
     return "\n".join(
-        f"{one.case} (seed {one.seed})   {one.fault_class}   {_tried(one)}"
-        for one in sorted(experiments, key=lambda one: (one.seed, one.fault_class, one.case))
+        f"{experiment.case} (seed {experiment.seed})   {experiment.fault_class}   "
+        f"{_tried(experiment)}"
+        for experiment in sorted(
+            experiments,
+            key=lambda experiment: (experiment.seed, experiment.fault_class, experiment.case),
+        )
     )
 
 
 def listing(verdicts: Iterable[Verdict]) -> str:
     """Return the findings of each case."""
     blocks = []
-    for one in sorted(verdicts, key=lambda one: (not one.faulty, one.fault_class, one.id)):
-        mark = "" if one.outcome.as_expected else "   NOT AS EXPECTED"
-        lines = [f"{_name(one)}   {one.fault_class}   {one.outcome.in_words()}{mark}"]
-        root = one.root
-        for finding in one.findings:
+    for verdict in sorted(
+        verdicts, key=lambda verdict: (not verdict.faulty, verdict.fault_class, verdict.id)
+    ):
+        mark = "" if verdict.outcome.as_expected else "   NOT AS EXPECTED"
+        lines = [f"{_name(verdict)}   {verdict.fault_class}   {verdict.outcome.in_words()}{mark}"]
+        root = verdict.root
+        for finding in verdict.findings:
             about = "root, " if finding is root else ""
-            right = "right, " if finding is root and one.named else ""
+            right = "right, " if finding is root and verdict.named else ""
             lines.append(
-                f"  {finding.severity} {finding.rule} at {finding.step} of {one.steps} "
+                f"  {finding.severity} {finding.rule} at {finding.step} of {verdict.steps} "
                 f"({about}{right}{finding.fault or 'no class'}): {finding.seen}; {finding.cause}"
             )
-        for peer, alarms in one.peers.items():
+        for peer, alarms in verdict.peers.items():
             said = dict.fromkeys(f"{alarm.symptom}" for alarm in alarms)
             if said:
                 lines.append(f"  {peer} at {alarms[0].step}: {', '.join(said)}")
-        if one.experiment is not None:
-            lines.append(f"  {_tried(one.experiment)}")
+        if verdict.experiment is not None:
+            lines.append(f"  {_tried(verdict.experiment)}")
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 
@@ -178,7 +186,7 @@ def _class_row(word: str, verdicts: Sequence[Verdict]) -> list[str]:
         _share(verdicts, lambda one: one.stop is not None),
         _share(verdicts, lambda one: one.named),
         _percent(_times(verdicts)),
-        f"{fmean([one.saved for one in verdicts]):.0%}",
+        f"{fmean([verdict.saved for verdict in verdicts]):.0%}",
     ]
 
 
@@ -199,7 +207,9 @@ def _share(verdicts: Sequence[Verdict], holds: Callable[[Verdict], bool]) -> str
 def _times(verdicts: Iterable[Verdict]) -> list[float]:
     """Return the steps of the first signs, as shares of the runs."""
     return [
-        min(one.detected_at / one.steps, 1.0) for one in verdicts if one.detected_at is not None
+        min(verdict.detected_at / verdict.steps, 1.0)
+        for verdict in verdicts
+        if verdict.detected_at is not None
     ]
 
 
@@ -208,7 +218,7 @@ def _percent(shares: Sequence[float]) -> str:
 
 
 def _known(verdicts: Iterable[Verdict]) -> set[str]:
-    return {one.fault_class for one in verdicts if right_words(one.fault_class)}
+    return {verdict.fault_class for verdict in verdicts if right_words(verdict.fault_class)}
 
 
 def _name(one: Verdict) -> str:

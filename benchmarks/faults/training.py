@@ -169,8 +169,8 @@ class Training:
         self._schedule(step)
         if settings.stop_after and step == settings.stop_after:
             parameters = list(self.model.parameters())
-            for one in parameters[: len(parameters) // 2]:
-                one.requires_grad_(False)
+            for parameter in parameters[: len(parameters) // 2]:
+                parameter.requires_grad_(False)
         if settings.zero_grad:
             self.optimizer.zero_grad()
         for _ in range(max(1, settings.accumulate)):
@@ -270,7 +270,11 @@ class Training:
                     yield self._read(data.x[rows]), data.y[rows]
 
     def _weights(self) -> list[Tensor]:
-        return [one.detach().clone() for one in self.model.parameters() if one.ndim > 1]
+        return [
+            parameter.detach().clone()
+            for parameter in self.model.parameters()
+            if parameter.ndim > 1
+        ]
 
 
 _FACTORS: dict[str, Any] = {
@@ -331,10 +335,10 @@ def _updated(
     if settings.detached is not None:
         _detach_before(model.get_submodule(names[settings.detached]))
     return [
-        one
+        parameter
         for name in names
         if name not in left_out
-        for one in model.get_submodule(name).parameters()
+        for parameter in model.get_submodule(name).parameters()
     ]
 
 

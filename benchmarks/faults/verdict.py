@@ -71,7 +71,11 @@ class Verdict:
 
     def without(self, rule: str, fault: str | None = None) -> Verdict:
         """Return the verdict without the findings of a rule, or without those that name a fault."""
-        left = [one for one in self.findings if one.rule != rule or fault not in (None, one.fault)]
+        left = [
+            finding
+            for finding in self.findings
+            if finding.rule != rule or fault not in (None, finding.fault)
+        ]
         return replace(self, findings=tuple(left))
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +84,7 @@ class Verdict:
         return {
             **kept,
             "as_expected": self.outcome.as_expected,
-            "findings": [one.to_json() for one in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
         }
 
     @classmethod
@@ -93,28 +97,28 @@ class Verdict:
     @property
     def alarms(self) -> list[Finding]:
         """Findings of severity stop or warning, including those about the rules themselves."""
-        return [one for one in self.findings if one.severity in ("stop", "warning")]
+        return [finding for finding in self.findings if finding.severity in ("stop", "warning")]
 
     @property
     def signs(self) -> list[Finding]:
         """Alarms about the training, not about a rule that failed."""
-        return [one for one in self.alarms if one.statistic or one.fault]
+        return [alarm for alarm in self.alarms if alarm.statistic or alarm.fault]
 
     @property
     def stop(self) -> Finding | None:
         """Finding that would have ended the run."""
-        return next((one for one in self.signs if one.severity == "stop"), None)
+        return next((sign for sign in self.signs if sign.severity == "stop"), None)
 
     @property
     def detected_at(self) -> int | None:
         """Step of the first sign; None if there is none."""
-        return min((one.step for one in self.signs), default=None)
+        return min((sign.step for sign in self.signs), default=None)
 
     @property
     def true_sign_at(self) -> int | None:
         """Step of the first sign of the right class; None if there is none."""
         right = right_words(self.fault_class)
-        return min((one.step for one in self.signs if one.fault in right), default=None)
+        return min((sign.step for sign in self.signs if sign.fault in right), default=None)
 
     @property
     def roots(self) -> list[Finding]:
@@ -122,7 +126,7 @@ class Verdict:
         seen = self.signs
         if self.stop:
             seen = seen[: _last_of_its_step(seen, self.stop)]
-        return [one.finding for one in root_causes(seen)]
+        return [cause.finding for cause in root_causes(seen)]
 
     @property
     def root(self) -> Finding | None:
@@ -133,7 +137,7 @@ class Verdict:
     def classes_named(self) -> int:
         """Number of the training's faults of which a root cause has the class, each another."""
         words = [right_words(one) for one in classes_of(self.fault_class)]
-        said = [one.fault for one in self.roots]
+        said = [root.fault for root in self.roots]
         found = [[place for place, fault in enumerate(said) if fault in right] for right in words]
         if len(found) > 1 and all(found) and len({*found[0], *found[1]}) == 1:
             # One finding names one fault.

@@ -42,7 +42,7 @@ def _pretrained() -> list[list[str]]:
     rows = []
     name = "EfficientNet-Lite0"
     if name in NETWORKS:
-        images = torch.cat([cut(one, 27, 134, 373) for one in photographs()])
+        images = torch.cat([cut(photograph, 27, 134, 373) for photograph in photographs()])
         rows.append([name, "ImageNet, photographs", *_errors(NETWORKS[name](), images)])
     try:
         weights, vocabulary = albert_weights()

@@ -38,7 +38,11 @@ def plain(model: nn.Module, images: Tensor) -> Tensor:
         return result.clone()
 
     kinds = nn.Conv2d | nn.BatchNorm2d
-    handles = [one.register_forward_hook(keep) for one in model.modules() if isinstance(one, kinds)]
+    handles = [
+        module.register_forward_hook(keep)
+        for module in model.modules()
+        if isinstance(module, kinds)
+    ]
     x = images.clone().requires_grad_()
     chosen = model(x).amax(1).sum()
     for handle in handles:

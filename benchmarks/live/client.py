@@ -43,9 +43,9 @@ class Clients:
 
     def close(self) -> None:
         """End them."""
-        for one in self._processes:
-            one.kill()
-            one.wait()
+        for process in self._processes:
+            process.kill()
+            process.wait()
 
 
 def received(path: str, query: str, every: str, rate: float, seconds: float) -> tuple[int, int]:

@@ -57,7 +57,7 @@ class Training:
     def _receivers(self) -> int:
         agent = self.hook._agent
         assert agent is not None
-        return sum(len(one.sinks) for one in agent.observer.table._streams)
+        return sum(len(stream.sinks) for stream in agent.observer.table._streams)
 
     def block(self, steps: int = 25) -> float:
         """Train some steps; return the processor time of the process, in seconds per step."""

@@ -82,7 +82,7 @@ def _exact(answers: list[Answer], losses: dict[int, float]) -> int:
     exact, after = 0, answers[0].since
     for answer in answers:
         steps = range(answer.since, answer.step + 1)
-        right = abs(answer.value - sum(losses[one] for one in steps)) < 1e-9
+        right = abs(answer.value - sum(losses[step] for step in steps)) < 1e-9
         exact += right and answer.events == len(steps) and answer.since == after
         after = answer.step + 1
     return exact

@@ -62,12 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _report(results: list[tuple[Case, Checked]], *, verbose: bool) -> None:
     by_class: dict[str, list[tuple[Case, Checked]]] = {}
-    for case, found in sorted(results, key=lambda one: one[0].id):
+    for case, found in sorted(results, key=lambda result: result[0].id):
         by_class.setdefault(case.fault_class if case.faulty else "healthy", []).append(
             (case, found)
         )
         if verbose:
-            bad = [one for one in found.verdicts if one.state == SUSPICIOUS]
+            bad = [verdict for verdict in found.verdicts if verdict.state == SUSPICIOUS]
             said = "; ".join(f"{one.check}: {one.evidence}" for one in bad) or "-"
             print(f"{case.id} ({case.fault_class}): {said}")
     rows = []
@@ -83,8 +83,8 @@ def _report(results: list[tuple[Case, Checked]], *, verbose: bool) -> None:
         number = sum(bool(each.suspicions) for each in those)
         share = number / max(1, len(those))
         print(f"{word}: {number} of {len(those)} ({share:.0%}, goal {goal:.0%})")
-    states = [one for _, found in results for one in found.verdicts]
-    unchecked = sum(one.state == UNCHECKED for one in states)
+    states = [verdict for _, found in results for verdict in found.verdicts]
+    unchecked = sum(state.state == UNCHECKED for state in states)
     print(f"could not be checked: {unchecked} of {len(states)} verdicts")
     print(f"CPU seconds: at most {max(one.seconds for _, one in results):.1f}, goal {_GOALS[2]:g}")
 

@@ -39,7 +39,7 @@ class Checked:
     @property
     def suspicions(self) -> list[str]:
         """Names of the checks that are suspicious."""
-        return [one.check for one in self.verdicts if one.state == SUSPICIOUS]
+        return [verdict.check for verdict in self.verdicts if verdict.state == SUSPICIOUS]
 
 
 def check_case(case: Case) -> Checked:

@@ -38,7 +38,7 @@ def print_round_time(rounds: int) -> None:
     middle = medians(results)
     step = middle["forward + backward, batch 8"]
     budgets = {"round: trace, rank, plan, remove": "<= 2"}
-    count = sum(one.numel() for one in model.parameters())
+    count = sum(parameter.numel() for parameter in model.parameters())
     print(f"ResNet-18, {count:,} parameters, {_FILTERS} filters by l1; {rounds} rounds, medians")
     rows = [
         [name, f"{seconds:.3f}", f"{seconds / step:.2f}", budgets.get(name, "")]
@@ -74,6 +74,6 @@ def _torch_pruning(model: nn.Module, example: torch.Tensor) -> None:
         importance=torch_pruning.importance.MagnitudeImportance(p=1),
         global_pruning=True,
         pruning_ratio=_FILTERS / 2880,
-        ignored_layers=[one for one in model.modules() if isinstance(one, nn.Linear)],
+        ignored_layers=[module for module in model.modules() if isinstance(module, nn.Linear)],
     )
     pruner.step()

@@ -108,7 +108,7 @@ def what_was_seen(store: Path, printed: Printed | None) -> Seen:
         store: directory of the runs.
         printed: what the recipe printed; None if a rule stopped it.
     """
-    runs = [open_run(one) for one in sorted(store.glob("run*")) if (one / "run.json").exists()]
+    runs = [open_run(path) for path in sorted(store.glob("run*")) if (path / "run.json").exists()]
     order = ("stop", "warning", "info")
     found = sorted(
         (finding for run in runs for finding in run.findings()),

@@ -72,7 +72,9 @@ def train_curve(parameters: dict[str, Choice], seed: int) -> Curve:
 def _note(suspected: list[str], step: Step, engine: Engine) -> None:
     """Record the suspicion at the evaluation that ends an epoch."""
     if "metrics/accuracy" in step.scalars and step.mode == "eval":
-        found = [one.rule for one in engine.suspicions() if one.severity == "stop"]
+        found = [
+            suspicion.rule for suspicion in engine.suspicions() if suspicion.severity == "stop"
+        ]
         suspected.append(found[0] if found else "")
 
 
@@ -133,4 +135,4 @@ def _evaluate(
 
 def _stop(findings: list[Finding]) -> Finding | None:
     """Return the finding that would have stopped the run."""
-    return next((one for one in findings if one.severity == "stop"), None)
+    return next((finding for finding in findings if finding.severity == "stop"), None)

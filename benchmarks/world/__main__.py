@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         keep = options.judge or options.keep or Path(folder)
         if not options.judge:
             _train(options, keep)
-        found = [one for one in stored_cases(keep) if _chosen(one, options.only)]
+        found = [case for case in stored_cases(keep) if _chosen(case, options.only)]
         cases = [one for one in found if not one.case.repeat]
         if options.verify:
             print(verification(cases))
@@ -67,10 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         verdicts = _judged(options, cases)
         if options.references:
             good = good_cases(found, options.references)
-            cases = [one for one in cases if one.case.pair in good]
+            cases = [case for case in cases if case.case.pair in good]
             judged = _judged(options, cases, good)
             ids = {one.id for one in judged}
-            print(beside_good_runs([one for one in verdicts if one.id in ids], judged))
+            print(beside_good_runs([verdict for verdict in verdicts if verdict.id in ids], judged))
             return
     if options.reliability:
         text = json.dumps(reliability(verdicts), indent=2)

@@ -45,14 +45,14 @@ class Claim(NamedTuple):
 def claims(verdicts: Iterable[Verdict]) -> list[Claim]:
     """Return the claims about trainings whose fault has a word, and about healthy ones."""
     found = []
-    for one in verdicts:
-        right = right_words(one.fault_class) if one.faulty else frozenset[str]()
-        if one.faulty and not right:
+    for verdict in verdicts:
+        right = right_words(verdict.fault_class) if verdict.faulty else frozenset[str]()
+        if verdict.faulty and not right:
             continue
-        root = one.root
+        root = verdict.root
         found += [
-            Claim(said.confidence, one.faulty, said.fault in right, said is root, said.fault)
-            for said in one.signs
+            Claim(said.confidence, verdict.faulty, said.fault in right, said is root, said.fault)
+            for said in verdict.signs
         ]
     return found
 
@@ -63,9 +63,9 @@ def reliability(verdicts: Iterable[Verdict]) -> dict[str, float]:
     As in `vinedresser/rules/causes/reliability.json`.
     The shares of few root causes are drawn to that of all (the mean of a beta distribution).
     """
-    roots = [one for one in claims(verdicts) if one.root]
-    told = Counter(one.fault for one in roots)
-    right = Counter(one.fault for one in roots if one.right)
+    roots = [claim for claim in claims(verdicts) if claim.root]
+    told = Counter(root.fault for root in roots)
+    right = Counter(root.fault for root in roots if root.right)
     every = sum(right.values()) / max(len(roots), 1)
     return {
         fault: round((right[fault] + _PRIOR * every) / (count + _PRIOR), 2)
@@ -115,7 +115,7 @@ def _row(name: str, part: Sequence[Claim], roots: Sequence[Claim]) -> list[str]:
         f"{fmean(one.right for one in part):.2f}",
         str(len(roots)),
         f"{_stated(roots):.2f}" if roots else "",
-        f"{fmean(one.right for one in roots):.2f}" if roots else "",
+        f"{fmean(root.right for root in roots):.2f}" if roots else "",
     ]
 
 

@@ -90,7 +90,7 @@ def only(choices: set[tuple[str, str]], patterns: Sequence[str]) -> set[tuple[st
         return choices
     chosen: set[tuple[str, str]] = set()
     for pattern in patterns:
-        matching = {one for one in choices if matches(*one, pattern)}
+        matching = {choice for choice in choices if matches(*choice, pattern)}
         if not matching:
             raise ConfigError(f"--only {pattern}: no family, fault or family/fault of that name")
         chosen |= matching
@@ -129,9 +129,9 @@ def repeated(cases: Sequence[Case], times: int) -> list[Case]:
         times: number of repetitions.
     """
     return [
-        replace(one, repeat=repeat)
-        for one in cases
-        for repeat in range(1 if one.faulty else 1 + times)
+        replace(case, repeat=repeat)
+        for case in cases
+        for repeat in range(1 if case.faulty else 1 + times)
     ]
 
 
@@ -142,7 +142,7 @@ def every_case(choices: set[tuple[str, str]], seed: int) -> list[Case]:
         choices: families and the faults that they carry.
         seed: random seed of the trainings.
     """
-    healthy = [Case(*one, seed, number=0, faulty=False) for one in sorted(choices)]
+    healthy = [Case(*choice, seed, number=0, faulty=False) for choice in sorted(choices)]
     return [one for case in healthy for one in (case, case.twin)]
 
 
@@ -155,7 +155,7 @@ def _by_fault(choices: set[tuple[str, str]], draw: random.Random) -> Iterator[tu
     for fault in cycle(faults):
         carriers = sorted(family for family, one in choices if one == fault)
         draw.shuffle(carriers)
-        family = min(carriers, key=lambda one: (numbers[one, fault], used[one]))
+        family = min(carriers, key=lambda carrier: (numbers[carrier, fault], used[carrier]))
         used[family] += 1
         numbers[family, fault] += 1
         yield family, fault

@@ -90,7 +90,7 @@ def _epochs(run: Run, length: int) -> list[Epoch]:
 def _scored(run: Run) -> str | None:
     """Return the name of the loss with predictions and labels."""
     names = set(run.tensor_names())
-    found = (one.partition("/")[2] for one in sorted(names) if one.startswith("labels/"))
+    found = (name.partition("/")[2] for name in sorted(names) if name.startswith("labels/"))
     return next((one for one in found if f"predictions/{one}" in names), None)
 
 
@@ -105,7 +105,9 @@ def _score(pairs: Sequence[Sequence[Array]]) -> float | None:
     if not pairs:
         return None
     predictions, labels = (list(part) for part in zip(*pairs, strict=True))
-    if len({one.shape[1:] for one in predictions}) > 1 or any(one.ndim == 0 for one in labels):
+    if len({prediction.shape[1:] for prediction in predictions}) > 1 or any(
+        label.ndim == 0 for label in labels
+    ):
         return None
     return score_of(np.concatenate(predictions), np.concatenate(labels))
 
@@ -138,13 +140,13 @@ def _by_umlaut(run: Run, epochs: Sequence[Epoch]) -> list[Alarm]:
         umlaut.DROPOUT: any(share > 0.5 for share in run.info.dropout.values()),
         umlaut.MISSING: _hidden_linear([kind for kind, *_ in run.info.modules.values()]),
         umlaut.RATE: any(
-            umlaut.rate_out_of_range(one["settings"]["lr"])
-            for one in run.info.optimizers
-            if isinstance(one.get("settings", {}).get("lr"), float)
+            umlaut.rate_out_of_range(optimizer["settings"]["lr"])
+            for optimizer in run.info.optimizers
+            if isinstance(optimizer.get("settings", {}).get("lr"), float)
         ),
     }
     alarms = [Alarm(0, word) for word, found in static.items() if found]
-    classifies = all(0 <= one.score <= 1 for one in epochs)
+    classifies = all(0 <= epoch.score <= 1 for epoch in epochs)
     return alarms + (umlaut.alarms_of_accuracies(epochs) if classifies else [])
 
 

@@ -25,9 +25,9 @@ def good_cases(cases: Sequence[StoredCase], number: int) -> dict[str, list[Store
         number: number of good runs.
     """
     found: dict[str, list[StoredCase]] = {}
-    for one in cases:
-        if one.case.repeat and not one.case.faulty and one.ending.good and one.runs:
-            found.setdefault(one.case.pair, []).append(one)
+    for case in cases:
+        if case.case.repeat and not case.case.faulty and case.ending.good and case.runs:
+            found.setdefault(case.case.pair, []).append(case)
     return {pair: runs[:number] for pair, runs in found.items() if len(runs) >= number}
 
 
@@ -45,7 +45,11 @@ def beside_good_runs(without: Sequence[Verdict], beside: Sequence[Verdict]) -> s
             ("beside good runs", beside),
             ("good runs only", [_only(one) for one in beside]),
         ):
-            chosen = [one for one in verdicts if one.outcome.as_expected and _half(one) == half]
+            chosen = [
+                verdict
+                for verdict in verdicts
+                if verdict.outcome.as_expected and _half(verdict) == half
+            ]
             rows.append([name, kind, *_figures(chosen)])
     lines = [
         f"  {one.id}: {found.severity} {found.rule} at {found.step} of {one.steps}: {found.seen}"
@@ -75,8 +79,8 @@ def _only(one: Verdict) -> Verdict:
 
 
 def _figures(verdicts: Sequence[Verdict]) -> list[str]:
-    faulty = [one for one in verdicts if one.faulty]
-    healthy = [one for one in verdicts if not one.faulty]
+    faulty = [verdict for verdict in verdicts if verdict.faulty]
+    healthy = [verdict for verdict in verdicts if not verdict.faulty]
     found = [one for one in faulty if one.signs]
     early = [
         one for one in found if one.detected_at is not None and one.detected_at <= 0.1 * one.steps

@@ -24,8 +24,8 @@ _TWO_HEADERS = ("family", "two faults", "found", "one right, of found", "both ri
 
 def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
     """Return all tables; with ``verbose``, the findings of each case first."""
-    verdicts = sorted(verdicts, key=lambda one: one.id)
-    counted = [one for one in verdicts if one.outcome.as_expected]
+    verdicts = sorted(verdicts, key=lambda verdict: verdict.id)
+    counted = [verdict for verdict in verdicts if verdict.outcome.as_expected]
     parts = [
         _judged(counted, "family", _family),
         _judged(counted, "fault class", _fault),
@@ -65,17 +65,18 @@ def _judged(verdicts: Sequence[Verdict], title: str, key: Callable[[Verdict], st
     class, as shares of the run. For a peer, the table has the faulty trainings with an alarm, and
     the healthy ones.
     """
-    peers = [name for name in PEERS if any(name in one.peers for one in verdicts)]
-    names = sorted({key(one) for one in verdicts})
+    peers = [name for name in PEERS if any(name in verdict.peers for verdict in verdicts)]
+    names = sorted({key(verdict) for verdict in verdicts})
     rows = [
-        _judged_row(name, [one for one in verdicts if key(one) == name], peers) for name in names
+        _judged_row(name, [verdict for verdict in verdicts if key(verdict) == name], peers)
+        for name in names
     ]
     return table([*rows, _judged_row("all", verdicts, peers)], (title, *_HEADERS, *peers))
 
 
 def _judged_row(name: str, verdicts: Sequence[Verdict], peers: Sequence[str]) -> list[str]:
-    faulty = [one for one in verdicts if one.faulty]
-    healthy = [one for one in verdicts if not one.faulty]
+    faulty = [verdict for verdict in verdicts if verdict.faulty]
+    healthy = [verdict for verdict in verdicts if not verdict.faulty]
     found = [one for one in faulty if one.signs]
     epochs = [one for one in found if one.epoch]
     return [
@@ -84,7 +85,7 @@ def _judged_row(name: str, verdicts: Sequence[Verdict], peers: Sequence[str]) ->
         _share(found, faulty),
         _share([one for one in found if one.named], found),
         _share([one for one in found if _named_by(one, 0.1 * one.steps)], found),
-        _share([one for one in epochs if _named_by(one, one.epoch)], epochs),
+        _share([epoch for epoch in epochs if _named_by(epoch, epoch.epoch)], epochs),
         _percent([one.detected_at / one.steps for one in found if one.detected_at is not None]),
         _percent([one.true_sign_at / one.steps for one in found if one.true_sign_at is not None]),
         str(len(healthy)),
@@ -101,7 +102,7 @@ def _named_by(one: Verdict, step: float) -> bool:
 
 def _of_peer(peer: str, verdicts: Sequence[Verdict]) -> str:
     """Return the number of trainings with an alarm of those that the peer can judge."""
-    judged = [one for one in verdicts if peer in one.peers]
+    judged = [verdict for verdict in verdicts if peer in verdict.peers]
     return f"{sum(bool(one.peers[peer]) for one in judged)} of {len(judged)}"
 
 
@@ -109,13 +110,15 @@ def _two_table(verdicts: Sequence[Verdict]) -> str:
     """Return a table of the trainings with two faults; "" if there are none."""
     if not verdicts:
         return ""
-    names = sorted({_family(one) for one in verdicts})
-    groups = [(name, [one for one in verdicts if _family(one) == name]) for name in names]
+    names = sorted({_family(verdict) for verdict in verdicts})
+    groups = [
+        (name, [verdict for verdict in verdicts if _family(verdict) == name]) for name in names
+    ]
     return table([_two_row(*one) for one in [*groups, ("all", verdicts)]], _TWO_HEADERS)
 
 
 def _two_row(name: str, verdicts: Sequence[Verdict]) -> list[str]:
-    found = [one for one in verdicts if one.signs]
+    found = [verdict for verdict in verdicts if verdict.signs]
     right = [[one for one in found if one.classes_named >= least] for least in (1, 2)]
     return [
         name,
@@ -155,7 +158,7 @@ def _blaming_rules(healthy: Iterable[Verdict]) -> list[str]:
 
 
 def _not_counted(verdicts: Sequence[Verdict]) -> str:
-    left = [one for one in verdicts if not one.outcome.as_expected]
+    left = [verdict for verdict in verdicts if not verdict.outcome.as_expected]
     title = f"not counted, {len(left)} of {len(verdicts)}: not well without a fault, or with it"
     return _list(title, (f"{one.id}  {one.outcome.in_words()}" for one in left))
 

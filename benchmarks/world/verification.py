@@ -17,8 +17,8 @@ _HEADERS = ("family", "healthy", "verified", "faulty", "verified", "seconds, med
 
 def outcomes(cases: Sequence[StoredCase]) -> list[Outcome]:
     """Return the outcome of each case; a faulty one needs its healthy twin among the cases."""
-    by_id = {one.case.id: one for one in cases}
-    return [_outcome(one, by_id.get(one.case.twin.id)) for one in cases]
+    by_id = {case.case.id: case for case in cases}
+    return [_outcome(case, by_id.get(case.case.twin.id)) for case in cases]
 
 
 def _outcome(stored: StoredCase, twin: StoredCase | None) -> Outcome:
@@ -35,7 +35,7 @@ def _outcome(stored: StoredCase, twin: StoredCase | None) -> Outcome:
 def verification(cases: Sequence[StoredCase]) -> str:
     """Return a table by family, and the cases that are not what they are meant to be."""
     judged = list(zip(cases, outcomes(cases), strict=True))
-    families = sorted({one.case.family for one in cases})
+    families = sorted({case.case.family for case in cases})
     rows = [
         _row(name, [pair for pair in judged if pair[0].case.family == name]) for name in families
     ]

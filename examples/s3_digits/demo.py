@@ -66,8 +66,8 @@ def boosted_and_killed() -> Path:
     while flow.poll() is None and seen < 2:
         time.sleep(0.2)
         controls = open_run(RUN).controls() if (RUN / "controls.jsonl").exists() else []
-        for one in controls[seen:]:
-            say(f"step {one.step}: {one.words}, since {one.reason}")
+        for control in controls[seen:]:
+            say(f"step {control.step}: {control.words}, since {control.reason}")
         seen = len(controls)
     if seen < 2:
         raise RuntimeError(f"the training ended without a boost: see {RUN / 'log.txt'}")

@@ -23,4 +23,4 @@ def test_a_picture_shows_the_figures_of_its_table(chart: Chart) -> None:
     texts = [one.text or "" for one in tree.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == chart.unit
     assert texts[1::2] == [bar.label for bar in chart.bars]
-    assert [float(one) for one in texts[2::2]] == [bar.value for bar in chart.bars]
+    assert [float(text) for text in texts[2::2]] == [bar.value for bar in chart.bars]

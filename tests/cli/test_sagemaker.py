@@ -114,7 +114,7 @@ def test_the_run_is_with_the_checkpoints_that_survive_the_container(tmp_path: Pa
     assert ended(started(base))[0] == 0
     # A container that takes the place of an interrupted one.
     assert ended(started(base))[0] == 0
-    assert sorted(one.name for one in (base / "checkpoints/vinedresser").iterdir()) == [
+    assert sorted(path.name for path in (base / "checkpoints/vinedresser").iterdir()) == [
         *("job-1", "job-2"),
     ]
 

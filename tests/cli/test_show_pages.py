@@ -157,11 +157,11 @@ def test_pages_in_mlflow(here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
     code, output = said(*options)
     assert (code, output.endswith(f"mlflow run {id_} artifact one-attention.html")) == (0, True)
     client = MlflowClient(uri)
-    assert [one.path for one in client.list_artifacts(id_)] == ["one-attention.html"]
+    assert [artifact.path for artifact in client.list_artifacts(id_)] == ["one-attention.html"]
     assert client.get_run(id_).info.status == "RUNNING"
     code, output = said("explain", "runs/one", "--log")
     assert (code, output.endswith(f"mlflow run {id_} artifact one-explain.html")) == (0, True)
-    assert "one-explain.html" in [one.path for one in client.list_artifacts(id_)]
+    assert "one-explain.html" in [artifact.path for artifact in client.list_artifacts(id_)]
 
 
 def test_only_pages_are_logged(here: Path, said: Said) -> None:
@@ -188,7 +188,7 @@ def test_attention_that_cannot_be_shown(
     code, output = said("show", "run", "--attention", *options)
     assert code == 2
     assert problem in output
-    assert sorted(one.name for one in here.iterdir()) == ["run"]
+    assert sorted(path.name for path in here.iterdir()) == ["run"]
 
 
 def test_explain_a_run(here: Path, said: Said) -> None:
@@ -227,4 +227,4 @@ def test_what_cannot_be_explained(
     code, output = said("explain", *arguments)
     assert code == 2
     assert problem in output
-    assert sorted(one.name for one in here.iterdir()) == ["run"]
+    assert sorted(path.name for path in here.iterdir()) == ["run"]

@@ -340,7 +340,7 @@ def _read_tar(content: bytes) -> Reference:
         if not records or records[-1]["__key__"] != key:
             records.append({"__key__": key})
         records[-1][field] = value
-    return Reference([(-1, one) for one in records], sound)
+    return Reference([(-1, record) for record in records], sound)
 
 
 # --- Arrays ------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ def _safetensors(records: tuple[bytes, ...], chance: random.Random) -> bytes:
 def _read_safetensors(content: bytes) -> Reference:
     try:
         arrays = safetensors.numpy.load(content)
-        rows = zip(*(one.tolist() for one in arrays.values()), strict=True)
+        rows = zip(*(array.tolist() for array in arrays.values()), strict=True)
         values = [dict(zip(arrays, row, strict=True)) for row in rows]
     except (SafetensorError, ValueError, TypeError, KeyError):
         return Reference([], sound=False)

@@ -27,17 +27,17 @@ class Lists:
 
     def __init__(self, folder: Path) -> None:
         self.files = written.write_files(folder / "data", [21, 9, 30, 14])
-        self.names = sorted(one.name for one in (folder / "data").iterdir())
+        self.names = sorted(path.name for path in (folder / "data").iterdir())
         self.manifest = folder / "train.manifest"
         self._prefix = f"{folder / 'data'}/"
 
     def name(self, *numbers: int) -> None:
-        names = [self.names[one] for one in numbers]
+        names = [self.names[number] for number in numbers]
         self.manifest.write_text(json.dumps([{"prefix": self._prefix}, *names]))
 
     def expected(self, epoch: int, *numbers: int) -> list[bytes]:
         """Return the records of an epoch of files that never change."""
-        dataset = Dataset([self._prefix + self.names[one] for one in numbers], **SETTINGS)
+        dataset = Dataset([self._prefix + self.names[number] for number in numbers], **SETTINGS)
         epochs = [written.values(dataset) for _ in range(epoch + 1)]
         return epochs[-1]
 
@@ -121,7 +121,7 @@ def test_a_list_that_cannot_be_read_leaves_that_of_the_epoch_before(
         folder = lists.manifest.parent / "small"
         written.write_files(folder, [3])
         lists.manifest.write_text(
-            json.dumps([{"prefix": f"{folder}/"}, *(one.name for one in folder.iterdir())])
+            json.dumps([{"prefix": f"{folder}/"}, *(path.name for path in folder.iterdir())])
         )
     else:
         lists.manifest.write_text(broken)
@@ -158,7 +158,7 @@ def test_all_ranks_have_the_objects_of_rank_0(lists: Lists) -> None:
     ]
 
     def epoch() -> list[bytes]:
-        first, second = (iter(one) for one in ranks)
+        first, second = (iter(rank) for rank in ranks)
         begun = next(first)
         # Rank 1 begins later: it would find another list.
         lists.name(3)

@@ -96,7 +96,7 @@ def test_fields_become_examples(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int32).reshape(2, 3))
     convert(tmp_path / "a.npy", str(tmp_path / "arrays"))
     arrays = written.values(Dataset(tmp_path / "arrays", batch_size=2, decode=decode_example))
-    assert [one["value"].tolist() for one in arrays] == [[0, 1, 2], [3, 4, 5]]
+    assert [array["value"].tolist() for array in arrays] == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_each_file_is_a_record(tmp_path: Path) -> None:

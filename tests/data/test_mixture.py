@@ -95,11 +95,11 @@ def test_each_class_goes_through_its_records(folder: Path, lanes: int) -> None:
     assert data.records_by_class == SIZES
     epochs = [written.values(data) for _ in range(4)]
     assert data.epoch == 4
-    assert [len(one) for one in epochs] == [72] * 4
+    assert [len(epoch) for epoch in epochs] == [72] * 4
     if lanes == 1:
         # By default, an epoch has each record once.
-        assert all(len({*one}) == 72 for one in epochs)
-    assert len({record for one in epochs for record in one}) == 72
+        assert all(len({*epoch}) == 72 for epoch in epochs)
+    assert len({record for epoch in epochs for record in epoch}) == 72
     assert epochs[0] != epochs[1]
     assert data.fed == {name: 4 * size for name, size in SIZES.items()}
     data.set_weights({"cat": 0, "dog": 1, "eel": 1})

@@ -31,7 +31,7 @@ def seen(batches: list[Batch]) -> list[tuple[int, list[int], list[tuple[str, int
         (
             batch.number,
             batch.values[1].tolist(),
-            [(one.uri, one.offset, one.record) for one in batch.origins],
+            [(origin.uri, origin.offset, origin.record) for origin in batch.origins],
         )
         for batch in batches
     ]

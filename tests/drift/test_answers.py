@@ -21,7 +21,7 @@ def walks(random: np.random.Generator, columns: int, rows: int) -> NDArray[np.fl
 
 def because(verdict: Verdict) -> dict[str, str]:
     """Return why nothing can be told, by feature."""
-    return {one.name: one.because for one in verdict.features if one.because}
+    return {feature.name: feature.because for feature in verdict.features if feature.because}
 
 
 def test_what_was_judged_is_told_with_the_change_that_would_have_been_found() -> None:
@@ -35,12 +35,12 @@ def test_what_was_judged_is_told_with_the_change_that_would_have_been_found() ->
         r".*window 0, .*90%.* 2,000 of 2,000 rows",
         last.summary,
     )
-    before = {one.name: one.would_have_seen for one in first.features}
-    for one in last.features:
-        if one.test != "columns together" and "together" not in one.name:
-            assert one.would_have_seen is not None
-            earlier = before[one.name]
-            assert earlier is None or one.would_have_seen < earlier / 1.5
+    before = {feature.name: feature.would_have_seen for feature in first.features}
+    for feature in last.features:
+        if feature.test != "columns together" and "together" not in feature.name:
+            assert feature.would_have_seen is not None
+            earlier = before[feature.name]
+            assert earlier is None or feature.would_have_seen < earlier / 1.5
 
 
 def test_columns_that_cannot_be_judged_are_named_beside_those_that_can() -> None:
@@ -60,8 +60,10 @@ def test_columns_that_cannot_be_judged_are_named_beside_those_that_can() -> None
     assert found["gone"] == "the requests do not have it"
     assert "baseline depend on each other" in found["counter"]
     assert verdict.features[0].name == "empty"
-    assert {one.name for one in verdict.features if one.answer == "no drift seen"} >= {*"acd"}
-    assert {one.partition(": ")[0] for one in verdict.reasons} == {"b", "gone", "counter"}
+    assert {feature.name for feature in verdict.features if feature.answer == "no drift seen"} >= {
+        *"acd"
+    }
+    assert {reason.partition(": ")[0] for reason in verdict.reasons} == {"b", "gone", "counter"}
     for name in found:
         assert name in verdict.summary
 
@@ -74,10 +76,10 @@ def test_nothing_is_called_free_of_drift_if_all_columns_are_beyond_limits() -> N
         monitor.update({f"x{at}": walk[start : start + 200, at] for at in range(3)})
         for start in range(0, 2000, 200)
     ]
-    assert {one.answer for one in verdicts} == {"cannot tell"}
+    assert {verdict.answer for verdict in verdicts} == {"cannot tell"}
     last = verdicts[-1]
     assert re.match(r"cannot tell\b.* x0, x1, x2, columns together: .*depend", last.summary)
-    assert {one.answer for one in last.features} == {"cannot tell"}
+    assert {feature.answer for feature in last.features} == {"cannot tell"}
     assert "no drift" not in last.summary
 
 
@@ -128,7 +130,7 @@ def test_a_constant_column_is_judged_only_as_far_as_a_change_would_show() -> Non
         verdict = monitor.update({"x": np.zeros(200), "y": random.normal(size=200)})
     assert verdict.answer == "no drift seen"
     # Without a spread there are no standard deviations; another value in a share of the rows.
-    [x] = [one for one in verdict.features if one.name == "x"]
+    [x] = [feature for feature in verdict.features if feature.name == "x"]
     assert x.answer == "no drift seen"
     assert x.would_have_seen is not None
     assert x.would_have_seen < 0.5

@@ -99,7 +99,7 @@ def test_windows_of_one_row_broken_images_and_one_class_are_judged() -> None:
     rows["embedding"][:] = np.nan
     rows["city"][:] = "Bonn"
     verdict = monitor.update(rows)
-    assert [one.name for one in verdict.features if one.alarm] == ["embedding", "city"]
+    assert [feature.name for feature in verdict.features if feature.alarm] == ["embedding", "city"]
     assert verdict.features[0].text.startswith("embedding: missing in 99.7% of the rows")
 
 
@@ -118,7 +118,7 @@ def test_requests_that_depend_on_each_other_too_long_are_a_limit() -> None:
     monitor = DriftMonitor(Baseline.of({"x": random.normal(size=500)}))
     walk = np.cumsum(random.normal(size=2000) / 10)
     verdicts = [monitor.update({"x": walk[at : at + 200]}) for at in range(0, 2000, 200)]
-    assert not any(one.alarm for one in verdicts)
+    assert not any(verdict.alarm for verdict in verdicts)
     assert "use windows of more rows" in verdicts[-1].limits[0]
 
 
@@ -137,4 +137,4 @@ def test_one_column_of_a_baseline_that_depends_on_its_neighbours_is_left_out() -
     assert [one.name for one in baseline.columns if not one.monitored] == ["counter", "city"]
     verdict = DriftMonitor(baseline).update(rows | {"counter": np.arange(400, 800)})
     assert not verdict.alarm
-    assert [one.split(":")[0] for one in verdict.limits] == ["counter", "city"]
+    assert [limit.split(":")[0] for limit in verdict.limits] == ["counter", "city"]

@@ -51,7 +51,7 @@ def times(random: np.random.Generator, part: int, rows: int, unit: float) -> NDA
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def delay(
@@ -79,7 +79,7 @@ def delay(
     rows = [draw(random, part) for part in range(parts)]
     when = None
     if unit is not None:
-        lengths = [len(next(iter(one.values()))) for one in rows]
+        lengths = [len(next(iter(row.values()))) for row in rows]
         when = np.concatenate([times(random, *one, unit) for one in enumerate(lengths)])
     monitor = DriftMonitor(Baseline.of(joined(rows), period=period, times=when))
     for part in range(parts, parts + quiet + 100):
@@ -146,7 +146,7 @@ def test_a_drift_of_mondays_alone_is_found_on_one() -> None:
     for day in range(56, 77):
         window = weekly(random, day, drift=0.3 if day % 7 == 0 and day >= 63 else 0.0)
         alarms.append(monitor.update(window, times=times(random, day, len(window["shop"]), DAY)))
-    assert [one.alarm for one in alarms].index(True) in (7, 8)
+    assert [alarm.alarm for alarm in alarms].index(True) in (7, 8)
 
 
 @pytest.mark.parametrize(

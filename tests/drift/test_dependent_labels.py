@@ -64,12 +64,12 @@ def test_labels_have_to_show_what_the_baseline_does_not(
     assert f"cannot tell, because accuracy: {reason}; about" in first.summary
     # Those of the baseline count.
     assert needed == (1200 if in_time_order else 3400)
-    told = [one.answer for one in verdicts]
+    told = [verdict.answer for verdict in verdicts]
     assert {*told[: needed // 100 - 1]} == {"cannot tell"}
     assert {*told[needed // 100 - 1 :]} == {"no drift seen"}
-    assert {one.features[0].would_have_seen is None for one in verdicts[: needed // 100 - 1]} == {
-        True
-    }
+    assert {
+        verdict.features[0].would_have_seen is None for verdict in verdicts[: needed // 100 - 1]
+    } == {True}
 
 
 def test_labels_that_are_all_equal_never_show_it() -> None:

@@ -57,7 +57,7 @@ def test_missing_unknown_and_other_columns_are_violations(random: np.random.Gene
     rows |= {"extra": np.zeros(100), "visits": np.full(100, "many"), "embedding": np.ones((100, 5))}
     verdict = monitor.update(rows)
     assert not verdict.alarm
-    assert [one.split(":")[0] for one in verdict.violations] == [
+    assert [violation.split(":")[0] for violation in verdict.violations] == [
         "extra",
         "age",
         "visits",
@@ -133,7 +133,7 @@ def test_a_change_that_is_too_small_raises_no_alarm(
         verdict = monitor.update(window)
         monitor = DriftMonitor.resumed(baseline, json.loads(json.dumps(monitor.state())))
     assert verdict.alarm == (not small)
-    by_name = {one.name: one for one in verdict.features}
+    by_name = {feature.name: feature for feature in verdict.features}
     assert by_name["x"].evidence > by_name["x"].needed
     if small:
         assert by_name["x"].text.endswith("less than what is worth an alarm")
@@ -147,4 +147,4 @@ def test_a_change_that_is_too_small_raises_no_alarm(
         monitor.update({"x": random.normal(1, 1, 1000), "y": random.random(1000) < 0.9})
         for _ in range(3)
     ]
-    assert {"x", "y"} <= {one.name for one in verdicts[-1].features if one.alarm}
+    assert {"x", "y"} <= {feature.name for feature in verdicts[-1].features if feature.alarm}

@@ -65,11 +65,11 @@ def test_nothing_is_told_before_as_many_requests_as_said(rows: int, needed: int)
     random = np.random.default_rng(0)
     monitor = monitor_of(random)
     verdicts = [monitor.update(window(random, rows)) for _ in range(needed // rows)]
-    for one in verdicts[:-1]:
-        assert (one.answer, one.alarm) == ("cannot tell", False)
-        assert REASON.format(needed) in one.summary
-        assert {feature.answer for feature in one.features} == {"cannot tell"}
-        assert {feature.would_have_seen for feature in one.features} == {None}
+    for verdict in verdicts[:-1]:
+        assert (verdict.answer, verdict.alarm) == ("cannot tell", False)
+        assert REASON.format(needed) in verdict.summary
+        assert {feature.answer for feature in verdict.features} == {"cannot tell"}
+        assert {feature.would_have_seen for feature in verdict.features} == {None}
     assert verdicts[-1].answer == "no drift seen"
     assert verdicts[-1].reasons == ()
 
@@ -86,7 +86,7 @@ def test_a_change_that_no_session_of_a_window_explains_is_found_before(
             break
     assert (verdict.answer, verdict.since) == ("drift", 0)
     assert verdict.features[0].name == "x"
-    [y] = [one for one in verdict.features if one.name == "y"]
+    [y] = [feature for feature in verdict.features if feature.name == "y"]
     assert y.answer == "cannot tell"
 
 
@@ -98,7 +98,7 @@ def test_a_small_change_is_found_as_soon_as_the_dependence_is_known() -> None:
         verdicts.append(monitor.update(window(random, 100, 0.5)))
         # A resumed monitor knows what it has learned so far.
         monitor = DriftMonitor.resumed(monitor.baseline, json.loads(json.dumps(monitor.state())))
-    assert [one.alarm for one in verdicts].index(True) in range(19, 23)
+    assert [verdict.alarm for verdict in verdicts].index(True) in range(19, 23)
 
 
 def test_equal_values_tell_less_of_their_dependence() -> None:
@@ -111,10 +111,12 @@ def test_equal_values_tell_less_of_their_dependence() -> None:
 
     monitor = DriftMonitor(Baseline.of(rows(1000), in_time_order=False))
     verdicts = [monitor.update(rows(100)) for _ in range(36)]
-    [*_, before, after] = [{one.name: one for one in v.features} for v in verdicts[:20]]
+    [*_, before, after] = [{feature.name: feature for feature in v.features} for v in verdicts[:20]]
     assert (before["x"].answer, after["x"].answer) == ("cannot tell", "no drift seen")
     needed = int(re.findall(r"about ([\d,]+) requests", after["city"].because)[0].replace(",", ""))
     assert 3400 <= needed <= 3600
-    told = [next(one for one in v.features if one.name == "city").answer for v in verdicts]
+    told = [
+        next(feature for feature in v.features if feature.name == "city").answer for v in verdicts
+    ]
     assert told.index("no drift seen") == needed // 100 - 1
     assert "equal requests never show how far" in verdicts[-1].summary

@@ -155,7 +155,7 @@ def test_a_small_drift_is_not_told_by_the_chance_of_the_last_window() -> None:
     random = np.random.default_rng(1)
     monitor = DriftMonitor(Baseline.of({"x": random.normal(size=5000)}), budget=0.01)
     verdicts = [monitor.update({"x": random.normal(0.1, 1, 200)}) for _ in range(30)]
-    first = next(one for one in verdicts if one.alarm)
+    first = next(verdict for verdict in verdicts if verdict.alarm)
     assert "x: mean " in first.summary
     assert "standard deviations higher" in first.summary
     [last] = verdicts[-1].features
@@ -178,7 +178,7 @@ def test_a_correlation_is_named_with_its_columns() -> None:
     monitor = DriftMonitor(Baseline.of(rows(2000, 0.0)))
     for window in range(40):
         verdict = monitor.update(rows(200, 0.0 if window < 5 else 0.6))
-    [found] = [one for one in verdict.features if one.alarm]
+    [found] = [feature for feature in verdict.features if feature.alarm]
     assert found.text.startswith("columns together: x1 and x3: correlation 0.")
     assert found.window == pytest.approx(0.6, abs=found.uncertainty)
     assert found.baseline == pytest.approx(0.0, abs=0.1)
@@ -208,7 +208,7 @@ def test_a_cycle_is_no_part_of_the_size_of_a_change(onset: int, more: float, hig
         verdict = monitor.update(rows, times=times)
         if number == onset - 1:
             assert verdict.answer == "no drift seen"
-            assert all(0.1 < (one.would_have_seen or 0.3) < 0.6 for one in verdict.features)
+            assert all(0.1 < (feature.would_have_seen or 0.3) < 0.6 for feature in verdict.features)
     found = verdict.features[0]
     assert found.alarm
     if higher:

@@ -23,7 +23,7 @@ def run(place: Path, scale: float) -> Run:
         [
             step_record(
                 step,
-                tensors={f"gradients/{one}": np.full(4, scale * step) for one in layers},
+                tensors={f"gradients/{layer}": np.full(4, scale * step) for layer in layers},
                 scalars={"losses/train": scale / (1 + step)},
             )
             for step in range(20)
@@ -36,7 +36,8 @@ def lines(plot: Plot) -> list[list[str]]:
     picture = ET.fromstring(plot._repr_svg_())
     charts = [one for one in picture.iter() if one.get("class") == "chart"]
     titles = [
-        [title.text or "" for title in one.iter() if title.tag.endswith("title")] for one in charts
+        [title.text or "" for title in chart.iter() if title.tag.endswith("title")]
+        for chart in charts
     ]
     return [[title.partition(":")[0] for title in each] for each in titles]
 

@@ -119,7 +119,7 @@ def test_a_histogram_counts_the_elements(run: Run, tmp_path: Path) -> None:
     (bars,) = [one.get("d", "") for one in chart.iter("path")]
     heights = [float(one) for one in re.findall(r"V([\d.]+)H", bars)]
     counts, _ = np.histogram(run.tensor("weights/conv.weight").value(3), 64)
-    assert [axis_value(chart, "y", one) for one in heights] == pytest.approx(
+    assert [axis_value(chart, "y", height) for height in heights] == pytest.approx(
         counts[counts > 0], abs=0.1
     )
 
@@ -219,7 +219,7 @@ def test_errors_name_the_problem(run: Run, tmp_path: Path) -> None:
         draw(run, "weights/conv.weight", tmp_path / "a.png", step=99)
     with pytest.raises(UnknownStep, match="no statistics"):
         draw(run, "weights/fc.weight", tmp_path / "a.svg", kind="curve")
-    assert [one.name for one in tmp_path.iterdir()] == ["run"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.thorough

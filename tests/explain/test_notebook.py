@@ -38,7 +38,7 @@ def executed(folder: Path) -> list[list[dict[str, Any]]]:
 
 def shown(outputs: list[dict[str, Any]], kind: str) -> str:
     """Return what a cell shows in a format."""
-    return "".join(one["data"].get(kind, "") for one in outputs if "data" in one)
+    return "".join(output["data"].get(kind, "") for output in outputs if "data" in output)
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_the_document_works_as_a_notebook(tmp_path: Path, monkeypatch: pytest.Mo
         for one in re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     )
     assert "losses/" in losses_drawn
-    [name] = [one.name for one in (tmp_path / "runs").iterdir() if one.name.endswith("-script")]
+    [name] = [path.name for path in (tmp_path / "runs").iterdir() if path.name.endswith("-script")]
     *_, newest = vinedresser.ask(tmp_path / "runs" / name, "loss reduce max every 50 steps")
     assert newest.step == 299
     assert f'data-last="{newest.value!r}"' in asked

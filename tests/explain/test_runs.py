@@ -81,7 +81,7 @@ def test_wrong_predictions_by_the_model(tmp_path: Path) -> None:
     assert [made.true[place] != made.classes[place] for place in range(12)] == (
         [True] * wrong + [False] * (12 - wrong)
     )
-    assert sum(len(one.places) for one in found.groups) == wrong
+    assert sum(len(group.places) for group in found.groups) == wrong
     assert set(made.for_true) == set(range(wrong))
     for place in range(12):
         [number] = [one for one in range(12) if np.array_equal(x[one].numpy(), made.inputs[place])]
@@ -108,7 +108,7 @@ def test_the_loss_by_captured_terms(tmp_path: Path) -> None:
     assert found.examples.true == [str(one) for one in y.numpy()[places].tolist()]
     pairs = zip(found.examples.classes, found.examples.true, strict=True)
     wrong = sum(guess != truth for guess, truth in pairs)
-    assert sum(len(one.places) for one in found.groups) == wrong > 0
+    assert sum(len(group.places) for group in found.groups) == wrong > 0
     text = Page(write_run_explanation(found, tmp_path / "page.html")).text
     assert "FullGrad of the loss" in text
     assert "those of train step 1" in text
@@ -121,7 +121,7 @@ def test_right_predictions_are_the_least_confident(tmp_path: Path) -> None:
         y = model(x).argmax(1)
     run = trained(tmp_path / "run", model, x, y, dict.fromkeys((*WEIGHTS, *SEEN), ALWAYS))
     found = explain_model(run, rows())
-    assert all(one.true is None for one in found.groups)
+    assert all(group.true is None for group in found.groups)
     sure = found.examples.confidence
     assert list(sure) == sorted(sure)
     text = Page(write_run_explanation(found, tmp_path / "page.html")).text

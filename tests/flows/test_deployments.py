@@ -177,7 +177,7 @@ def test_flows_of_the_command_line_and_of_an_event_report_to_the_server(
     assert open_run(tmp_path / "event" / "single").status.state == "finished"
     assert made["id"] in str(run["created_by"])
     sweeps = prefect.call("POST", "flow_runs/filter", {"flows": {"name": {"any_": ["sweep"]}}})
-    [swept] = [one for one in sweeps if one["deployment_id"] is None]
+    [swept] = [sweep for sweep in sweeps if sweep["deployment_id"] is None]
     assert swept["state"]["type"] == "COMPLETED"
     [summary] = prefect.artifacts("search")
     assert "2 finished; best trial-0001" in summary
@@ -208,7 +208,7 @@ def test_pages_of_the_server_show_which_rule_stopped_a_training_and_what_to_try(
     [flow] = prefect.call("POST", "flow_runs/filter", named)
     wanted = {"flow_runs": {"id": {"any_": [flow["id"]]}}}
     tasks = prefect.call("POST", "task_runs/filter", wanted)
-    states = {one["name"].partition(" ")[0]: one["state"]["name"] for one in tasks}
+    states = {task["name"].partition(" ")[0]: task["state"]["name"] for task in tasks}
     assert flow["state"]["name"] == states["launch"] == "Stopped by nonfinite"
     assert flow["state"]["type"] == "COMPLETED"
     assert states["finish"] == "Completed"
@@ -269,7 +269,7 @@ def test_a_cancelled_sweep_leaves_checkpoints_and_resumes_on_retry(
         assert run.status.reason == "its flow was cancelled, or sent SIGTERM"
         assert list((trial / "checkpoints").iterdir())
         assert not list(marked_processes(f"{RUN_ID_VARIABLE}={run.info.id}"))
-    assert {one["status"] for one in mlflow_runs(store).values()} == {"KILLED"}
+    assert {mlflow_run["status"] for mlflow_run in mlflow_runs(store).values()} == {"KILLED"}
 
     hold.unlink()
     program(tmp_path, "prefect", "flow-run", "retry", flow_run)

@@ -67,9 +67,9 @@ def test_each_other_answer_is_an_event(
     def found() -> list[tuple[str, str, str]]:
         events = prefect.call("POST", "events/filter", {"filter": wanted})["events"]
         return [
-            (one["event"], one["payload"]["answer"], one["payload"]["text"])
-            for one in events
-            if one["resource"]["prefect.resource.name"] == "small"
+            (event["event"], event["payload"]["answer"], event["payload"]["text"])
+            for event in events
+            if event["resource"]["prefect.resource.name"] == "small"
         ]
 
     # The server keeps events some time after it has received them.

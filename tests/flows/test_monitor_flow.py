@@ -62,7 +62,7 @@ def test_a_drift_is_explained_by_itself_and_once(tmp_path: Path, mlflow_runs: Ru
         assert "drift since window" in said
         vinedresser(tmp_path, "monitor", "monitor.toml", code=1)
         runs = mlflow_runs(state)
-        [name] = [one for one in runs if one != "digits"]
+        [name] = [run for run in runs if run != "digits"]
         monitor, explanation = runs["digits"], runs[name]
         assert name.startswith("digits: alert at window")
         assert explanation["status"] == "FINISHED"

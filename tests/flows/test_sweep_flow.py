@@ -98,8 +98,8 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     children = {name: one for name, one in runs.items() if name != "search"}
     # Two that crashed and two that were killed were begun again.
     assert len(children) == 8 + 4
-    assert {one["tags"]["mlflow.parentRunId"] for one in children.values()} == {parent["id"]}
-    assert {one["params"]["seed"] for one in children.values()} == {"3"}
+    assert {child["tags"]["mlflow.parentRunId"] for child in children.values()} == {parent["id"]}
+    assert {child["params"]["seed"] for child in children.values()} == {"3"}
     ends = {name: one["status"] for name, one in children.items()}
     assert ends["trial-0000"] == "FINISHED"
     assert "[report](#/experiments/" in children["trial-0000"]["tags"]["mlflow.note.content"]
@@ -220,7 +220,7 @@ def test_failed_trials_and_new_points_are_tried_when_the_script_is_mended(
     assert "trials           4 finished, 1 failed" in output
     assert "a typo; again as trial-0003" in output
     assert "--retry-failed" not in output
-    tried = [one["x"] for one in configurations(tmp_path / "runs" / "search")]
+    tried = [configuration["x"] for configuration in configurations(tmp_path / "runs" / "search")]
     assert tried == [0.1, 0.2, 0.5, 0.5, 0.7]
     tags = mlflow_runs(tmp_path / "runs")["search"]["tags"]
     assert (tags["sweep.running"], tags["sweep.finished"]) == ("0", "4")

@@ -68,7 +68,9 @@ def test_ranks_survive_their_flow_and_begin_again_from_a_checkpoint(
     first, second = (tmp_path / f"runs/search/{name}" for name in ("trial-0000", "trial-0000-2"))
     storage = LocalStorage(first)
     flow = start(tmp_path)
-    until(lambda: [one.last_step for one in heartbeats(storage)] == [6, 6], "seven steps")
+    until(
+        lambda: [heartbeat.last_step for heartbeat in heartbeats(storage)] == [6, 6], "seven steps"
+    )
     flow.send_signal(signal.SIGKILL)
     flow.wait()
     # The ranks continue for a while without their owner.

@@ -92,8 +92,8 @@ def ended(
             records.append(step_record(step + 1, mode="eval", scalars=scalars))
     parameters = {} if begun_from is None else {"from": begun_from}
     storage = make_run(location, records, parameters=parameters).storage
-    for one in checkpoints:
-        storage.put(f"checkpoints/step-{one}.pt", [b"weights"])
+    for checkpoint in checkpoints:
+        storage.put(f"checkpoints/step-{checkpoint}.pt", [b"weights"])
     write_record(storage, ExitRecord(cause, "it was to be so", 1e9))
     beat = read_record(storage, Heartbeat, key=heartbeat_key(0))
     assert beat is not None
@@ -263,7 +263,7 @@ def test_mlflow_is_told_of_a_sweep_whose_process_is_gone(
     assert record is not None
     write_record(storage, replace(record, run_id=""))
     assert settle_parent(state, SweepRecord) == "killed; MLflow brought up to date"
-    assert [one["status"] for one in mlflow_runs(tmp_path / "runs").values()] == ["KILLED"]
+    assert [run["status"] for run in mlflow_runs(tmp_path / "runs").values()] == ["KILLED"]
 
 
 def test_a_trial_that_was_killed_while_its_values_were_drawn_gets_the_rest(tmp_path: Path) -> None:

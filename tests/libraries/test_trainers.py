@@ -27,7 +27,7 @@ _ROOT = Path(__file__).parent.parent.parent
 
 def needs(*libraries: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test without some libraries."""
-    missing = [one for one in libraries if find_spec(one) is None]
+    missing = [library for library in libraries if find_spec(library) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
@@ -48,7 +48,7 @@ def ran(directory: Path, *command: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    lines = [one for one in done.stdout.splitlines() if one.startswith('{"losses"')]
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"losses"')]
     printed: dict[str, Any] = json.loads(lines[-1])
     return printed
 
@@ -82,7 +82,7 @@ def test_a_healthy_training_is_seen_and_stays_the_same(
     assert watched == plain
 
     run = open_run(tmp_path / "watched" / "runs" / "run")
-    assert not [one for one in run.findings() if one.severity != "info"]
+    assert not [finding for finding in run.findings() if finding.severity != "info"]
     columns = run.scalars("losses", mode="train")
     if script == "hf_trainer":
         # The model makes a loss module in each forward.

@@ -109,7 +109,7 @@ def checked(
 def suspicions(found: Preflight) -> set[str]:
     """Return the names of the suspicious checks."""
     assert found.verdicts, found.output
-    return {one.check for one in found.verdicts if one.state == SUSPICIOUS}
+    return {verdict.check for verdict in found.verdicts if verdict.state == SUSPICIOUS}
 
 
 @pytest.mark.thorough
@@ -118,7 +118,7 @@ def test_a_healthy_training_is_fine_and_ended(
 ) -> None:
     found = checked(tmp_path, monkeypatch, script())
 
-    states = {one.check: one.state for one in found.verdicts}
+    states = {verdict.check: verdict.state for verdict in found.verdicts}
     assert states == QUICK
     assert (found.steps, found.code) == (8, 0)
     # Its finally block has run, and there are no files but its own.
@@ -131,7 +131,7 @@ def test_nothing_is_fine_of_what_a_model_has_not(
 ) -> None:
     found = checked(tmp_path, monkeypatch, script(before="model.norm = nn.LayerNorm(32)"))
 
-    states = {one.check: one.state for one in found.verdicts}
+    states = {verdict.check: verdict.state for verdict in found.verdicts}
     assert states["momentum"] == UNCHECKED
     assert states["updates"] == FINE
 
@@ -147,7 +147,7 @@ def test_a_hook_of_the_script_captures_nothing(
     step = f"{USUAL['step']}; hook.metric('accuracy', loss.detach())"
     found = checked(tmp_path, monkeypatch, script(before=before, step=step))
 
-    states = {one.check: one.state for one in found.verdicts}
+    states = {verdict.check: verdict.state for verdict in found.verdicts}
     assert states == QUICK
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
 
@@ -160,7 +160,7 @@ def test_nor_does_its_callback_of_lightning(
     states = []
     for callbacks in ("", "from vinedresser import Hook; callbacks = [Hook('run').lightning()]"):
         found = checked(tmp_path, monkeypatch, LIGHTNING.replace("{callbacks}", callbacks))
-        states.append({one.check: one.state for one in found.verdicts})
+        states.append({verdict.check: verdict.state for verdict in found.verdicts})
     assert states[0] == states[1]
     assert states[1][RULE_CHECK] == states[1]["own_input"] == FINE
     assert os.listdir(tmp_path) == ["train.py"]
@@ -226,7 +226,7 @@ def test_outputs_that_are_not_finite_say_nothing_about_samples(
 ) -> None:
     found = checked(tmp_path, monkeypatch, script(step=STEP.format("model(rows / 0)")))
 
-    states = {one.check: one.state for one in found.verdicts}
+    states = {verdict.check: verdict.state for verdict in found.verdicts}
     assert (states["own_input"], states["other_samples"]) == (UNCHECKED, UNCHECKED)
 
 

@@ -29,7 +29,7 @@ def small_folders(package: Path) -> list[str]:
     files = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
     folders = {path.parent for path in files}
     members = {*files, *folders}
-    counts = {folder: sum(one.parent == folder for one in members) for folder in folders}
+    counts = {folder: sum(member.parent == folder for member in members) for folder in folders}
     return sorted(str(one.relative_to(package.parent)) for one, n in counts.items() if n < MODULES)
 
 

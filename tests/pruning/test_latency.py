@@ -94,7 +94,7 @@ def test_nothing_changes() -> None:
     measured_latency(models, example, budget=0)
     for model, state in zip(models, before, strict=True):
         assert all(torch.equal(one, state[name]) for name, one in model.state_dict().items())
-        assert all(one.grad is None for one in model.parameters())
+        assert all(parameter.grad is None for parameter in model.parameters())
     assert [model.training for model in models] == [True, False]
     assert torch.equal(example, EXAMPLE)
     assert torch.equal(torch.get_rng_state(), random)

@@ -53,7 +53,7 @@ def test_operations_saved_one_after_the_other_are_those_of_the_plan() -> None:
     removal = removal_of(build())
     shapes = {name: one.shape for name, one in removal.prunable.tensors().items()}
     saved = SavedMacs(removal.groups, shapes, removal.prunable.uses)
-    gone = dict.fromkeys([one.name for one in removal.groups], 0)
+    gone = dict.fromkeys([group.name for group in removal.groups], 0)
     draw = random.Random(0)
     for _ in range(removal.most):
         place = draw.choice(

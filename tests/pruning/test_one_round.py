@@ -39,12 +39,14 @@ def test_every_criterion_removes_exactly_the_number_asked_for(criterion: str) ->
     pruned = prune(model, EXAMPLE, 7, criterion=criterion, losses=losses)
     assert pruned.plans[0].count == 7
     assert pruned.plans[0].criterion == criterion
-    assert pruned.after.parameters == sum(one.numel() for one in pruned.model.parameters())
-    assert pruned.before.parameters == sum(one.numel() for one in model.parameters())
+    assert pruned.after.parameters == sum(
+        parameter.numel() for parameter in pruned.model.parameters()
+    )
+    assert pruned.before.parameters == sum(parameter.numel() for parameter in model.parameters())
     # The original is as it was, with its mode and without gradients.
     assert same(before, state(model))
     assert model.training
-    assert all(one.grad is None for one in model.parameters())
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_taylor_weight_is_the_derivative_by_a_scale_of_the_filter() -> None:
@@ -92,7 +94,7 @@ def test_rounds_go_on_from_each_other() -> None:
 
 def test_a_number_of_parameters_is_reached_with_as_few_filters_as_possible() -> None:
     model = build()
-    target = int(0.6 * sum(one.numel() for one in model.parameters()))
+    target = int(0.6 * sum(parameter.numel() for parameter in model.parameters()))
     pruned = prune(model, EXAMPLE, parameters=target)
     assert pruned.after.parameters <= target
     fewer = prune(model, EXAMPLE, pruned.plans[0].count - 1)

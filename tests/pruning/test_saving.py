@@ -34,8 +34,8 @@ with torch.no_grad():
 def saved(folder: Path) -> torch.nn.Module:
     pruned = prune(prune(build(), EXAMPLE, 5), EXAMPLE, 3, criterion="l2")
     with torch.no_grad():
-        for one in pruned.model.parameters():
-            one.add_(0.01)  # as if it were fine-tuned
+        for parameter in pruned.model.parameters():
+            parameter.add_(0.01)  # as if it were fine-tuned
     save(pruned, folder)
     model: torch.nn.Module = pruned.model
     return model
@@ -67,7 +67,7 @@ def test_a_fresh_process_rebuilds_the_model_bit_for_bit(tmp_path: Path) -> None:
 
 def test_the_files(tmp_path: Path) -> None:
     saved(tmp_path)
-    assert sorted(one.name for one in tmp_path.iterdir()) == [
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
         "plan-1.json",
         "plan-2.json",
         "proof.json",
@@ -79,10 +79,10 @@ def test_the_files(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     saved(tmp_path)
-    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(PruningError, match="holds a pruned model already"):
         save(prune(build(), EXAMPLE, 2), tmp_path)
-    assert before == {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_every_selection_keeps_its_limits(
         assert not channels or (left >= floor and left % round_to == 0)
         kept = [one for one in range(group.size) if one not in channels]
         if channels:
-            highest = max((scores[group.name][one], one) for one in channels)
+            highest = max((scores[group.name][channel], channel) for channel in channels)
             assert highest < min((scores[group.name][one], one) for one in kept)
     assert select(groups, scores, count, limits) == gone
 
@@ -135,10 +135,10 @@ def test_no_other_removal_saves_as_much_for_less_loss(
     groups = [conv_group(f"g{place}", size) for place, size in enumerate(sizes)]
     random = np.random.default_rng(seed)
     per_channel = random.integers(1, 50, size=len(groups)).tolist()
-    shapes = {f"{one.name}.weight": (one.size, 3) for one in groups}
+    shapes = {f"{group.name}.weight": (group.size, 3) for group in groups}
     uses = {f"{one.name}.weight": each for one, each in zip(groups, per_channel, strict=True)}
     limits = Limits(round_to=round_to)
-    most = [removable([one], limits) for one in groups]
+    most = [removable([group], limits) for group in groups]
     # Rises that grow: the losses are convex.
     losses = {
         one.name: dict(enumerate(np.cumsum([2.0, *np.sort(random.random(spare))]).tolist()))

@@ -83,7 +83,7 @@ def test_other_load_does_not_make_a_latency_impossible() -> None:
 @pytest.mark.thorough
 def test_with_a_latency_the_other_targets_hold_too() -> None:
     model = large()
-    target = sum(one.numel() for one in model.parameters()) // 20
+    target = sum(parameter.numel() for parameter in model.parameters()) // 20
     pruned = prune(model, torch.randn(4, 3, 16, 16), latency=0.9, parameters=target)
     assert pruned.after.parameters <= target
     assert pruned.latency is not None

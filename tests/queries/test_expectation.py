@@ -17,7 +17,10 @@ def test_a_line_says_what_when_and_how_severe() -> None:
 
 def test_comparisons_are_joined() -> None:
     line = Expectation.parse("0 <= mean(inputs) <= 1 and loss < 3 from step 10")
-    said = [(one.left.text, one.operator, one.right.text) for one in line.comparisons]
+    said = [
+        (comparison.left.text, comparison.operator, comparison.right.text)
+        for comparison in line.comparisons
+    ]
     assert said == [("0", "<=", "mean(inputs)"), ("mean(inputs)", "<=", "1"), ("loss", "<", "3")]
     assert (line.by, line.since, line.severity) == (None, Point("step", 10), "warning")
 

@@ -25,7 +25,7 @@ def followed(path: Path, text: str) -> FollowedQuery:
 
 
 def values(answers: list[Answer]) -> list[tuple[int, int, float]]:
-    return [(one.since, one.step, one.value) for one in answers]
+    return [(answer.since, answer.step, answer.value) for answer in answers]
 
 
 def test_a_finished_run_is_read_to_its_end(tmp_path: Path) -> None:

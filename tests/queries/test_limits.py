@@ -82,7 +82,7 @@ def test_quantiles_of_many_labels_end_with_a_reason(monkeypatch: pytest.MonkeyPa
     )
     values = {f"x/{place}": np.ones(1) for place in range(100)}
     answers = [one for step in range(20) for one in query.observe(event(values, step))]
-    assert [one.step for one in answers] == [10]
+    assert [answer.step for answer in answers] == [10]
     assert "keeps 1,100 numbers of 100 labels" in str(query.ended)
 
 

@@ -110,7 +110,9 @@ def test_the_answers_are_those_of_queries_that_see_every_step(
     for one in both:
         one.passed.settle()
         one.table.finish()
-    assert [one.to_json() for one in both[0].answers] == [one.to_json() for one in both[1].answers]
+    assert [answer.to_json() for answer in both[0].answers] == [
+        answer.to_json() for answer in both[1].answers
+    ]
     assert both[0].read == both[1].read
 
 
@@ -125,6 +127,10 @@ def test_queries_pass_over_steps_until_their_time_has_come_or_somebody_asks() ->
         training.step(number)
     # An answer at 0, 0.5 and 1.0 s; the step after an answer is the first to be looked at.
     assert [number for number, one in enumerate(passed) if not one] == [0, 1, 5, 6, 10, 11, 13]
-    assert [one.step for one in training.answers if one.query == "metrics/a"] == [0, 5, 10]
-    assert [one.dropped for one in training.answers if one.query == "metrics/a"] == [0, 4, 4]
-    assert [one.step for one in training.answers if one.query == "metrics/b"] == [12]
+    assert [answer.step for answer in training.answers if answer.query == "metrics/a"] == [0, 5, 10]
+    assert [answer.dropped for answer in training.answers if answer.query == "metrics/a"] == [
+        0,
+        4,
+        4,
+    ]
+    assert [answer.step for answer in training.answers if answer.query == "metrics/b"] == [12]

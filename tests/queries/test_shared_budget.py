@@ -91,15 +91,15 @@ def test_expensive_steps_leave_rare_evaluations_and_events_to_others() -> None:
 
 def test_cheap_queries_look_at_everything() -> None:
     [answers] = asked(NAMES[:1], 50, step=1.0).values()
-    assert [one.step for one in answers] == list(range(50))
-    assert not any(one.thinned or one.dropped for one in answers)
+    assert [answer.step for answer in answers] == list(range(50))
+    assert not any(answer.thinned or answer.dropped for answer in answers)
 
 
 @pytest.mark.thorough
 def test_a_query_without_a_rate_looks_at_every_step_whatever_it_costs() -> None:
     found = asked(NAMES, 60, rate=None)
     for answers in found.values():
-        assert [one.step for one in answers] == list(range(60))
+        assert [answer.step for answer in answers] == list(range(60))
 
 
 @pytest.mark.thorough
@@ -111,7 +111,7 @@ def test_long_windows_are_thinned_within_but_sums_and_counts_are_of_all_steps() 
     }
     found = asked(list(texts.values()), 400)
     means = found[texts["mean"]]
-    assert any(one.events < 10 for one in means)
+    assert any(mean.events < 10 for mean in means)
     for before, one in pairwise(means):
         windows = one.step // 10 - before.step // 10
         assert one.dropped == windows - 1

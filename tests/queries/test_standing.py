@@ -76,8 +76,8 @@ def test_the_users_event_closes_windows_and_offers_values() -> None:
 
 def test_the_client_closes_windows() -> None:
     query = standing("loss every flush")
-    for one in steps(0, 3):
-        assert query.observe(one) == []
+    for step in steps(0, 3):
+        assert query.observe(step) == []
     first = query.flush()
     assert first is not None
     assert windows([first]) == [(0, 2, 3, 1)]
@@ -88,9 +88,9 @@ def test_windows_beyond_the_rate_are_dropped_completely_and_counted() -> None:
     now = 0.0
     query = standing("loss every 2 steps", rate=1, clock=lambda: now)
     found = []
-    for one in steps(0, 12):
-        now = one.step / 4
-        found += query.observe(one)
+    for step in steps(0, 12):
+        now = step.step / 4
+        found += query.observe(step)
     assert windows(found) == [(0, 1, 2, 0.5), (6, 7, 2, 6.5)]
     assert [one.dropped for one in found] == [0, 2]
 

@@ -81,9 +81,9 @@ def test_the_result_is_saved_on_request(tmp_path: Path) -> None:
     run = tmp_path / "run"
     train_half(run)
     place = run / "snapshots" / f"step-{BAD_STEP}"
-    before = {one: one.stat().st_mtime_ns for one in run.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     again(run, BAD_STEP, "half", "--locate")
-    assert {one: one.stat().st_mtime_ns for one in run.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
     # As a run of somebody else, whose MLflow is not contacted.
     write_record(LocalStorage(run), TrackingRecord("http://localhost:1", "1", "2"))
     told = again(run, BAD_STEP, "half", "--locate", "--bisect", "--save")

@@ -199,7 +199,7 @@ def trained(folder: Path, script: str) -> Path:
 
 def files(folder: Path) -> dict[Path, int]:
     """Return the time of the last change of each file."""
-    return {one: one.stat().st_mtime_ns for one in folder.rglob("*")}
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 @pytest.mark.slow

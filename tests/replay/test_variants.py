@@ -91,12 +91,12 @@ def test_parts_have_the_loss_of_the_whole(tmp_path: Path, number: int) -> None:
     found = run_split(step, number)
     assert found.same
     assert found.inexact == []
-    sizes = [one.size for one in found.parts]
+    sizes = [part.size for part in found.parts]
     assert sum(sizes) == 64
     assert len(sizes) == min(number, 64)
     assert max(sizes) - min(sizes) <= 1
     # The part with the sample that breaks the step, and no other.
-    (bad,) = (one for one in found.parts if one.nonfinite)
+    (bad,) = (part for part in found.parts if part.nonfinite)
     assert bad.first <= BAD_ROW <= bad.last
 
 
@@ -128,7 +128,7 @@ def test_batch_normalization_makes_parts_inexact(tmp_path: Path) -> None:
     step = prepared(snapshot(tmp_path / "run", ZERO_STEP), "tests.replay.stories:distances")
     found = run_split(step, 4)
     assert "batch normalization computes other statistics" in found.inexact
-    (bad,) = (one for one in found.parts if one.nonfinite)
+    (bad,) = (part for part in found.parts if part.nonfinite)
     assert bad.first <= ZERO_ROW <= bad.last
 
 

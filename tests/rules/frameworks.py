@@ -72,14 +72,14 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
 def found(run: Run) -> list[Finding]:
     """Return the default rules' findings; assert that none is about a rule itself."""
     findings = judge(run, [kind() for kind in RULES.values()])
-    about = [one.seen for one in findings if not one.statistic]
+    about = [finding.seen for finding in findings if not finding.statistic]
     assert about == []
-    return [one for one in findings if one.statistic]
+    return [finding for finding in findings if finding.statistic]
 
 
 def alarms(findings: Iterable[Finding]) -> list[str]:
     """Return the findings that are more than hints, as text."""
-    return [f"{one.rule}: {one.seen}" for one in findings if one.severity != "info"]
+    return [f"{finding.rule}: {finding.seen}" for finding in findings if finding.severity != "info"]
 
 
 def missed(case: Case, folder: Path) -> list[str]:
@@ -87,13 +87,16 @@ def missed(case: Case, folder: Path) -> list[str]:
     findings = found(case.training.run(folder))
     causes = {root.finding.fault for root in root_causes(findings)}
     faults = {case.fault} if case.fault else set()
-    return sorted((case.rules - {one.rule for one in findings}) | (faults - causes))
+    return sorted((case.rules - {finding.rule for finding in findings}) | (faults - causes))
 
 
 def wrongly_told(case: Case, folder: Path) -> list[str]:
     """Return the alarms in a sound training, and findings of its case's rules, as text."""
     findings = found(case.training.run(folder))
-    return [*alarms(findings), *(one.seen for one in findings if one.rule in case.rules)]
+    return [
+        *alarms(findings),
+        *(finding.seen for finding in findings if finding.rule in case.rules),
+    ]
 
 
 def uncovered(

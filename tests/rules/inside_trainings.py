@@ -89,5 +89,5 @@ def captured(
 def found(run: Run, *rules: Rule) -> list[Finding]:
     """Return the findings of rules in a run, without those about the rules themselves."""
     findings = judge(run, rules)
-    assert not [one for one in findings if "the rule itself failed" in one.seen]
-    return [one for one in findings if one.statistic]
+    assert not [finding for finding in findings if "the rule itself failed" in finding.seen]
+    return [finding for finding in findings if finding.statistic]

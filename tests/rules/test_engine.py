@@ -321,7 +321,7 @@ def test_rules_that_do_not_apply_are_not_counted(
     info = replace(run.info, framework=framework, world_size=ranks)
     write_record(run.storage, info)
     kinds = ("vanishing_gradient", "rank_data", "tree_depth")
-    assert checks(open_run(tmp_path), [RULES[one]() for one in kinds]).rules == judging
+    assert checks(open_run(tmp_path), [RULES[kind]() for kind in kinds]).rules == judging
 
 
 def test_a_collection_that_the_user_named_must_exist_in_any_run(tmp_path: Path) -> None:

@@ -121,7 +121,9 @@ def test_suspicions_are_those_of_the_rules_that_have_one(tmp_path: Path) -> None
     run = make_run(tmp_path, losses(1, 2, 1))
     engine = begun([LossAbove(), Suspicious()], run)
     assert [one for step in run.follow() for one in engine.update(step)] == []
-    assert [(one.rule, one.step) for one in engine.suspicions()] == [("suspicious", 1)]
+    assert [(suspicion.rule, suspicion.step) for suspicion in engine.suspicions()] == [
+        ("suspicious", 1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def test_a_failure_without_a_cause_confirms_suspicions(
 def test_what_the_hook_completes_tells_which_rules_apply(tmp_path: Path) -> None:
     run = make_run(tmp_path, losses(1))
     kinds = ("vanishing_gradient", "tree_depth")
-    engine = begun([RULES[one]() for one in kinds], run)
+    engine = begun([RULES[kind]() for kind in kinds], run)
     for step in run.follow():
         engine.update(step)
     found = []

@@ -41,7 +41,10 @@ def _trainings() -> Iterator[object]:
 
 def _in_words(findings: list[Finding]) -> str:
     """Return one line per finding."""
-    return "\n".join(f"{one.severity} {one.rule} at {one.step}: {one.seen}" for one in findings)
+    return "\n".join(
+        f"{finding.severity} {finding.rule} at {finding.step}: {finding.seen}"
+        for finding in findings
+    )
 
 
 def _missed(findings: Findings, lacks: frozenset[str]) -> dict[str, list[str]]:
@@ -66,10 +69,10 @@ def test_a_healthy_training_is_not_stopped(name: str, seed: int, tmp_path: Path)
     assert run.status.state == "finished"
     # There are data to judge.
     losses = run.scalars("losses", mode="train")
-    assert max(len(one.steps) for one in losses.values()) >= 30
+    assert max(len(loss.steps) for loss in losses.values()) >= 30
     findings = judge(run, [kind() for kind in RULES.values()])
-    faulty = [one for one in findings if _failed(one)]
+    faulty = [finding for finding in findings if _failed(finding)]
     assert not faulty, _in_words(faulty)
     assert _missed(findings, LACKS[name]) == {}
-    if any(one.severity == "stop" for one in findings):
+    if any(finding.severity == "stop" for finding in findings):
         pytest.fail(_in_words(findings))

@@ -41,7 +41,7 @@ def folder(tmp_path: Path, **settings: Any) -> SnapshotFolder:
 
 
 def steps(tmp_path: Path) -> list[int]:
-    return [one.step for one in list_snapshots(LocalStorage(tmp_path), [])]
+    return [snapshot.step for snapshot in list_snapshots(LocalStorage(tmp_path), [])]
 
 
 def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_nothing_but_a_file_is_opened(
         opener.call(folder)
     says = str(raised.value) + capsys.readouterr().err
     assert opener.name in says
-    assert [one.name for one in elsewhere.iterdir()] == ["victim"]
+    assert [path.name for path in elsewhere.iterdir()] == ["victim"]
     assert victim.read_bytes() == VICTIM
 
 

@@ -97,7 +97,7 @@ def test_a_collection_without_rows_keeps_its_tensors_whole(tmp_path: Path) -> No
     outputs = [run.tensor("outputs/0").value(step) for step in range(2)]
     # The input of the next layer has its own rows.
     inputs = run.tensor("inputs/1").value(0)
-    assert [one.shape for one in outputs] == [(9, 5), (4, 5)]
+    assert [output.shape for output in outputs] == [(9, 5), (4, 5)]
     np.testing.assert_array_equal(inputs, outputs[0][places(9, 6)])
     np.testing.assert_array_equal(
         run.tensor("outputs/1").value(0), np.maximum(outputs[0][places(9, 4)], 0)

@@ -69,13 +69,13 @@ def test_beyond_the_bound_the_best_and_the_newest_are_seen(
     made.ask(SPACE)
     assert seen
     for trials in seen:
-        numbers = [one.number for one in trials]
+        numbers = [trial.number for trial in trials]
         assert len(numbers) == BOUND
         assert numbers == sorted(set(numbers))
         for objective, direction in enumerate(directions):
             ranked = sorted(
                 made.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)),
-                key=lambda one: one.values[objective],
+                key=lambda trial: trial.values[objective],
                 reverse=direction == "maximize",
             )
             assert {one.number for one in ranked[:25]} <= set(numbers)

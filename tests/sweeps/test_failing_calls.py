@@ -25,7 +25,7 @@ def test_a_sweep_resumes_whatever_call_failed(tmp_path: Path, failures: list[Fai
         assert case.code == 0, case
         assert (case.result["error"] == "") == (case.result["told"] == TRIALS), case
         resumed = study(case.folder / JOURNAL, trials=TRIALS + 1, sampler="random")
-        finished = [one.result for one in resumed.trials() if one.ending.state == "finished"]
+        finished = [trial.result for trial in resumed.trials() if trial.ending.state == "finished"]
         told = case.result["told"]
         assert finished[:told] == [(float(value),) for value in range(told)], case
         run(resumed, [9.0])

@@ -40,7 +40,7 @@ def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
     with journal.open("ab") as file:
         file.write(b'{"op_code": 4, "tri')  # and a kill in the middle of a line
     sweep = study(journal)
-    assert [one.ending.state for one in sweep.trials()] == ["finished", "finished", "running"]
+    assert [trial.ending.state for trial in sweep.trials()] == ["finished", "finished", "running"]
     [left] = sweep.again()
     assert left == Proposal(2, sweep.trial(2).parameters)
     # Reported values are known and are not reported again.

@@ -266,7 +266,7 @@ def test_the_same_seed_and_results_make_the_same_trials() -> None:
         sweep = study(trials=20, pruner="none", seed=seed)
         while (one := sweep.ask()) is not None:
             sweep.tell(one.number, FINISHED, [-abs(math.log10(float(one.parameters["lr"])) + 1)])
-        return [one.parameters for one in sweep.trials()]
+        return [trial.parameters for trial in sweep.trials()]
 
     assert trials(1) == trials(1) != trials(2)
 
@@ -298,7 +298,9 @@ def test_epochs_are_counted_with_several_objectives_too(tmp_path: Path) -> None:
         sweep.tell(number, TrialEnd(end), [0.7, 1.0] if end == "finished" else [])
     sweep.close()
     resumed = study(path, metric="", objectives=goals, pruner="none", sampler="tpe")
-    assert [(one.epochs, one.values) for one in resumed.trials()] == [(2, {1: 0.5, 2: 0.7})] * 2
+    assert [(trial.epochs, trial.values) for trial in resumed.trials()] == [
+        (2, {1: 0.5, 2: 0.7})
+    ] * 2
     # Optuna's sampler must accept trials that ended early.
     for _ in range(12):
         resumed.tell(begin(resumed).number, FINISHED, [0.1, 0.2])

@@ -359,7 +359,7 @@ def test_a_stopped_trial_is_evidence_for_the_median() -> None:
             found += [sweep.report(begin(sweep).number, epoch, value) for value in values]
         return found
 
-    ended = [one is not None for one in decisions("stopped")]
+    ended = [decision is not None for decision in decisions("stopped")]
     assert ended == [False, True] * 3
     # One trial that has finished is too few.
     assert decisions("pruned") == decisions("failed") == [None] * 6

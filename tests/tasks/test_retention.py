@@ -54,11 +54,17 @@ def ended_run(
 
 
 def chosen(store: Location, policy: Policy) -> list[str]:
-    return [one.location.name for one in candidates(store, policy) if not one.kept]
+    return [
+        candidate.location.name for candidate in candidates(store, policy) if not candidate.kept
+    ]
 
 
 def kept(store: Location, policy: Policy) -> dict[str, str]:
-    return {one.location.name: one.kept for one in candidates(store, policy) if one.kept}
+    return {
+        candidate.location.name: candidate.kept
+        for candidate in candidates(store, policy)
+        if candidate.kept
+    }
 
 
 def remove_all(store: Location, policy: Policy) -> None:
@@ -91,7 +97,10 @@ def test_a_policy_chooses_the_oldest(store: Path, policy: Policy, expected: list
 
 
 def test_a_size_keeps_the_newest_that_fit_into_it(store: Path) -> None:
-    sizes = {one.location.name: one.bytes for one in candidates(store, Policy(older=1.0))}
+    sizes = {
+        candidate.location.name: candidate.bytes
+        for candidate in candidates(store, Policy(older=1.0))
+    }
     room = sizes["run-1"] + sizes["run-2"]
     assert chosen(store, Policy(most_bytes=room)) == ["run-5", "run-4", "run-3"]
     assert chosen(store, Policy(most_bytes=room - 1)) == ["run-5", "run-4", "run-3", "run-2"]
@@ -145,7 +154,7 @@ def test_snapshots_and_checkpoints_go_and_the_run_stays(store: Path) -> None:
         storage.put(key, [bytes(1000)])
     for what in ("snapshots", "checkpoints"):
         policy = Policy(what, older=4 * DAY)
-        assert [one.bytes for one in candidates(store, policy)] == [1000]
+        assert [candidate.bytes for candidate in candidates(store, policy)] == [1000]
         remove_all(store, policy)
         assert storage.list(f"{what}/") == []
         assert not (store / "run-5" / what).exists()

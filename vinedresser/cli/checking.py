@@ -63,6 +63,6 @@ def check(
             raise ConfigError(f"--skip: no check {name!r}{near}")
     found = check_script(command, steps=steps, seconds=seconds, timeout=timeout, skip=skip or ())
     print_preflight(found)
-    bad = any(one.state == SUSPICIOUS for one in found.verdicts)
+    bad = any(verdict.state == SUSPICIOUS for verdict in found.verdicts)
     if bad or found.code or not found.verdicts:
         raise typer.Exit(_SUSPICIOUS)

@@ -64,10 +64,10 @@ def parts_of(value: Any) -> Parts:
 
 
 def _list_parts(values: Sequence[Any]) -> Parts:
-    if values and all(isinstance(one, Mapping) for one in values):
-        names = list(dict.fromkeys(str(name) for one in values for name in one))
-        return {name: [one.get(name) for one in values] for name in names}
-    if isinstance(values, tuple) and values and all(_is_array(one) for one in values):
+    if values and all(isinstance(value, Mapping) for value in values):
+        names = list(dict.fromkeys(str(name) for value in values for name in value))
+        return {name: [value.get(name) for value in values] for name in names}
+    if isinstance(values, tuple) and values and all(_is_array(value) for value in values):
         return {"": values[0]} if len(values) == 1 else {str(n): v for n, v in enumerate(values)}
     return {"": list(values)}
 
@@ -122,8 +122,8 @@ def _copied_frame(frame: Any, rows: Sequence[int] | None) -> Any:
 
 
 def _copied_list(values: Sequence[Any], rows: Sequence[int] | None) -> Any:
-    if isinstance(values, tuple) and values and all(_is_array(one) for one in values):
-        return tuple(copied(one, rows) for one in values)
+    if isinstance(values, tuple) and values and all(_is_array(value) for value in values):
+        return tuple(copied(value, rows) for value in values)
     chosen = values if rows is None else [values[row] for row in rows]
     return [dict(one) if isinstance(one, Mapping) else one for one in chosen]
 
@@ -176,8 +176,8 @@ def size_of(value: Any) -> int:
 
 
 def _list_array(values: list[Any]) -> NDArray[Any]:
-    if any(_is_array(one) for one in values):
-        return np.stack([host_array(one) for one in values])
+    if any(_is_array(value) for value in values):
+        return np.stack([host_array(value) for value in values])
     try:
         array = np.asarray(values)
     except ValueError:
@@ -186,7 +186,7 @@ def _list_array(values: list[Any]) -> NDArray[Any]:
         array[:] = values
         return array
     # Numpy turns [1, "a"] into strings, and None into an object.
-    if array.dtype.kind in "US" and not all(isinstance(one, str) for one in values):
+    if array.dtype.kind in "US" and not all(isinstance(value, str) for value in values):
         return np.asarray(values, object)
     return array
 

@@ -84,7 +84,7 @@ def _numbers(values: NDArray[Any]) -> NDArray[Any] | None:
     if kinds - {type(None), bool, int, float} or kinds == {type(None)}:
         return None
     # Not astype: an integer of JSON may be larger than any int64.
-    return np.array([np.nan if one is None else float(one) for one in values], np.float64)
+    return np.array([np.nan if value is None else float(value) for value in values], np.float64)
 
 
 def _texts(values: NDArray[Any]) -> NDArray[Any]:

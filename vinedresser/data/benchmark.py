@@ -150,7 +150,7 @@ def measure_reading(
     ways: dict[str, Callable[[], _Progress]] = {"plain reading": partial(_plain, index)}
     if max(one.size for one in objects) <= _LARGEST_WHOLE:
         ways[f"whole objects, {_DOWNLOADS} at a time"] = partial(_whole, index, data.format)
-    named = {_name(one): one for one in _settings(remote=remote)}
+    named = {_name(setting): setting for setting in _settings(remote=remote)}
     for name, settings in named.items():
         ways[name] = partial(_dataset, partial(opened, **settings._asdict()))
     ways["shuffled"] = partial(_dataset, partial(opened, seed=0))

@@ -114,7 +114,7 @@ class Mixture(Feed):
             raise ConfigError(f"seed = {seed}: must not be negative")
         super().__init__(skip_damaged)
         self._names = _checked_names(sources)
-        found = [find_objects(one) for one in sources.values()]
+        found = [find_objects(source) for source in sources.values()]
         objects = [one for some in found for one in some]
         kind = format_of(objects, format)
         self._format = open_format(kind, columns=columns)
@@ -175,7 +175,7 @@ class Mixture(Feed):
     @property
     def records_by_class(self) -> dict[str, int]:
         """By class its number of records, damaged ones included."""
-        counts = (one.records for one in self._classes)
+        counts = (class_.records for class_ in self._classes)
         return dict(zip(self._names, counts, strict=True))
 
     @property

@@ -64,7 +64,7 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
         return [True, *tf.nest.flatten(_stacked(batch.values, spec))]
 
     def drawn(_: Any) -> Any:
-        return tuple(tf.numpy_function(draw, [], [tf.bool, *(one.dtype for one in specs)]))
+        return tuple(tf.numpy_function(draw, [], [tf.bool, *(spec.dtype for spec in specs)]))
 
     def shaped(_: Any, *leaves: Any) -> Any:
         both = zip(leaves, specs, strict=True)

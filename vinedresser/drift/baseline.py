@@ -184,7 +184,7 @@ def _apart(count: int, distances: Sequence[int]) -> NDArray[np.int64]:
     Raises:
         DriftError: there are too few.
     """
-    reached = sorted(one for one in distances if one < TOO_FAR)
+    reached = sorted(distance for distance in distances if distance < TOO_FAR)
     order = (
         "Give more rows, or in_time_order=False if the rows are sorted rather than in time order"
     )

@@ -101,10 +101,10 @@ class Contents:
     def streams(self) -> list[tuple[Column, str]]:
         """Column and name of each stream of values that is monitored."""
         return [
-            (one, stream)
-            for one in self.columns
-            if one.monitored
-            for stream in self.encoders[one.name].streams
+            (column, stream)
+            for column in self.columns
+            if column.monitored
+            for stream in self.encoders[column.name].streams
         ]
 
     @property
@@ -112,9 +112,9 @@ class Contents:
         """What `told_by_values` says of each stream; None if the rows are in time order."""
         if self.in_time_order:
             return None
-        monitored = [one.name for one in self.columns if one.monitored]
+        monitored = [column.name for column in self.columns if column.monitored]
         parts = [self.encoders[one].encode(self.sample[one]) for one in monitored]
-        return np.concatenate([told_by_values(one) for one in parts])
+        return np.concatenate([told_by_values(part) for part in parts])
 
     @property
     def told_by_labels(self) -> NDArray[np.float64] | None:

@@ -65,9 +65,10 @@ class Cycle:
         """
         for phases in _PHASES:
             found = replace(self, phases=phases)
-            counts = [np.bincount(found.phase(one), minlength=phases) for one in samples]
+            counts = [np.bincount(found.phase(sample), minlength=phases) for sample in samples]
             if all(
-                one.mean() >= _ROWS_PER_PHASE and one.min() >= _LEAST_PER_PHASE for one in counts
+                count.mean() >= _ROWS_PER_PHASE and count.min() >= _LEAST_PER_PHASE
+                for count in counts
             ):
                 return found
         return found

@@ -148,7 +148,7 @@ class ReportedDistances:
         if not rows or not more:
             return {}
         names = sorted({*self._counts, *counts})
-        shares = np.array([(self._counts[one] / rows, counts[one] / more) for one in names])
+        shares = np.array([(self._counts[name] / rows, counts[name] / more) for name in names])
         return {
             "psi": population_stability(shares[:, 0], shares[:, 1]),
             "total_variation": float(abs(shares[:, 0] - shares[:, 1]).sum() / 2),

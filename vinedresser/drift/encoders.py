@@ -50,7 +50,7 @@ class CategoryEncoder:
 
     def encode(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return the streams of a column; see `NumberEncoder.encode`."""
-        codes = [np.nan if one is None else self.codes.get(one, 0.0) for one in values]
+        codes = [np.nan if value is None else self.codes.get(value, 0.0) for value in values]
         return np.array(codes, np.float64)[:, None]
 
 
@@ -94,7 +94,9 @@ def make_encoder(kind: Kind, values: NDArray[Any]) -> Encoder:
     if kind == "number":
         return NumberEncoder()
     if kind == "category":
-        names, counts = np.unique([one for one in values if one is not None], return_counts=True)
+        names, counts = np.unique(
+            [value for value in values if value is not None], return_counts=True
+        )
         # In the order of their counts; names decide between equal ones.
         order = np.lexsort((names, counts))
         return CategoryEncoder({str(names[at]): place + 1.0 for place, at in enumerate(order)})

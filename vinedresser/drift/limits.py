@@ -59,7 +59,7 @@ class Judgeable(NamedTuple):
                 "whole ones are compared"
             )
         elif math.isinf(smallest):
-            judged = int(max(self.judged[one] for one in streams))
+            judged = int(max(self.judged[stream] for stream in streams))
             because = f"too few requests so far to find any change ({judged:,} count)"
         return because
 
@@ -71,7 +71,7 @@ class Judgeable(NamedTuple):
             return why_unsettled(order_of(self.baseline), "requests", self.rows, needed)
         if spacing.waiting:
             return f"too few requests so far ({self.rows:,})"
-        if all(spacing.distances[one] >= TOO_FAR for one in streams):
+        if all(spacing.distances[stream] >= TOO_FAR for stream in streams):
             return (
                 "successive requests depend on each other over too many rows; use windows of more "
                 "rows"

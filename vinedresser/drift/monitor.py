@@ -188,7 +188,7 @@ class DriftMonitor:
                 )
             )
         self._windows += 1
-        because = {one.name: one.because for one in features if one.because}
+        because = {feature.name: feature.because for feature in features if feature.because}
         if self._accuracy is not None and (why := self._accuracy.because()):
             because["accuracy"] = why
         judged = int(self._sizes.rows().max(initial=0.0))
@@ -373,7 +373,7 @@ class DriftMonitor:
         violations: tuple[str, ...] = (),
         outliers: tuple[str, ...] = (),
     ) -> Verdict:
-        features.sort(key=lambda one: (not one.alarm, one.needed - one.evidence))
+        features.sort(key=lambda feature: (not feature.alarm, feature.needed - feature.evidence))
         new, self._new = self._new, False
         # Of the clearest one, or of those that this verdict lacks.
         since = features[0].since if features and features[0].alarm else None

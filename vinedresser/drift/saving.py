@@ -166,7 +166,7 @@ def _document(text: bytes) -> _Document:
     if not 1 <= version <= _VERSION:
         raise ValueError(f"{_DOCUMENT} has version {version}, expected {_VERSION}")
     later = {name for name, first in _SINCE.items() if version < first}
-    if missing := {one.name for one in fields(_Document)} - set(found) - later:
+    if missing := {field.name for field in fields(_Document)} - set(found) - later:
         raise ValueError(f"{_DOCUMENT} has no {min(missing)!r}")
     document = _Document(**found)
     if document.version > 1 and document.checksum != document.digest():
@@ -249,7 +249,7 @@ def _in_time_order(
     if document.version >= _SINCE["in_time_order"]:
         return document.in_time_order
     # Only of rows in time order was anything of their dependence kept.
-    return True if usual.any() or any(one.distance > 1 for one in columns) else None
+    return True if usual.any() or any(column.distance > 1 for column in columns) else None
 
 
 def _categories(column: str, places: NDArray[Any], names: list[str]) -> NDArray[Any]:

@@ -108,7 +108,7 @@ class Group:
 
 def groups_of(baseline: Contents) -> list[Group]:
     """Return the groups of columns of a baseline, those of a single column left out."""
-    monitored = [one for one in baseline.columns if one.monitored]
+    monitored = [column for column in baseline.columns if column.monitored]
     numbers = [one.name for one in monitored if one.kind == "number"]
     groups = [Group("columns together", numbers, baseline)] if len(numbers) > 1 else []
     return groups + [

@@ -141,7 +141,9 @@ def answer_of(features: Sequence[FeatureDrift], alarm: bool) -> Answer:
         return "drift"
     # Columns together say little if nothing can be told of any of them.
     judged = any(
-        one.answer == "no drift seen" for one in features if one.test != "columns together"
+        feature.answer == "no drift seen"
+        for feature in features
+        if feature.test != "columns together"
     )
     return "no drift seen" if judged else "cannot tell"
 
@@ -161,10 +163,10 @@ def reasons_of(because: Mapping[str, str]) -> tuple[str, ...]:
 def _seen(features: Sequence[FeatureDrift]) -> str:
     """Return the changes that would have been found in all of these features; "" if unknown."""
     largest: dict[str, float] = {}
-    for one in features:
-        if one.answer == "no drift seen" and one.would_have_seen is not None:
-            before = largest.get(one.seen_unit, 0.0)
-            largest[one.seen_unit] = max(before, one.would_have_seen)
+    for feature in features:
+        if feature.answer == "no drift seen" and feature.would_have_seen is not None:
+            before = largest.get(feature.seen_unit, 0.0)
+            largest[feature.seen_unit] = max(before, feature.would_have_seen)
     sizes = [
         f"≥ {_two_digits(factor * largest[unit])} {words}"
         for unit, factor, words in _UNITS
@@ -207,7 +209,7 @@ def summary_of(
     parts = []
     counted = f"{rows[1]:,} of {rows[0]:,} rows count"
     if answer == "drift":
-        found = [one for one in features if one.alarm]
+        found = [feature for feature in features if feature.alarm]
         texts = [
             one.text if one.since == since else f"{one.text} since window {one.since}"
             for one in found

@@ -192,7 +192,10 @@ def _curves(subject: _Subject) -> _Drawn:
         columns = {"": run.scalars(rank=subject.rank).get(name, Column.empty(name))}
     else:
         view = run.tensor(name)
-        columns = {one: view.reduction(one, subject.mode, subject.rank) for one in view.reductions}
+        columns = {
+            reduction: view.reduction(reduction, subject.mode, subject.rank)
+            for reduction in view.reductions
+        }
     columns = {word: column for word, column in columns.items() if len(column)}
     if not columns:
         raise subject.missing("no statistics were captured")

@@ -61,12 +61,12 @@ def plot(run: str | os.PathLike[str] | Run, what: str = "losses") -> Plot:
 
 def _losses(run: Run) -> _Charts:
     columns = [*run.scalars("losses").values()][:MOST_LOSSES]
-    return curves_of({one.name: one for one in columns}, "") if columns else ([], [])
+    return curves_of({column.name: column for column in columns}, "") if columns else ([], [])
 
 
 def _metrics(run: Run) -> _Charts:
     columns = ScalarSections(run.scalars("losses"), run.scalars()).metrics[:MOST_METRICS]
-    return curves_of({one.name: one for one in columns}, "") if columns else ([], [])
+    return curves_of({column.name: column for column in columns}, "") if columns else ([], [])
 
 
 def _system(run: Run) -> _Charts:

@@ -91,7 +91,7 @@ def explain_model(run: Run, model: Any) -> RunExplanation:
     inputs = None if seen is None or not rows else row_inputs(seen, rows)
     if seen is None or inputs is None:
         return _unlabelled(run, model, what)
-    pairs = [_classes(seen, one) for one in rows]
+    pairs = [_classes(seen, row) for row in rows]
     known = [pair for pair in pairs if pair is not None]
     several = seen.task == "classes" and len(known) == len(pairs)
     names = run.info.classes
@@ -101,7 +101,7 @@ def explain_model(run: Run, model: Any) -> RunExplanation:
         plain_inputs(inputs),
         guesses,
         np.array([pair[1] for pair in known]) if several else None,
-        confidence=np.array([share_of_prediction(seen, one.batch, one.row) for one in rows]),
+        confidence=np.array([share_of_prediction(seen, row.batch, row.row) for row in rows]),
         method=_METHOD,
     )
     made.true[:] = [None if pair is None else class_name(pair[0], names) for pair in pairs]
@@ -109,7 +109,7 @@ def explain_model(run: Run, model: Any) -> RunExplanation:
         wrong = {place: pair[0] for place, pair in enumerate(known) if pair[0] != pair[1]}
         explain_true(made, model, wrong, _METHOD)
     groups = _groups(made) if known else []
-    records = [str(one.batch.origin(one.row) or "") for one in rows]
+    records = [str(row.batch.origin(row.row) or "") for row in rows]
     origins = records if any(records) else []
     return RunExplanation(run, made, groups, what, seen.where, "for the prediction", origins)
 

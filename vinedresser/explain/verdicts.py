@@ -67,12 +67,12 @@ class Verdict:
 
         Findings about rules that could not judge come last.
         """
-        roots = sorted(root_causes(self.findings), key=lambda one: one.finding.is_about_rule)
-        decisive = next((one for one in roots if self.stopping in one.all), None)
+        roots = sorted(root_causes(self.findings), key=lambda cause: cause.finding.is_about_rule)
+        decisive = next((root for root in roots if self.stopping in root.all), None)
         return (
             roots
             if decisive is None
-            else [decisive, *(one for one in roots if one is not decisive)]
+            else [decisive, *(root for root in roots if root is not decisive)]
         )
 
     @cached_property
@@ -95,7 +95,7 @@ class Verdict:
         """
         if self.stopping is not None:
             return self.stopping
-        found = (one.finding for one in self.causes if not one.finding.is_about_rule)
+        found = (cause.finding for cause in self.causes if not cause.finding.is_about_rule)
         return next((one for one in found if one.severity != "info"), None)
 
     @property
@@ -146,9 +146,13 @@ class Verdict:
             return self.unjudged
         if self.is_idle:
             return f"its rules had nothing to look at: {self._lacks}"
-        if self.unjudged or not all(one.ended for one in self.checks):
+        if self.unjudged or not all(check.ended for check in self.checks):
             return "its rules have not judged it to its end"
-        unable = (one for one in self.findings if one.is_about_rule and one.severity != "info")
+        unable = (
+            finding
+            for finding in self.findings
+            if finding.is_about_rule and finding.severity != "info"
+        )
         names = ", ".join(dict.fromkeys(one.rule for one in unable))
         return self._short or (f"these rules could not judge it: {names}" if names else "")
 
@@ -177,7 +181,7 @@ class Verdict:
     @property
     def advice(self) -> str:
         """How to provide what the rules lack; "" if they lack nothing."""
-        return "; ".join(dict.fromkeys(one.advice for one in self.checks if one.advice))
+        return "; ".join(dict.fromkeys(check.advice for check in self.checks if check.advice))
 
     @property
     def tone(self) -> str:
@@ -244,10 +248,12 @@ class Verdict:
         Names the rules of all root causes that are more than "info", but for the one that stopped
         it; "" if there are none in a run that did not end well.
         """
-        others = (one.finding for one in self.causes if one.finding is not self.stopping)
-        causes = [one for one in others if not one.is_about_rule]
+        others = (cause.finding for cause in self.causes if cause.finding is not self.stopping)
+        causes = [other for other in others if not other.is_about_rule]
         rules = {
-            severity: list(dict.fromkeys(one.rule for one in causes if one.severity == severity))
+            severity: list(
+                dict.fromkeys(cause.rule for cause in causes if cause.severity == severity)
+            )
             for severity in _WORDS
         }
         found = [
@@ -308,11 +314,11 @@ class Verdict:
     @property
     def _rules(self) -> int:
         """Number of rules that judge it."""
-        return sum(len(one.rules) for one in self.checks)
+        return sum(len(check.rules) for check in self.checks)
 
     @cached_property
     def _lacking(self) -> dict[str, list[str]]:
-        return {rule: lacks for one in self.checks for rule, lacks in one.lacking.items()}
+        return {rule: lacks for check in self.checks for rule, lacks in check.lacking.items()}
 
     @property
     def _lacks(self) -> str:
@@ -412,6 +418,11 @@ def _attributed(status: Status, findings: Sequence[Finding]) -> Status:
 
 def _briefly(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [
-        {"rule": one.rule, "severity": one.severity, "step": one.step, "seen": one.seen}
-        for one in findings
+        {
+            "rule": finding.rule,
+            "severity": finding.severity,
+            "step": finding.step,
+            "seen": finding.seen,
+        }
+        for finding in findings
     ]

@@ -59,8 +59,8 @@ class _ObservedMethod:
 
     def discard(self, either: _Listener | _Wrapper) -> None:
         """Remove a listener or a wrapper; the last one restores the method."""
-        self._listeners = tuple(one for one in self._listeners if one is not either)
-        self._wrappers = tuple(one for one in self._wrappers if one is not either)
+        self._listeners = tuple(listener for listener in self._listeners if listener is not either)
+        self._wrappers = tuple(wrapper for wrapper in self._wrappers if wrapper is not either)
         observed = self._listeners or self._wrappers
         if observed or self._owner.__dict__.get(self._name) is not self:
             return

@@ -86,7 +86,7 @@ class Observed:
     @property
     def constant_rates(self) -> bool:
         """Whether the learning rates were the same at all steps."""
-        return len({tuple(one.rates) for one in self.steps}) <= 1
+        return len({tuple(step.rates) for step in self.steps}) <= 1
 
     def parameters(self) -> dict[tuple[int, str], Tensor]:
         """Return the parameters that an optimizer updates, by model and name."""

@@ -89,7 +89,7 @@ class Program:
     @property
     def calls(self) -> list[CallEvent]:
         """Its calls of models."""
-        return [one for one in self.events if isinstance(one, CallEvent)]
+        return [event for event in self.events if isinstance(event, CallEvent)]
 
     def run(
         self,

@@ -38,19 +38,19 @@ class PreflightRecord(Record):
         Raises:
             ValueError: an entry is not a verdict.
         """
-        for one in self.verdicts:
-            Verdict.from_json(one)
+        for verdict in self.verdicts:
+            Verdict.from_json(verdict)
 
     @classmethod
     def of(cls, found: Preflight) -> Self:
         """Return the record of a result."""
-        verdicts = [asdict(one) for one in found.verdicts]
+        verdicts = [asdict(verdict) for verdict in found.verdicts]
         return cls(found.steps, found.seconds, found.code, verdicts)
 
     @property
     def all(self) -> list[Verdict]:
         """The verdict of each check."""
-        return [Verdict.from_json(one) for one in self.verdicts]
+        return [Verdict.from_json(verdict) for verdict in self.verdicts]
 
     @property
     def suspicious(self) -> list[Verdict]:

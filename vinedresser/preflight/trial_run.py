@@ -48,7 +48,7 @@ class TrialRun:
     ) -> None:
         self.directory = directory
         self._storage = LocalStorage(directory)
-        self._rules = rules_from_table({one: rules[one] for one in rules if one not in skip})
+        self._rules = rules_from_table({rule: rules[rule] for rule in rules if rule not in skip})
         self._skipped = RULE_CHECK in skip
         # A few steps may be captured whatever that costs, but only what is judged; nothing is kept.
         trial = replace(
@@ -86,7 +86,9 @@ class TrialRun:
 
         findings = judge(open_run(self.directory), self._rules, on_step=count)
         # As `vinedresser run` shows them; what is of severity "info" may be intended.
-        found = [one.finding for one in root_causes(findings) if one.finding.severity != "info"]
+        found = [
+            cause.finding for cause in root_causes(findings) if cause.finding.severity != "info"
+        ]
         judged = [_verdict(one) for one in found]
         if not steps:
             return [*judged, Verdict(RULE_CHECK, UNCHECKED, "no step was captured")]

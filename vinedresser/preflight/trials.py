@@ -114,8 +114,10 @@ class Trials:
         if name not in self._known:
             models, optimizer = self.copies()
             if rate is not None:
-                values = [one for model in models for one in model.parameters()]
-                optimizer = torch.optim.Adam([one for one in values if one.requires_grad], lr=rate)
+                values = [parameter for model in models for parameter in model.parameters()]
+                optimizer = torch.optim.Adam(
+                    [value for value in values if value.requires_grad], lr=rate
+                )
             losses = self.train(models, optimizer, steps, seconds)
             self._known[name] = Fit(losses, models)
         return self._known[name]
@@ -145,11 +147,11 @@ class Trials:
         """
         program, losses = self.first.program, []
         end = min(self._deadline, time.process_time() + seconds)
-        parameters = [one for model in models for one in model.parameters()]
+        parameters = [parameter for model in models for parameter in model.parameters()]
 
         def backward() -> Tensor:
-            for one in parameters:
-                one.grad = None
+            for parameter in parameters:
+                parameter.grad = None
             loss = program.run(models, transform=transform)
             loss.backward()
             return loss

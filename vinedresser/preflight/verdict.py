@@ -33,7 +33,7 @@ class Verdict:
             ValueError: it is not a verdict.
         """
         texts = [table.get(key) for key in ("check", "state", "evidence")]
-        if not all(type(one) is str for one in texts) or texts[1] not in _STATES:
+        if not all(type(text) is str for text in texts) or texts[1] not in _STATES:
             raise ValueError(f"not a verdict: {table!r}")
         return cls(*texts)
 

@@ -212,7 +212,7 @@ class Watcher(LoopListener):
             return
         self._recorder.on = False
         self._backwards += 1
-        scalars = [one for one in losses if isinstance(one, Tensor) and one.numel() == 1]
+        scalars = [loss for loss in losses if isinstance(loss, Tensor) and loss.numel() == 1]
         if scalars and self._first is None and not self.seen.steps:
             self._take(scalars[0])
 

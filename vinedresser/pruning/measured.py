@@ -58,7 +58,7 @@ def read_measured(
         # A layer that is called several times has a number from the second call on.
         calls = [one for one in names if one == name or one.startswith(f"{name}#")]
         if calls:
-            steps = set.intersection(*(set(run.tensor(one).steps().tolist()) for one in calls))
+            steps = set.intersection(*(set(run.tensor(call).steps().tolist()) for call in calls))
             measured[measurement][tensor] = [_step(run, calls, step) for step in sorted(steps)]
     for one, found in measured.items():
         if not any(found.values()):

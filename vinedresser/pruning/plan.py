@@ -196,7 +196,7 @@ def _removable(groups: Mapping[str, Group], name: str, numbers: tuple[int, ...])
     group = groups[name]
     if group.locked:
         raise PruningError(f"{name}: cannot be pruned: {group.locked}")
-    if any(not 0 <= one < group.size for one in numbers):
+    if any(not 0 <= number < group.size for number in numbers):
         raise PruningError(f"{name}: has channels 0 to {group.size - 1}, not {max(numbers)}")
     if len(set(numbers)) >= group.size:
         raise PruningError(f"{name}: all {group.size} channels would be removed; one has to stay")

@@ -26,7 +26,9 @@ class TaylorTerms:
 
     def __init__(self, measurements: Collection[Measurement]) -> None:
         self.batches = 0
-        self._terms: dict[Measurement, dict[str, list[Floats]]] = {one: {} for one in measurements}
+        self._terms: dict[Measurement, dict[str, list[Floats]]] = {
+            measurement: {} for measurement in measurements
+        }
         self._calls: dict[str, list[Floats]] = {}
 
     def add_input(self, weights: Iterable[str], terms: Floats) -> None:
@@ -46,7 +48,7 @@ class TaylorTerms:
     def end_batch(self) -> None:
         """Join the terms of all calls of each layer in the batch."""
         for weight, calls in self._calls.items():
-            rows = [one.reshape(-1, one.shape[-1]) for one in calls]
+            rows = [call.reshape(-1, call.shape[-1]) for call in calls]
             self._terms["input_taylor"].setdefault(weight, []).append(np.concatenate(rows))
         self._calls.clear()
         self.batches += 1

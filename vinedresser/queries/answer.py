@@ -246,7 +246,7 @@ def _confusion(value: Any) -> dict[str, list[Any]]:
     classes, counts = value["classes"], [_numbers(row) for row in value["counts"]]
     if {len(row) for row in counts} - {len(classes)} or len(counts) != len(classes):
         raise TypeError(f"counts of {len(classes)} classes are not a square")
-    return {"classes": [str(one) for one in classes], "counts": counts}
+    return {"classes": [str(class_) for class_ in classes], "counts": counts}
 
 
 def _top(value: Any) -> list[dict[str, Any]]:

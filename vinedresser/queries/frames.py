@@ -32,17 +32,17 @@ def frame_of_answers(answers: Sequence[Answer]) -> pd.DataFrame:
         ) from error
     rows = [
         {
-            "window": one.window,
-            "since": one.since,
-            "step": one.step,
-            "rank": one.rank,
-            "time": one.time,
-            "events": one.events,
+            "window": answer.window,
+            "since": answer.since,
+            "step": answer.step,
+            "rank": answer.rank,
+            "time": answer.time,
+            "events": answer.events,
             "label": label,
             "value": value,
         }
-        for one in answers
-        for label, value in labelled_numbers(one)
+        for answer in answers
+        for label, value in labelled_numbers(answer)
     ]
     names = ("window", "since", "step", "rank", "time", "events", "label", "value")
     return pd.DataFrame(rows, columns=[*names])

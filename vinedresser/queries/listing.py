@@ -65,5 +65,5 @@ def _stored(run: Run, name: str) -> str:
     if name in run.scalar_names():
         return "number"
     view = run.tensor(name)
-    kept = ["tensor"] if any(len(view.steps(None, one)) for one in run.ranks) else []
+    kept = ["tensor"] if any(len(view.steps(None, rank)) for rank in run.ranks) else []
     return ", ".join([*kept, *sorted(view.reductions)])

@@ -94,8 +94,8 @@ class NumpyNumeric:
 
     def sizes(self, tensors: Sequence[_Array]) -> list[int] | None:
         """See `Numeric.sizes`."""
-        converted = any(self.widening(one)[1] for one in tensors)
-        return None if converted else [one.size for one in tensors]
+        converted = any(self.widening(tensor)[1] for tensor in tensors)
+        return None if converted else [tensor.size for tensor in tensors]
 
     def statistic(self, name: str, rows: _Array) -> NDArray[np.float64]:
         """See `Numeric.statistic`."""
@@ -103,7 +103,7 @@ class NumpyNumeric:
 
     def statistic_of_each(self, name: str, tensors: Sequence[_Array]) -> NDArray[np.float64]:
         """See `Numeric.statistic_of_each`."""
-        return np.concatenate([self.statistic(name, one.reshape(1, -1)) for one in tensors])
+        return np.concatenate([self.statistic(name, tensor.reshape(1, -1)) for tensor in tensors])
 
     def sample(self, rows: _Array) -> _Array:
         """See `Numeric.sample`."""
@@ -122,7 +122,7 @@ class NumpyNumeric:
 
     def join(self, rows: Sequence[_Array]) -> _Array:
         """See `Numeric.join`."""
-        return np.concatenate([_widened(one) for one in rows], axis=1)
+        return np.concatenate([_widened(row) for row in rows], axis=1)
 
     def top(self, x: _Array, count: int) -> NDArray[np.float64]:
         """See `Numeric.top`."""

@@ -132,7 +132,7 @@ def _clauses(tokens: list[Token], text: str) -> dict[str, list[Token]]:
 def _grouping(tokens: list[Token] | None, text: str) -> Grouping | None:
     if tokens is None:
         return None
-    word = " ".join(f"`{one.text}`" if one.kind == "name" else one.text for one in tokens)
+    word = " ".join(f"`{token.text}`" if token.kind == "name" else token.text for token in tokens)
     for grouping in GROUPINGS:
         if word == grouping:
             return grouping
@@ -149,6 +149,8 @@ def _reducer(tokens: list[Token] | None, text: str) -> Call | None:
     usage = "reduce takes a fold such as max or quantile(0.9)"
     if not isinstance(node, Call) or not node.function.isidentifier():
         raise ConfigError(f"{visible(text)!r}: {usage}")
-    reduce = Call(node.function, tuple(Number(constant(one, usage)) for one in node.operands))
+    reduce = Call(
+        node.function, tuple(Number(constant(operand, usage)) for operand in node.operands)
+    )
     fold_maker(reduce)
     return reduce

@@ -347,7 +347,7 @@ class StandingQuery:
             observables: the latest event.
             events: number of events.
         """
-        missing = [one for one in sorted(self.needs) if not matching(one, observables.names)]
+        missing = [need for need in sorted(self.needs) if not matching(need, observables.names)]
         if not missing or any(one.startswith(_OF_THE_USER) for one in missing):
             return None
         told = f"{', '.join(missing)}: known, but not offered at any of {events} events"

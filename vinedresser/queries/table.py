@@ -135,7 +135,7 @@ class StreamTable:
     @property
     def needs(self) -> frozenset[str]:
         """Names, collections and globs that the queries read; empty if nobody asks."""
-        active = (one.standing for one in self._streams if one.standing.ended is None)
+        active = (stream.standing for stream in self._streams if stream.standing.ended is None)
         return frozenset().union(*(standing.needs for standing in active))
 
     def arm(self, mode: str) -> Armed:
@@ -165,7 +165,7 @@ class StreamTable:
         """Return the streams that leave out the next event to keep the budget of all."""
         if not self._budget.used_up:
             return frozenset()
-        found = (one for one in streams if one.standing.thins and not one.standing.idle)
+        found = (stream for stream in streams if stream.standing.thins and not stream.standing.idle)
         return frozenset(found)
 
     def subscribe(

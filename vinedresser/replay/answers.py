@@ -98,7 +98,7 @@ def answer_of(
         table = _read(result, command[0], framework)
         if table.get("failure"):
             text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
-            last = "".join(f"; it says: {visible(one)}" for one in text.strip().splitlines()[-1:])
+            last = "".join(f"; it says: {visible(line)}" for line in text.strip().splitlines()[-1:])
             raise ConfigError(f"--script {command[0]}: {table['failure']}{last}")
         return table
 

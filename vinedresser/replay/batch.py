@@ -38,7 +38,7 @@ def batch_size(batch: Batch) -> int:
     if any(isinstance(one, PackedSequence) for one in (*batch.args, *batch.kwargs.values())):
         return 0
     tensors = (one for _, one in leaves((batch.args, batch.kwargs, batch.loaded)))
-    return next((one.shape[0] for one in tensors if one.dim()), 0)
+    return next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
 
 
 def selected(batch: Batch, rows: Sequence[int]) -> Batch:
@@ -74,4 +74,4 @@ def mapped(batch: Batch, change: Callable[[Any], Any]) -> Batch:
             it is are changed in turn.
     """
     fields = (batch.args, batch.kwargs, batch.loss_args, batch.loaded)
-    return Batch(*(nesting.mapped(one, change) for one in fields))
+    return Batch(*(nesting.mapped(field, change) for field in fields))

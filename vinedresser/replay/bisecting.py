@@ -59,7 +59,9 @@ def smallest(
         chunks = [left[at : at + size] for at in range(0, len(left), size)]
         rests = [[one for one in left if one not in chunk] for chunk in chunks]
         candidates = [*chunks, *(rests if len(chunks) > 2 else [])]
-        found = next((one for one in candidates if runs < most and tried(one)), None)
+        found = next(
+            (candidate for candidate in candidates if runs < most and tried(candidate)), None
+        )
         if found is not None:
             parts = max(parts - 1, 2) if len(found) > size else 2
             left = found

@@ -48,7 +48,9 @@ def _same_losses(
     recorded: Sequence[Sequence[Any]], losses: Sequence[Any], digest: Callable[[Any], str]
 ) -> bool | None:
     """Compare each loss with the recorded ones of the same call: a step may return any of them."""
-    known = [[digest(one) for one in values if math.prod(one.shape) == 1] for values in recorded]
+    known = [
+        [digest(value) for value in values if math.prod(value.shape) == 1] for values in recorded
+    ]
     if len(losses) != len(known) or not all(known):
         return None
     return all(digest(one) in values for one, values in zip(losses, known, strict=True))

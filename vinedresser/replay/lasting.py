@@ -49,7 +49,7 @@ def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -
         for one in (list_snapshots(storage, []) if record.world_size > 1 else [])
         if one.step == record.step and one.rank != record.rank
     ]
-    replays = [(opened, first), *((one, replay(one)) for one in others)]
+    replays = [(opened, first), *((other, replay(other)) for other in others)]
     return [_again(one, found, replay) for one, found in replays]
 
 
@@ -69,7 +69,7 @@ def _again(opened: Snapshot, found: Any, replay: Callable[[Snapshot], Any]) -> A
 def _values(found: Any) -> list[str]:
     """Return the losses of a replay, and the gradients that are not finite, as comparable texts."""
     nonfinite = sorted(map(str, found.outcome.nonfinite))
-    return [*(repr(float(one)) for one in found.outcome.losses), *nonfinite]
+    return [*(repr(float(loss)) for loss in found.outcome.losses), *nonfinite]
 
 
 def conclusion(ranks: Sequence[Again], world: int) -> str:
@@ -79,7 +79,7 @@ def conclusion(ranks: Sequence[Again], world: int) -> str:
         ranks: the steps of the ranks whose snapshots there are.
         world: number of ranks of the training.
     """
-    return next(_reasons(sorted(ranks, key=lambda one: one.rank), world))
+    return next(_reasons(sorted(ranks, key=lambda rank: rank.rank), world))
 
 
 def _reasons(ranks: Sequence[Again], world: int) -> Iterator[str]:

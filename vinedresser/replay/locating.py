@@ -173,10 +173,10 @@ def origin_of_gradients(scan: _Scan, parts: Parts) -> Located | None:
         parts: the models, with the gradients of the step.
     """
     gradients: list[Tensor] = [
-        one.grad
+        parameter.grad
         for model in parts.models.values()
-        for one in model.parameters()
-        if one.grad is not None
+        for parameter in model.parameters()
+        if parameter.grad is not None
     ]
     known = [one for one in map(scan.origin, reversed(gradients)) if one is not None]
     return min(known, key=lambda one: one.number, default=None)

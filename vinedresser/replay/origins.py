@@ -48,7 +48,7 @@ def _batches(snapshot: Snapshot) -> list[Any]:
         models = dict(snapshot.record.contents["models"]["dict"])
         found = [
             snapshot.value(trees["origins"], ArrayCodec())
-            for trees in (dict(one["dict"]) for one in models.values())
+            for trees in (dict(model["dict"]) for model in models.values())
             # Snapshots of earlier versions have none.
             if "origins" in trees
         ]

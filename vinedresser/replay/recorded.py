@@ -83,7 +83,11 @@ class RecordedStep:
     @property
     def scheduled(self) -> bool:
         """Whether a learning rate follows a schedule."""
-        return any(one["schedulers"] for each in self.models.values() for one in each.optimizers)
+        return any(
+            optimizer["schedulers"]
+            for each in self.models.values()
+            for optimizer in each.optimizers
+        )
 
 
 def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
@@ -110,14 +114,14 @@ def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
         calls = contents[trained]["calls"]
         batches = [
             Batch(
-                one["args"],
-                one["kwargs"],
-                one["losses"][-1]["arguments"] if one["losses"] else (),
-                one["loaded"],
+                call["args"],
+                call["kwargs"],
+                call["losses"][-1]["arguments"] if call["losses"] else (),
+                call["loaded"],
             )
-            for one in calls
+            for call in calls
         ]
-        losses = [[each["value"] for each in one["losses"]] for one in calls]
+        losses = [[each["value"] for each in call["losses"]] for call in calls]
         random = dict(shared["random"])
     except (*DAMAGE, StopIteration) as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error

@@ -39,9 +39,9 @@ def replay_record(
         trials=[]
         if tried is None
         else [
-            TriedChange(one.change, course_words(one.course), tried.verdict(one)).to_json()
-            for one in tried.trials
+            TriedChange(trial.change, course_words(trial.course), tried.verdict(trial)).to_json()
+            for trial in tried.trials
         ],
         symptom="" if tried is None else tried.symptom,
-        cures={} if tried is None else {one.kind: list(one.values) for one in tried.cures},
+        cures={} if tried is None else {cure.kind: list(cure.values) for cure in tried.cures},
     )

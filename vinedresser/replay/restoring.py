@@ -71,7 +71,9 @@ def restore_model(model: nn.Module, recorded: RecordedModel, whose: str) -> None
         ConfigError: the factory builds another model.
     """
     names = Names(unwrapped(model))
-    parameters: dict[str, Tensor] = {one.path: one.value for one in names.parameters()}
+    parameters: dict[str, Tensor] = {
+        parameter.path: parameter.value for parameter in names.parameters()
+    }
     buffers = {name.partition("/")[2]: value for name, value in names.buffers()}
     for kind, ours, theirs in (
         ("parameter", parameters, recorded.parameters),
@@ -81,8 +83,8 @@ def restore_model(model: nn.Module, recorded: RecordedModel, whose: str) -> None
         with torch.no_grad():
             for name, value in theirs.items():
                 _copy(kind, name, ours[name], value, whose)
-    for one in parameters.values():
-        one.grad = None
+    for parameter in parameters.values():
+        parameter.grad = None
     in_eval = set(recorded.in_eval)
     for path, module in names.modules():
         module.training = ("" if path == names.root else path) not in in_eval

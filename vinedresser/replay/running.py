@@ -64,7 +64,7 @@ class Replay:
     @property
     def samples(self) -> list[tuple[int, int]]:
         """Number of the batch and row of each sample; [] if they cannot be told apart."""
-        return numbered(batch_size(one) for one in self.step.batches)
+        return numbered(batch_size(batch) for batch in self.step.batches)
 
     def run(
         self,
@@ -155,7 +155,9 @@ class Replay:
 
     def _has_gradients(self) -> bool:
         return any(
-            one.grad is not None for each in self.parts.models.values() for one in each.parameters()
+            parameter.grad is not None
+            for each in self.parts.models.values()
+            for parameter in each.parameters()
         )
 
     def outcome(self, losses: list[Tensor]) -> Outcome:
@@ -168,10 +170,10 @@ class Replay:
             ConfigError: there is no gradient.
         """
         found = {
-            (name, one.path): one.value.grad
+            (name, parameter.path): parameter.value.grad
             for name, model in self.parts.models.items()
-            for one in Names(unwrapped(model)).parameters()
-            if one.value.grad is not None
+            for parameter in Names(unwrapped(model)).parameters()
+            if parameter.value.grad is not None
         }
         if not found:
             raise ConfigError(f"{self.whose}: the step computed no gradient; {NEEDED}")

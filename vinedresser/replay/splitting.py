@@ -69,7 +69,7 @@ class Split:
 
         The mean is weighted by the samples, as a mean over them.
         """
-        own = [one for one in self.parts if one.batch == batch]
+        own = [part for part in self.parts if part.batch == batch]
         mean = sum(one.loss * one.size for one in own) / sum(one.size for one in own)
         return mean, sum(one.loss for one in own)
 
@@ -123,7 +123,7 @@ def parts_of(
     Raises:
         ConfigError: the samples cannot be told apart.
     """
-    sizes = [batch_size(one) for one in step.batches]
+    sizes = [batch_size(batch) for batch in step.batches]
     if not all(sizes):
         raise ConfigError("--split: the samples of the recorded batch cannot be told apart")
     parts = []
@@ -137,7 +137,7 @@ def parts_of(
 
 def recorded_losses(step: RecordedStep) -> list[float | None]:
     """Return the recorded loss of each batch; None where none is known."""
-    return [_recorded(one) for one in step.losses]
+    return [_recorded(loss) for loss in step.losses]
 
 
 def _close(loss: float, recorded: float) -> bool:
@@ -147,5 +147,5 @@ def _close(loss: float, recorded: float) -> bool:
 
 
 def _recorded(losses: list[Tensor]) -> float | None:
-    known = [float(one) for one in losses if one.numel() == 1]
+    known = [float(loss) for loss in losses if loss.numel() == 1]
     return known[-1] if known else None

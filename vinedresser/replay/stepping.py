@@ -183,5 +183,5 @@ def sample_of(batch: Batch, row: int) -> list[SampleTensor]:
 
 def inexact(again: Replay) -> list[str]:
     """Return why a part of a batch computes something else than the whole, in words."""
-    modules = [module for one in again.parts.models.values() for module in one.modules()]
+    modules = [module for model in again.parts.models.values() for module in model.modules()]
     return inexact_layers(type(one).__name__ for one in modules if one.training)

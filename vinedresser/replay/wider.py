@@ -56,6 +56,6 @@ def run_wider(replayed: Replayed, dtype: str) -> Wider:
     restore(again.parts, again.step, again.whose)
     models, optimizers = again.parts.models.values(), again.parts.optimizers
     with in_precision(wide, models, optimizers):
-        losses = again.take([cast_batch(one, wide) for one in again.step.batches])
+        losses = again.take([cast_batch(batch, wide) for batch in again.step.batches])
         outcome = again.outcome(losses)
     return Wider(dtype, outcome, replayed.outcome.broken)

@@ -69,14 +69,14 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
     findings, checks, steps = _judged(rules, run)
     seconds = time.perf_counter() - began
     again, _, _ = _judged(rules, run)
-    failed = dict.fromkeys(one.rule for one in findings if _FAILED in one.seen)
+    failed = dict.fromkeys(finding.rule for finding in findings if _FAILED in finding.seen)
     return RuleCheck(
         run=run,
         checks=checks,
         findings=tuple(findings),
         steps=steps,
         seconds=seconds,
-        same=[one.to_json() for one in findings] == [one.to_json() for one in again],
+        same=[finding.to_json() for finding in findings] == [one.to_json() for one in again],
         failed=tuple(failed),
     )
 

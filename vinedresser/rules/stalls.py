@@ -122,14 +122,14 @@ class Stalls:
         """Return which ranks had no other step to come when the silence was too long, or ""."""
         beats = heartbeats(self._storage)
         limit = finding.evidence["silent_since"] + finding.value
-        if beats and all(one.closed and one.time <= limit for one in beats):
+        if beats and all(beat.closed and beat.time <= limit for beat in beats):
             return "the training has ended"
         # A rank whose interpreter is blocked does not write down its last step.
         last = finding.evidence["expected_steps"]
-        done = [one.rank for one in beats if last is not None and one.last_step >= last - 1]
+        done = [beat.rank for beat in beats if last is not None and beat.last_step >= last - 1]
         return f"rank {done[0]} has done all {last:,} steps" if done and until == math.inf else ""
 
     def _blocked(self, before: float) -> list[int]:
         """Return the ranks whose last heartbeat was before a time; their interpreter is blocked."""
         beats = heartbeats(self._storage)
-        return [one.rank for one in beats if not one.closed and one.time < before]
+        return [beat.rank for beat in beats if not beat.closed and beat.time < before]

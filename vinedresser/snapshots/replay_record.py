@@ -73,11 +73,13 @@ class ReplayRecord(Record):
         """
         check_time("time", self.time)
         for kind, values in self.cures.items():
-            numbers = [one for one in values if type(one) in (int, float) and math.isfinite(one)]
+            numbers = [
+                value for value in values if type(value) in (int, float) and math.isfinite(value)
+            ]
             if len(numbers) != len(values) or len(values) not in (0, 2):
                 raise ValueError(f"cures has {shown(values)} for {shown(kind)}, not two numbers")
-        for one in self.trials:
-            TriedChange.from_json(one)
+        for trial in self.trials:
+            TriedChange.from_json(trial)
 
     @property
     def sentences(self) -> list[str]:

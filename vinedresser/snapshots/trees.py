@@ -270,5 +270,5 @@ def _named(value: Any) -> dict[str, Any] | None:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return dict(zip(value._fields, value, strict=False))
     if is_dataclass(value) and not isinstance(value, type) and not isinstance(value, Mapping):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     return None

@@ -136,7 +136,7 @@ def checker(hint: Any) -> Callable[[Any], bool]:
     if origin is Literal:
         return lambda value: value in arguments
     if origin in (typing.Union, types.UnionType):
-        checks = [checker(one) for one in arguments]
+        checks = [checker(argument) for argument in arguments]
         return lambda value: any(check(value) for check in checks)
     if origin is dict:
         fits = checker(arguments[1])
@@ -195,8 +195,8 @@ def _checks(kind: type[Any]) -> tuple[_Check, ...]:
     if kind not in _CHECKS:
         hints = typing.get_type_hints(kind)
         _CHECKS[kind] = tuple(
-            (one.name, checker(hint), getattr(hint, "__name__", str(hint)))
-            for one in fields(kind)
-            for hint in (hints[one.name],)
+            (field.name, checker(hint), getattr(hint, "__name__", str(hint)))
+            for field in fields(kind)
+            for hint in (hints[field.name],)
         )
     return _CHECKS[kind]

@@ -67,8 +67,8 @@ class Agenda:
     def restore(self, study: optuna.Study) -> None:
         """Take in the trials of a study, in which later ones will be queued."""
         self._study = study
-        for one in study.get_trials(deepcopy=False):
-            self._add(one)
+        for trial in study.get_trials(deepcopy=False):
+            self._add(trial)
 
     def advance(self) -> bool:
         """Make sure that Optuna's next trial is the one that comes next; False if none does."""

@@ -156,10 +156,10 @@ class Dimension:
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         steps = [low + (high - low) * number / (self.grid - 1) for number in range(self.grid)]
         # The ends exactly, without the rounding of logarithms.
-        inner = [math.exp(one) if self.log else one for one in steps[1:-1]]
+        inner = [math.exp(step) if self.log else step for step in steps[1:-1]]
         values = [self.low, *inner, self.high]
         if self.kind == "int":
-            return list(dict.fromkeys(round(one) for one in values))
+            return list(dict.fromkeys(round(value) for value in values))
         return list(values)
 
 

@@ -39,7 +39,14 @@ class RungPruner(BasePruner):
         step = trial.last_step
         if step is None:
             return False
-        before = max((one for one in trial.intermediate_values if one < step), default=0)
+        before = max(
+            (
+                intermediate_value
+                for intermediate_value in trial.intermediate_values
+                if intermediate_value < step
+            ),
+            default=0,
+        )
         rung = 0
         while (reached := self._grace * self._eta**rung) <= step:
             value = trial.intermediate_values[step]
@@ -55,7 +62,7 @@ class RungPruner(BasePruner):
         key = _RUNG.format(rung)
         if rung not in self._values:
             others = study.get_trials(deepcopy=False)
-            known = (one.system_attrs[key] for one in others if key in one.system_attrs)
+            known = (other.system_attrs[key] for other in others if key in other.system_attrs)
             self._values[rung] = sorted(known)
         values = self._values[rung]
         if key not in trial.system_attrs:

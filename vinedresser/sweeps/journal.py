@@ -193,10 +193,10 @@ class SweepStorage(JournalStorage):
             (n for n, one in enumerate(trials) if not one.state.is_finished()), len(trials)
         )
         for selection, ended in self._ended.items():
-            ended += [one for one in trials[:count] if selection[one.state]]
+            ended += [trial for trial in trials[:count] if selection[trial.state]]
         del self._open[:count], trials[:count]
         selection = tuple(states is None or state in states for state in TrialState)
-        others = [one for one in trials if selection[one.state]]
+        others = [trial for trial in trials if selection[trial.state]]
         if selection not in self._ended:
             every = super().get_all_trials(study_id, deepcopy, states)
             self._ended[selection] = every[: len(every) - len(others)]

@@ -99,10 +99,10 @@ def _bounded(
         sign = -1 if direction is StudyDirection.MAXIMIZE else 1
         best = heapq.nsmallest(_BEST, finished, key=lambda one: sign * one.values[objective])
         kept |= {one.number: one for one in best}
-    for one in reversed(trials):
+    for trial in reversed(trials):
         if len(kept) >= _MOST:
             break
-        kept[one.number] = one
+        kept[trial.number] = trial
     return [kept[number] for number in sorted(kept)]
 
 

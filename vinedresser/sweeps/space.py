@@ -75,13 +75,16 @@ class Space:
             configuration: values by name; those whose condition is not met do not count.
         """
         chosen = self._chosen(configuration)
-        known = {one.name: one for one in self.dimensions}
+        known = {dimension.name: dimension for dimension in self.dimensions}
         return tuple((name, known[name].key(value)) for name, value in chosen.items())
 
     def is_whole(self, point: Mapping[str, Choice]) -> bool:
         """Return whether a point leaves no hyperparameter to be proposed."""
         chosen = self._chosen(point)
-        return all(one.name in chosen or not one.applies(chosen) for one in self.dimensions)
+        return all(
+            dimension.name in chosen or not dimension.applies(chosen)
+            for dimension in self.dimensions
+        )
 
     def point(self, given: object, where: str) -> dict[str, Choice]:
         """Return a point given by the user; missing hyperparameters will be proposed.
@@ -91,7 +94,7 @@ class Space:
         """
         if not isinstance(given, Mapping):
             raise ConfigError(f"{where}: must be a table of hyperparameters, not {given!r}")
-        known = {one.name: one for one in self.dimensions}
+        known = {dimension.name: dimension for dimension in self.dimensions}
         chosen: dict[str, Choice] = {}
         for name, value in given.items():
             if name not in known:
@@ -105,14 +108,17 @@ class Space:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON types, equal for equal spaces."""
-        return {one.name: one.to_json() for one in sorted(self.dimensions, key=lambda d: d.name)}
+        return {
+            dimension.name: dimension.to_json()
+            for dimension in sorted(self.dimensions, key=lambda d: d.name)
+        }
 
     def _chosen(self, point: Mapping[str, Choice]) -> dict[str, Choice]:
         """Return the values of a point whose conditions are met, in the order of the space."""
         chosen: dict[str, Choice] = {}
-        for one in self.dimensions:
-            if one.name in point and one.applies(chosen):
-                chosen[one.name] = point[one.name]
+        for dimension in self.dimensions:
+            if dimension.name in point and dimension.applies(chosen):
+                chosen[dimension.name] = point[dimension.name]
         return chosen
 
 

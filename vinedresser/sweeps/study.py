@@ -97,7 +97,7 @@ class Study:
             raise CorruptData(f"{path}: holds the study of something else")
         try:
             self._agenda.restore(self._study)
-            self.ended = [one for one in self.trials() if one.ending.state != "running"]
+            self.ended = [trial for trial in self.trials() if trial.ending.state != "running"]
         except DAMAGE as error:
             raise CorruptData(f"{path}: not the journal of this sweep: {error}") from error
 
@@ -236,7 +236,7 @@ class Study:
         if not self._found(OptunaState.COMPLETE):
             return []
         if len(self.settings.goals) > 1:
-            return [_trial(one, self._agenda.retried) for one in self._study.best_trials]
+            return [_trial(trial, self._agenda.retried) for trial in self._study.best_trials]
         return [_trial(self._study.best_trial, self._agenda.retried)]
 
     def importance(self) -> dict[str, float]:
@@ -305,7 +305,7 @@ class Study:
             if trial.user_attrs.get(ENDING, {}).get("state") == "stopped":
                 continue
             values = trial.intermediate_values
-            reported = [one for one in values if one <= epoch]
+            reported = [value for value in values if value <= epoch]
             if reported:
                 found.append((values[min(reported)], values[max(reported)]))
         return found

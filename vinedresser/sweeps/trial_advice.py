@@ -26,7 +26,9 @@ def trial_advice(trial: Trial, best: Sequence[Trial]) -> str:
     """
     clauses = trial.ending.remedy.split("; ")
     return (
-        "; ".join(_clause(one, trial, best[0]) for one in clauses) if best else "; ".join(clauses)
+        "; ".join(_clause(clause, trial, best[0]) for clause in clauses)
+        if best
+        else "; ".join(clauses)
     )
 
 

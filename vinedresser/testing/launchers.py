@@ -274,7 +274,7 @@ class LauncherConformance:
         (tmp_path / "seen").touch()
         assert run.end().cause == "finished"
         assert [(tmp_path / f"{rank}.key").read_text() for rank in range(2)] == [secret] * 2
-        for file in (one for one in run.directory.rglob("*") if one.is_file()):
+        for file in (path for path in run.directory.rglob("*") if path.is_file()):
             assert secret not in file.read_text(errors="replace")
 
     def test_a_program_that_cannot_be_started_is_named(

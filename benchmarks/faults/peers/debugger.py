@@ -107,7 +107,7 @@ def unchanged(values: list[Array]) -> bool:
     """Return whether three consecutive saved values are equal (UnchangedTensor)."""
     if len(values) < 3:
         return False
-    return all(np.allclose(values[0], one, rtol=1e-5, atol=1e-8) for one in values[1:])
+    return all(np.allclose(values[0], value, rtol=1e-5, atol=1e-8) for value in values[1:])
 
 
 def _activations(evidence: Evidence, every: int) -> Iterator[Alarm]:

@@ -100,8 +100,8 @@ def main() -> None:
     text, alphabet = characters()
     training, validation = text[: int(0.9 * len(text))], text[int(0.9 * len(text)) :]
     model = GPT(alphabet)
-    decayed = [one for one in model.parameters() if one.dim() >= 2]
-    others = [one for one in model.parameters() if one.dim() < 2]
+    decayed = [parameter for parameter in model.parameters() if parameter.dim() >= 2]
+    others = [parameter for parameter in model.parameters() if parameter.dim() < 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95))
     total, journal = steps(300), Journal()

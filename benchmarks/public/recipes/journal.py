@@ -59,8 +59,8 @@ class Journal:
         """
         wall, cpu = (now - began for now, began in zip(self._now(), self._began, strict=True))
         digest = hashlib.sha256()
-        for one in weights:
-            digest.update(one if isinstance(one, bytes) else np.asarray(one).tobytes())
+        for weight in weights:
+            digest.update(weight if isinstance(weight, bytes) else np.asarray(weight).tobytes())
         timed = max(self._steps - _WARM_UP, 1) if self._steps > _WARM_UP else self._steps
         printed = {
             "losses": self._losses,

@@ -42,8 +42,8 @@ class Trainer:
     def __init__(self, model: nn.Module, data: list[dict[str, Tensor]], total: int) -> None:
         self.model, self.data, self.total, self.accumulated = model, data, total, 2
         self.journal = Journal()
-        decayed = [one for one in model.parameters() if one.ndim > 1]
-        others = [one for one in model.parameters() if one.ndim <= 1]
+        decayed = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+        others = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
         groups = [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0}]
         self.optimizer = torch.optim.AdamW(groups, lr=1e-3)
         warm_up = max(total // 10, 1)

@@ -23,7 +23,7 @@ def test_a_run_continues_with_the_lives_that_are_missing(tmp_path: Path) -> None
     log, file = tmp_path / "log", tmp_path / "lives.jsonl"
     jobs = jobs_of(str(log), WORLDS)
     # Each world has some lives before any has more.
-    assert [(one.world, one.scale.monitors, one.scale.peers) for one in jobs] == [
+    assert [(job.world, job.scale.monitors, job.scale.peers) for job in jobs] == [
         ("a", 20, 20),
         ("b", 20, 0),
         ("a", 20, 10),

@@ -60,7 +60,7 @@ def test_two_faults_go_together_only_if_neither_hides_the_other() -> None:
     assert not compatible("lr_too_high", "lr_too_low"), "there is one learning rate"
     assert not compatible("lr_too_low", "zero_init"), "each hides the other"
     assert not compatible("collapse", "lr_too_high"), "a fault of one kind of training"
-    every = {one for family in [*FAMILIES.values(), *SEALED.values()] for one in family.faults}
+    every = {fault for family in [*FAMILIES.values(), *SEALED.values()] for fault in family.faults}
     for one in every:
         for other in every:
             assert compatible(one, other) == compatible(other, one)

@@ -54,7 +54,7 @@ def test_a_pair_is_trained_verified_and_judged_again(
     keep = tmp_path / "runs"
     main(["--draws", "1", "--only", "tabular_classification/wrong_sign", "--keep", str(keep)])
     first = capsys.readouterr().out
-    healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)
+    healthy, faulty = sorted(stored_cases(keep), key=lambda case: case.case.faulty)
     assert healthy.ending.good
     assert faulty.ending.harmed(healthy.ending)
     for one in (healthy, faulty):
@@ -95,7 +95,7 @@ def test_verifying_a_sealed_pair_judges_nothing(
     chosen = ["--sealed", "--only", "coupons/wrong_sign"]
     main([*chosen, "--draws", "1", "--verify", "--keep", str(keep)])
     printed = capsys.readouterr().out.splitlines()
-    healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)
+    healthy, faulty = sorted(stored_cases(keep), key=lambda case: case.case.faulty)
     assert healthy.ending.good
     assert faulty.ending.harmed(healthy.ending)
     assert all(one.runs for one in (healthy, faulty))
@@ -109,7 +109,7 @@ def test_a_faulty_training_is_verified_beside_its_twin_only() -> None:
         StoredCase(one, Path(), Ending(score, bar=0.8), hooked=False, seconds=1.0)
         for one, score in ((XOR, 0.9), (XOR.twin, 0.2))
     ]
-    assert [one.as_expected for one in outcomes(twins)] == [True, True]
+    assert [outcome.as_expected for outcome in outcomes(twins)] == [True, True]
     assert not outcomes(twins[1:])[0].as_expected
     failed = [replace(twins[0], ending=Ending(0.7, bar=0.8)), twins[1]]
-    assert not any(one.as_expected for one in outcomes(failed))
+    assert not any(outcome.as_expected for outcome in outcomes(failed))

@@ -75,7 +75,7 @@ def manual() -> None:
             parameter.data.add_(parameter.grad, alpha=-0.1)
         losses.append(loss.item())
         gradients = [one.grad for one in model[0].parameters() if one.grad is not None]
-        norms.append(sum(float(one.square().sum()) for one in gradients))
+        norms.append(sum(float(gradient.square().sum()) for gradient in gradients))
     model.eval()
     with torch.no_grad():
         losses.append(F.cross_entropy(model(x), y).item())

@@ -118,4 +118,4 @@ def test_only_known_versions_are_repaired(
     repair_fit(sentences.append)
     assert (trainer.reduce_per_replica is not before) is repaired
     assert len(sentences) == said
-    assert all(version in one for one in sentences)
+    assert all(version in sentence for sentence in sentences)

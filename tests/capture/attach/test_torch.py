@@ -28,7 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
     text = Path(attach_scenarios.__file__).read_text(encoding="utf-8")
     path = script(directory, text)
     collections = ("gradients:every=1", "outputs:every=5", "predictions:every=3", "labels:every=3")
-    options = [word for one in collections for word in ("--collection", one)]
+    options = [word for collection in collections for word in ("--collection", collection)]
     return both(path.name, *NAMES, cwd=directory, options=tuple(options))
 
 

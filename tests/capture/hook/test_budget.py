@@ -189,7 +189,7 @@ def trained(hook: Hook | None, steps: int) -> list[Tensor]:
         optimizer.step()
     if hook is not None:
         hook.close()
-    return [one.detach() for one in model.parameters()]
+    return [parameter.detach() for parameter in model.parameters()]
 
 
 def test_a_real_training_says_that_it_was_captured_less_often(

@@ -66,13 +66,16 @@ def stopped(tmp_path: Path, *arguments: str) -> tuple[LocalStorage, dict[int, He
     supervisor = start(directory)
     training = [1] if arguments else [0, 1]
     until(
-        lambda: training == [one.rank for one in heartbeats(storage) if one.last_step > 5],
+        lambda: (
+            training
+            == [heartbeat.rank for heartbeat in heartbeats(storage) if heartbeat.last_step > 5]
+        ),
         "steps of the ranks",
     )
     request_stop(directory, reason="enough")
     assert wait_for_exit(directory, 60) is not None
     supervisor.wait()
-    return storage, {one.rank: one for one in heartbeats(storage)}
+    return storage, {heartbeat.rank: heartbeat for heartbeat in heartbeats(storage)}
 
 
 def test_all_ranks_stop_after_the_same_step(tmp_path: Path) -> None:

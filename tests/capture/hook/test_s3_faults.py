@@ -182,11 +182,12 @@ def test_a_full_bucket_is_reported_once_and_uploads_resume_with_space(
             for step in range(24):
                 hook.step(inputs=batch(step), loss=step / 2)
                 time.sleep(0.05)
-        full = [one for one in hook.problems if "no space left" in one]
+        full = [problem for problem in hook.problems if "no space left" in problem]
         assert len(full) == 1
         assert "training continues" in full[0]
         assert any(
-            "the upload to s3://" in one and "is not complete" in one for one in hook.problems
+            "the upload to s3://" in problem and "is not complete" in problem
+            for problem in hook.problems
         )
         (spool,) = spools()
         os.kill(relay_of(spool), signal.SIGKILL)
@@ -230,7 +231,7 @@ def test_a_killed_relay_is_restarted(bucket: str) -> None:
                 eventually(partial(another_relay, spool, relay))
     # On a busy machine the hook waits for the upload, and says so.
     assert hook.problems[0] == "the upload process was killed; restarting it"
-    assert not any("killed" in one for one in hook.problems[1:])
+    assert not any("killed" in problem for problem in hook.problems[1:])
     assert check_steps(open_run(url)) == 60
     assert open_run(url).status.state == "finished"
     assert spools() == []
@@ -342,7 +343,7 @@ def test_another_writer_is_reported_and_overwrites_nothing(s3: str) -> None:
         open_storage(url).put("index/0/000000000001.json", [intruder])
         for step in range(1, 30):
             hook.step(inputs=batch(step), loss=0.0)
-    assert any("another process writes this run" in one for one in hook.problems)
+    assert any("another process writes this run" in problem for problem in hook.problems)
     assert open_storage(url).get("index/0/000000000001.json") == intruder
     assert len(spools()) == 1
 
@@ -372,7 +373,7 @@ def test_a_full_spool_drops_steps_and_reports_it(
     with Hook(url, collections=INPUTS, policy="drop") as hook:
         take_forty_steps(hook, server, one_by_one=True)
         server.resume()
-    assert any("the spool is full" in one for one in hook.problems)
+    assert any("the spool is full" in problem for problem in hook.problems)
     steps = open_run(url).steps().tolist()
     assert 16 <= len(steps) < 40
 
@@ -385,7 +386,9 @@ def test_a_full_spool_waits_and_reports_it(
     monkeypatch.setenv("VINEDRESSER_SPOOL_MIB", "8")
     with Hook(url, collections=INPUTS, policy="block") as hook:
         take_forty_steps(hook, server, one_by_one=False)
-        eventually(lambda: any("the training may have to wait" in one for one in hook.problems))
+        eventually(
+            lambda: any("the training may have to wait" in problem for problem in hook.problems)
+        )
         assert not hook.flush(0.5)
         server.resume()
     assert check_steps(open_run(url)) == 40

@@ -358,7 +358,7 @@ def test_values_that_are_no_numbers_are_reported_once_for_each_name(
     }
     assert "saved/masked" not in run.tensor_names()
     names = [f"metrics/{one}" for one in (*bad, "reported")] + ["saved/masked"]
-    assert [one.partition(" is not saved: ")[0] for one in problems] == names
+    assert [problem.partition(" is not saved: ")[0] for problem in problems] == names
     told = capsys.readouterr().err
     assert [told.count(f"vinedresser: {one} is not saved") for one in names] == [1] * len(names)
     assert "metrics/text is not saved: a str is not a number" in told

@@ -53,11 +53,13 @@ def test_final_state_has_the_same_bits_as_without_a_hook(training: str, tmp_path
     hooks[0].close()
     assert hooked == plain
     run = open_run(tmp_path)
-    assert not [one for one in hooks[0].problems if "failed" in one]
+    assert not [problem for problem in hooks[0].problems if "failed" in problem]
     # Guard against an empty capture.
     steps = run.steps("train").tolist()
     assert steps == list(range(0, steps[-1] + 1, 2))
     for kind in ("losses", "weights", "gradients", "inputs", "outputs", "optimizer_state"):
-        found = [one for one in run.tensor_names() if one.startswith(f"{kind}/")]
+        found = [
+            tensor_name for tensor_name in run.tensor_names() if tensor_name.startswith(f"{kind}/")
+        ]
         scalars = run.scalar_names() if kind == "losses" else []
         assert found or scalars, kind

@@ -194,7 +194,7 @@ def test_only_gradients_of_bfloat16_may_change_the_last_bit(
         assert final_bits(ZOO["brain"], hook.watch) == plain
     with Hook(tmp_path / "with", collections=everything(2)) as hook:
         hooked = final_bits(ZOO["brain"], hook.watch)
-        assert ["bfloat16" in one for one in hook.problems] == [True]
+        assert ["bfloat16" in problem for problem in hook.problems] == [True]
     _close(plain, hooked)
 
 
@@ -203,7 +203,7 @@ def test_rounding_differences_with_xla_are_reported(tmp_path: Path) -> None:
     plain = final_bits(ZOO_TENSORFLOW["jit"])
     with Hook(tmp_path, collections=everything(2)) as hook:
         hooked = final_bits(ZOO_TENSORFLOW["jit"], hook.watch)
-        assert ["XLA" in one for one in hook.problems] == [True]
+        assert ["XLA" in problem for problem in hook.problems] == [True]
     _close(plain, hooked)
     assert open_run(tmp_path).tensor_names(collection="gradients")
 

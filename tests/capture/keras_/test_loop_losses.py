@@ -270,7 +270,7 @@ def test_gradients_of_several_losses(accumulated: bool, compiled: Compile, tmp_p
     model, optimizer = seeded(cnn), keras.optimizers.SGD(0.1)
 
     def train(x: Any, y: Any) -> Any:
-        losses, sums = [], [tf.zeros_like(one) for one in model.trainable_variables]
+        losses, sums = [], [tf.zeros_like(variable) for variable in model.trainable_variables]
         with tf.GradientTape(persistent=True) as tape:
             if accumulated:
                 losses = [_LOSS(part, model(rows, training=True)) for rows, part in halves(x, y)]

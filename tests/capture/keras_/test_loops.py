@@ -50,10 +50,10 @@ class CustomLoop:
     def run(self) -> None:
         x, y = images()
         for start in range(0, 8 * _STEPS, 8):
-            weights = [one.numpy() for one in self.model.trainable_variables]
+            weights = [variable.numpy() for variable in self.model.trainable_variables]
             batch = slice(start, start + 8)
             loss, gradients = self.step(tf.constant(x[batch]), tf.constant(y[batch]))
-            self.notes.append((float(loss), weights, [one.numpy() for one in gradients]))
+            self.notes.append((float(loss), weights, [gradient.numpy() for gradient in gradients]))
 
 
 @pytest.fixture(params=["line by line", "tf.function"])
@@ -149,7 +149,7 @@ def test_an_inaccessible_function_is_reported(
 ) -> None:
     with Hook(tmp_path / "run", collections=everything()) as hook:
         training = CustomLoop(hook, compiled=True)
-        x, y = (tf.constant(one) for one in images())
+        x, y = (tf.constant(image) for image in images())
         training.step.get_concrete_function(x, y)(x, y)
     assert "get_concrete_function" in capfd.readouterr().err
 

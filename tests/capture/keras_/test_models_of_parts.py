@@ -48,7 +48,7 @@ def test_the_inputs_are_the_data_of_the_step(labelled: bool, tmp_path: Path) -> 
         if hook is not None:
             hook.close()
             assert hook.problems == []
-        return [one.tobytes() for one in model.get_weights()]
+        return [weight.tobytes() for weight in model.get_weights()]
 
     assert trained(None) == trained(tmp_path / "run")
     run = open_run(tmp_path / "run")

@@ -297,7 +297,7 @@ def test_collections_by_layer_type_and_activation(tmp_path: Path) -> None:
         model.fit(*images(), batch_size=28, verbose=0)
         assert hook.problems == []
     run = open_run(tmp_path)
-    whole = [one for one in run.tensor_names() if "dense" not in one]
+    whole = [name for name in run.tensor_names() if "dense" not in name]
     assert sorted(whole) == [
         "outputs/conv2d",
         "outputs/re_lu",

@@ -249,7 +249,7 @@ def test_the_training_is_the_same_bits(compiled: Callable[[Any], Any], tmp_path:
         else:
             with Hook(tmp_path / "run", collections=collections).watch(model):
                 losses = [step().numpy() for _ in range(4)]
-        ends.append([*losses, *(one.numpy().tobytes() for one in model.variables)])
+        ends.append([*losses, *(variable.numpy().tobytes() for variable in model.variables)])
     assert ends[0] == ends[1]
 
 

@@ -55,7 +55,7 @@ def _loop(folder: Path) -> dict[str, Any]:
         weights.append(variables[0].value.detach().clone())
         gradients.append(variables[0].value.grad.clone())
         with torch.no_grad():
-            optimizer.apply([one.value.grad for one in variables], variables)
+            optimizer.apply([variable.value.grad for variable in variables], variables)
     model(x[:4], training=False)
     hook.close()
     run = open_run(folder)

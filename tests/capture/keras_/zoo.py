@@ -281,4 +281,4 @@ def final_bits(training: Callable[[Attach], Any], attach: Attach | None = None) 
     model = seeded(training, attach or (lambda *_args, **_kwargs: None))
     optimizer = getattr(model, "optimizer", None)
     variables = [*model.variables, *(optimizer.variables if optimizer else [])]
-    return [ops.convert_to_numpy(one).tobytes() for one in variables]
+    return [ops.convert_to_numpy(variable).tobytes() for variable in variables]

@@ -103,8 +103,10 @@ def train(
         if hook is not None:
             hook.close()
             assert hook.problems == []
-            assert not stop or all(np.isfinite(one.detach()).all() for one in model.parameters())
-    return [one.detach().numpy().tobytes() for one in model.parameters()]
+            assert not stop or all(
+                np.isfinite(parameter.detach()).all() for parameter in model.parameters()
+            )
+    return [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
 
 
 @pytest.mark.parametrize("kind", [Lengths, ByHand])

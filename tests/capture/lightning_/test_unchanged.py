@@ -120,10 +120,10 @@ def test_an_accuracy_of_another_forward_hides_no_loss(tmp_path: Path, accumulate
         for first in range(0, len(steps), accumulated)
     ]
     losses = run.scalars("losses", mode="train")["losses/loss"]
-    assert losses.values.tolist() == pytest.approx([one[0] for one in means])
+    assert losses.values.tolist() == pytest.approx([mean[0] for mean in means])
     metrics = run.scalars("metrics", mode="train")
-    assert metrics["metrics/accuracy"].values.tolist() == pytest.approx([one[1] for one in means])
-    assert metrics["metrics/both"].values.tolist() == pytest.approx([one[0] for one in means])
+    assert metrics["metrics/accuracy"].values.tolist() == pytest.approx([mean[1] for mean in means])
+    assert metrics["metrics/both"].values.tolist() == pytest.approx([mean[0] for mean in means])
     epoch = len(means) // 2
     assert metrics["metrics/late"].steps.tolist() == [epoch, 2 * epoch]
     evaluated = run.scalars("metrics", mode="eval")
@@ -139,7 +139,7 @@ def test_two_optimizers_of_a_module_have_a_loss_each(tmp_path: Path) -> None:
 
     run = done.open()
     losses = run.scalars("losses", mode="train")
-    assert losses["losses/judges"].values.tolist() == pytest.approx([one[0] for one in steps])
-    assert losses["losses/makes"].values.tolist() == pytest.approx([one[1] for one in steps])
+    assert losses["losses/judges"].values.tolist() == pytest.approx([step[0] for step in steps])
+    assert losses["losses/makes"].values.tolist() == pytest.approx([step[1] for step in steps])
     metrics = run.scalars("metrics", mode="train")["metrics/makes"]
-    assert metrics.values.tolist() == pytest.approx([one[1] for one in steps])
+    assert metrics.values.tolist() == pytest.approx([step[1] for step in steps])

@@ -43,7 +43,7 @@ class OldStyle(torch.optim.Optimizer):
 def stored_norms(path: Path, names: list[str], answer: Answer) -> float:
     run = open_run(path)
     arrays = [run.tensor(name).value(answer.step).astype(np.float64) for name in names]
-    return float(np.sqrt(sum((one**2).sum() for one in arrays)))
+    return float(np.sqrt(sum((array**2).sum() for array in arrays)))
 
 
 @pytest.mark.thorough
@@ -58,7 +58,7 @@ def test_answers_are_those_of_the_stored_tensors(tmp_path: Path, optimizer: Any)
         "norm(outputs/0)": ["outputs/0"],
     }
     clients = {text: Client(path, text, limit=5) for text in asked}
-    training.until(lambda: all(one.done() for one in clients.values()))
+    training.until(lambda: all(client.done() for client in clients.values()))
     training.hook.close()
     for text, names in asked.items():
         assert len(clients[text].answers) == 5
@@ -88,18 +88,20 @@ def test_each_kind_of_value_is_offered(tmp_path: Path) -> None:
 
     training.until(lambda: all(one.done() for one in clients.values()), between)
     training.hook.close()
-    values = {text: [one.value for one in client.answers] for text, client in clients.items()}
+    values = {text: [answer.value for answer in client.answers] for text, client in clients.items()}
     assert values["mean(scores)"] == [1.5] * 3
     assert values["max(saved/latent)"] == [5.0] * 3
     assert values["lr"] == [0.01] * 3
     assert np.diff(values["epoch"]).tolist() == [1, 1]
     assert all(0 < one < 60 for one in values["step_seconds"])
-    errors = dict(zip((one.step for one in clients["loss"].answers), values["loss"], strict=True))
+    errors = dict(
+        zip((answer.step for answer in clients["loss"].answers), values["loss"], strict=True)
+    )
     squares = clients["mean((predictions - labels)**2)"].answers
-    for one in squares:
-        if one.step in errors:
-            assert one.value == pytest.approx(errors[one.step], rel=1e-5)
-    assert {one.mode for one in clients["mean(outputs)"].answers} == {"eval"}
+    for square in squares:
+        if square.step in errors:
+            assert square.value == pytest.approx(errors[square.step], rel=1e-5)
+    assert {answer.mode for answer in clients["mean(outputs)"].answers} == {"eval"}
     # What is only asked for is not stored.
     run = open_run(path)
     assert sorted(run.scalar_names()) == ["losses/MSELoss"]
@@ -111,7 +113,7 @@ def test_the_training_computes_the_same(tmp_path: Path) -> None:
     watched = LiveTraining(tmp_path / "watched")
     texts = ("norm(gradients) by layer", "histogram(outputs, 8)", "top(weights, 3)", "std(labels)")
     clients = [Client(tmp_path / "watched", text, limit=4) for text in texts for _ in range(2)]
-    watched.until(lambda: all(one.done() for one in clients))
+    watched.until(lambda: all(client.done() for client in clients))
     torch.manual_seed(0)
     again = LiveTraining(tmp_path / "again", live=False)
     for _ in range(watched.steps):
@@ -158,7 +160,7 @@ def test_windows_that_the_client_closes(tmp_path: Path) -> None:
         flush_live(str(path), Query.parse("count(loss > -1)", "flush").normalised)
     training.until(client.done)
     training.hook.close()
-    assert [one.events for one in client.answers][1] == 10
+    assert [answer.events for answer in client.answers][1] == 10
 
 
 def test_equal_queries_are_computed_once(tmp_path: Path) -> None:
@@ -167,12 +169,12 @@ def test_equal_queries_are_computed_once(tmp_path: Path) -> None:
     clients = [Client(path, "mean( loss )", limit=None), Client(path, "mean(loss)", limit=None)]
     agent = training.hook._agent
     assert agent is not None
-    training.until(lambda: all(len(one.answers) > 3 for one in clients))
+    training.until(lambda: all(len(client.answers) > 3 for client in clients))
     assert len(agent.observer.table) == 1
     training.hook.close()
-    for one in clients:
-        until(one.done)
-        assert one.error is None
+    for client in clients:
+        until(client.done)
+        assert client.error is None
 
 
 def test_bad_questions_get_one_clear_line(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ def scaled(model: nn.Module) -> list[torch.optim.Optimizer]:
 def frozen(model: nn.Module) -> list[torch.optim.Optimizer]:
     assert isinstance(model, nn.Sequential)
     model[0].requires_grad_(False)
-    return [torch.optim.Adam([one for one in model.parameters() if one.requires_grad])]
+    return [
+        torch.optim.Adam([parameter for parameter in model.parameters() if parameter.requires_grad])
+    ]
 
 
 def two(model: nn.Module) -> list[torch.optim.Optimizer]:

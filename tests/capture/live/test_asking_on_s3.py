@@ -56,7 +56,7 @@ def test_a_training_on_s3_is_asked_saved_and_steered(s3: str, tmp_path: Path) ->
         query = ("norm(gradients) by layer", "--every", "5 steps", "--limit", "3")
         asked = command("ask", run, *query, "--json", "--save", "norms").splitlines()
         answers = [json.loads(line) for line in asked]
-        assert [sorted(one["value"]) for one in answers] == [["0", "2"]] * 3
+        assert [sorted(answer["value"]) for answer in answers] == [["0", "2"]] * 3
         assert "lr changed from 0.01 to 0.5" in command("set", run, "lr=0.5")
         [lr] = command("ask", run, "lr", "--limit", "1", "--json").splitlines()
         assert json.loads(lr)["value"] == 0.5
@@ -67,5 +67,5 @@ def test_a_training_on_s3_is_asked_saved_and_steered(s3: str, tmp_path: Path) ->
         training.wait()
     # A relay uploads the rest.
     stored = [one.value for one in vinedresser.streams(run)["norms"]]
-    assert stored == [one["value"] for one in answers]
+    assert stored == [answer["value"] for answer in answers]
     assert list(vinedresser.ask(run, "losses/MSELoss", every="step"))

@@ -124,7 +124,7 @@ def test_parameters_are_changed_between_the_same_two_steps(training: Training) -
     done = training.told("set", "a=2", "b=3", "--at", "next-epoch")
     assert done.returncode == 0, done.stderr
     changes = open_run(training.path).controls()
-    assert [(one.parameter, one.new) for one in changes] == [("a", [2.0]), ("b", [3.0])]
+    assert [(change.parameter, change.new) for change in changes] == [("a", [2.0]), ("b", [3.0])]
     assert changes[0].step == changes[1].step
 
 
@@ -135,7 +135,7 @@ def test_each_refused_change_is_said_and_the_others_are_made(training: Training)
     [line] = done.stderr.splitlines()
     assert "a: cannot be set to 20" in line
     assert "c is not declared by hook.tunable('c', …); declared: a, b" in line
-    assert [one.parameter for one in open_run(training.path).controls()] == ["b"]
+    assert [control.parameter for control in open_run(training.path).controls()] == ["b"]
 
 
 def test_a_request_that_waits_says_for_what(training: Training) -> None:

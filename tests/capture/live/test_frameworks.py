@@ -40,9 +40,13 @@ def asked_while(hook: Hook, path: Path, texts: list[str], train: Callable[[], ob
     table = hook._agent.observer.table  # type: ignore[union-attr]
     until(lambda: len(table) == len(texts))
     train()
-    until(lambda: all(one.done() or (one.answers and one.answers[0].error) for one in clients))
+    until(
+        lambda: all(
+            client.done() or (client.answers and client.answers[0].error) for client in clients
+        )
+    )
     assert hook.problems == []
-    return [one.answers for one in clients]
+    return [client.answers for client in clients]
 
 
 def check_norms(path: Path, answers: list[Answer]) -> None:
@@ -84,8 +88,8 @@ def test_boosted_trees(tmp_path: Path, framework: str) -> None:
         losses, importances, unknown = asked_while(hook, path, texts, train)
     for text, answers in (("loss", losses), ("max(feature_importance)", importances)):
         stored = {one.step: one.value for one in ask(path, text, live=False)}
-        assert [one.value for one in answers] == pytest.approx(
-            [stored[one.step] for one in answers]
+        assert [answer.value for answer in answers] == pytest.approx(
+            [stored[answer.step] for answer in answers]
         )
     assert unknown[0].error.startswith("gradients: no such name; the training offers ")
 

@@ -26,16 +26,16 @@ def test_epochs_that_the_script_saves_count_live_as_they_do_later(tmp_path: Path
             training.hook.event("epoch")
 
     training.hook.metric("epoch", 10)
-    training.until(lambda: all(one.done() for one in clients), between)
+    training.until(lambda: all(client.done() for client in clients), between)
     training.hook.close()
     stored = {one.step: one.value for one in ask(path, "epoch", live=False)}
-    for one in clients[0].answers:
-        assert one.value == stored[one.step]
+    for answer in clients[0].answers:
+        assert answer.value == stored[answer.step]
     # Later windows are whole; the first began when the client came.
-    for one in clients[1].answers[1:]:
-        assert stored[one.since] == stored[one.step]
-        assert one.since % 7 == 0
-        assert one.events == 7
+    for answer in clients[1].answers[1:]:
+        assert stored[answer.since] == stored[answer.step]
+        assert answer.since % 7 == 0
+        assert answer.events == 7
 
 
 def test_what_can_be_asked_is_listed(tmp_path: Path) -> None:

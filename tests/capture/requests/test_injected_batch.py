@@ -37,7 +37,11 @@ class Training:
         self.optimizer.zero_grad()
         batch = torch.randn(16, self.inputs), torch.randn(16, 1)
         self.loss(self.model(batch[0]), batch[1]).backward()
-        gradients = [one.grad.norm() for one in self.model.parameters() if one.grad is not None]
+        gradients = [
+            parameter.grad.norm()
+            for parameter in self.model.parameters()
+            if parameter.grad is not None
+        ]
         self.norms.append(float(torch.stack(gradients).norm()))
         self.optimizer.step()
         self.steps += 1
@@ -57,7 +61,7 @@ class Training:
         """Return the bytes of weights, buffers, momentum and the random state."""
         momentum = [one["momentum_buffer"] for one in self.optimizer.state.values()]
         tensors = [*self.model.state_dict().values(), *momentum, torch.get_rng_state()]
-        return [one.numpy().tobytes() for one in tensors]
+        return [tensor.numpy().tobytes() for tensor in tensors]
 
 
 def injected(

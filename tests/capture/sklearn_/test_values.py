@@ -98,7 +98,7 @@ def test_stages_of_a_boosted_classifier(estimator: Any, tmp_path: Path) -> None:
     assert run.steps().tolist() == run.steps("eval").tolist() == [0, 1, 2, 3]
     for x, y, mode in data.both():
         probabilities = [one.copy() for one in estimator.staged_predict_proba(x)]
-        losses = [metrics.log_loss(y, one) for one in probabilities]
+        losses = [metrics.log_loss(y, probability) for probability in probabilities]
         np.testing.assert_allclose(series(run, "losses/log_loss", mode), losses, rtol=1e-9)
         accuracies = [metrics.accuracy_score(y, one) for one in estimator.staged_predict(x)]
         np.testing.assert_allclose(series(run, "metrics/accuracy", mode), accuracies)
@@ -122,9 +122,9 @@ def test_stages_of_a_boosted_regressor(estimator: Any, tmp_path: Path) -> None:
     run = fitted(estimator, data, tmp_path / "run")
     for x, y, mode in data.both():
         values = [one.copy() for one in estimator.staged_predict(x)]
-        losses = [metrics.mean_squared_error(y, one) for one in values]
+        losses = [metrics.mean_squared_error(y, value) for value in values]
         np.testing.assert_allclose(series(run, "losses/mse", mode), losses, rtol=1e-9)
-        scores = [metrics.r2_score(y, one) for one in values]
+        scores = [metrics.r2_score(y, value) for value in values]
         np.testing.assert_allclose(series(run, "metrics/r2", mode), scores, rtol=1e-9)
 
 
@@ -170,9 +170,9 @@ def test_a_forest_grows_tree_by_tree(estimator: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(importance, estimator.feature_importances_)
     trees = run.scalars("trees")
     members = estimator.estimators_
-    assert trees["trees/depth"].values.tolist() == [one.get_depth() for one in members]
-    assert trees["trees/leaves"].values.tolist() == [one.get_n_leaves() for one in members]
-    assert trees["trees/nodes"].values.tolist() == [one.tree_.node_count for one in members]
+    assert trees["trees/depth"].values.tolist() == [member.get_depth() for member in members]
+    assert trees["trees/leaves"].values.tolist() == [member.get_n_leaves() for member in members]
+    assert trees["trees/nodes"].values.tolist() == [member.tree_.node_count for member in members]
 
 
 def reached(columns: dict[str, NDArray[Any]], x: NDArray[Any]) -> NDArray[Any]:
@@ -307,7 +307,7 @@ def test_class_names_are_numbered(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.tensor("labels/batch").value(0, "eval"), numbers)
     last = estimator[-1]
     stages = last.staged_predict_proba(estimator[:-1].transform(bunch.data[1::2]))
-    losses = [metrics.log_loss(numbers, one) for one in stages]
+    losses = [metrics.log_loss(numbers, stage) for stage in stages]
     np.testing.assert_allclose(series(run, "losses/log_loss", "eval"), losses)
 
 

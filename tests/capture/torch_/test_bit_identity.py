@@ -41,6 +41,6 @@ def test_capture_does_not_mark_tensors(tmp_path: Path) -> None:
         hook.save("mine", x)
         optimizer.step()
     states = [one for state in optimizer.state.values() for one in state.values()]
-    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     for tensor in (x, y, logits, value, *model.parameters(), *gradients, *states):
         assert tensor.untyped_storage().resizable()

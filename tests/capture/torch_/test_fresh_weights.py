@@ -25,7 +25,7 @@ LAYERS: list[Callable[[], nn.Module]] = [
 
 def told(model: nn.Module) -> list[bool]:
     fresh = fresh_weights(model.modules())
-    return [id(one) in fresh for one in model.parameters() if one.ndim >= 2]
+    return [id(parameter) in fresh for parameter in model.parameters() if parameter.ndim >= 2]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -44,7 +44,9 @@ def test_trained_layers_are_not_fresh(layer: Callable[[], nn.Module]) -> None:
     for _ in range(30):
         # Whatever the layer computes, its weights move to other values.
         optimizer.zero_grad()
-        torch.stack([((one - 0.5) ** 2).sum() for one in model.parameters()]).sum().backward()
+        torch.stack(
+            [((parameter - 0.5) ** 2).sum() for parameter in model.parameters()]
+        ).sum().backward()
         optimizer.step()
     assert not any(told(model))
 

@@ -51,7 +51,7 @@ def train(path: Path | None, *, as_function: bool, by_keyword: bool) -> tuple[li
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [torch.get_rng_state(), *(one.detach() for one in model.parameters())], seen
+    return [torch.get_rng_state(), *(parameter.detach() for parameter in model.parameters())], seen
 
 
 @pytest.mark.parametrize("as_function", [False, True], ids=["module", "function"])

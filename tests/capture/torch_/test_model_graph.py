@@ -97,9 +97,9 @@ def test_a_skip_connection_over_an_activation_is_not_linear() -> None:
 )
 def test_weights_of_low_rank_are_not_redundant(widths: tuple[int, ...], redundant: bool) -> None:
     layers = [nn.Linear(*pair) for pair in pairwise(widths)]
-    assert has_redundant_weights([one.weight for one in layers]) is redundant
+    assert has_redundant_weights([layer.weight for layer in layers]) is redundant
     # The same as bare matrices, [inputs, outputs].
-    assert has_redundant_weights([one.weight.T for one in layers]) is redundant
+    assert has_redundant_weights([layer.weight.T for layer in layers]) is redundant
 
 
 def test_the_last_activation_belongs_to_the_loss() -> None:

@@ -49,7 +49,7 @@ def adversarial(hook: Hook | None, notes: Notes, critic_steps: int = 1) -> list[
     models = (generator, critic)
     return [
         torch.get_rng_state(),
-        *(one.detach() for model in models for one in model.parameters()),
+        *(parameter.detach() for model in models for parameter in model.parameters()),
     ]
 
 
@@ -101,18 +101,18 @@ def code(
     ]
     hook = watch(model, optimizers)
     for step in range(STEPS):
-        for one in optimizers:
-            one.zero_grad()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
         model.scale.grad = None
         x = torch.randn(5, 4)
         (model(x) - x).square().mean().backward()
         notes.of(step, "", model)
-        for one in optimizers:
-            one.step()
+        for optimizer in optimizers:
+            optimizer.step()
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [torch.get_rng_state(), *(one.detach() for one in model.parameters())]
+    return [torch.get_rng_state(), *(parameter.detach() for parameter in model.parameters())]
 
 
 @pytest.mark.parametrize("form", [list, tuple])
@@ -156,8 +156,8 @@ def test_the_first_found_optimizer_ends_the_step_and_the_second_is_reported(tmp_
         hook.watch(model)
         for _ in range(3):
             model(torch.ones(1, 4)).sum().backward()
-            for one in optimizers:
-                one.step()
+            for optimizer in optimizers:
+                optimizer.step()
     (problem,) = hook.problems
     assert "a second optimizer, SGD" in problem
     assert open_run(tmp_path / "run").steps("train").tolist() == [0, 1, 2]
@@ -182,8 +182,8 @@ def test_all_optimizers_are_recreated(tmp_path: Path) -> None:
             model.zero_grad()
             model(torch.ones(1, 4)).sum().backward()
             notes.of(step, "", model)
-            for one in optimizers:
-                one.step()
+            for optimizer in optimizers:
+                optimizer.step()
     assert hook.problems == []
     run = open_run(tmp_path / "run")
     assert run.steps("train").tolist() == list(range(6))
@@ -272,7 +272,7 @@ def distil(hook: Hook | None, notes: Notes) -> list[Tensor]:
     models = (student, average)
     return [
         torch.get_rng_state(),
-        *(one.detach() for model in models for one in model.parameters()),
+        *(parameter.detach() for model in models for parameter in model.parameters()),
     ]
 
 

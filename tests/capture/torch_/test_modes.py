@@ -79,7 +79,7 @@ def test_training_in_eval_mode_is_training(micro: int, tmp_path: Path) -> None:
     loop.model.eval()
     values = [loop.step(micro) for _ in range(4)]
     run = loop.close(tmp_path / "run")
-    assert losses(run, "train") == pytest.approx([mean(one) for one in values])
+    assert losses(run, "train") == pytest.approx([mean(value) for value in values])
     assert training(run, "train") == [0.0] * 4
     assert not run.steps("eval").size
     for step in range(4):

@@ -116,7 +116,7 @@ def test_statistics_of_several_tensors_at_once_are_those_of_each(name: str) -> N
         torch.randn(5, requires_grad=True),
     ]
     found = TorchNumeric().statistic_of_each(name, tensors)
-    arrays = [one.detach().numpy() for one in tensors]
+    arrays = [tensor.detach().numpy() for tensor in tensors]
     expected = NumpyNumeric().statistic_of_each(name, arrays)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 if name == "mean" else 0)
 

@@ -155,7 +155,7 @@ def test_an_input_that_is_overwritten_before_its_gradient_is_reported(tmp_path: 
     hook = Hook(tmp_path / "run", collections={"input_taylor": ALWAYS}).watch(model)
     step(model, torch.randn(2, 3))
     hook.close()
-    assert any("input_taylor/same: not captured" in one for one in hook.problems)
+    assert any("input_taylor/same: not captured" in problem for problem in hook.problems)
 
 
 def test_a_backward_after_the_end_of_the_step_is_ignored(tmp_path: Path) -> None:

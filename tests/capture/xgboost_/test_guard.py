@@ -41,7 +41,7 @@ _UPDATE, _BOOST = xgboost.Booster.update, xgboost.Booster.boost
 def taken(run: Path) -> list[int]:
     """Return the steps of the snapshots."""
     faults: list[str] = []
-    found = [one.step for one in list_snapshots(LocalStorage(run), faults)]
+    found = [snapshot.step for snapshot in list_snapshots(LocalStorage(run), faults)]
     assert faults == []
     return found
 

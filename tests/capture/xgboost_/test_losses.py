@@ -58,7 +58,7 @@ def test_a_custom_metric_named_for_a_loss_is_that_of_a_custom_objective(
             verbose_eval=False,
         )
     names = open_run(tmp_path / "run").scalars()
-    assert [one for one in names if one.startswith("losses/")] == ([loss] if loss else [])
+    assert [name for name in names if name.startswith("losses/")] == ([loss] if loss else [])
 
 
 def test_a_metric_of_xgboost_is_no_loss_of_another_objective(tmp_path: Path) -> None:
@@ -72,4 +72,6 @@ def test_a_metric_of_xgboost_is_no_loss_of_another_objective(tmp_path: Path) -> 
             callbacks=[hook.xgboost()],
             verbose_eval=False,
         )
-    assert not [one for one in open_run(tmp_path / "run").scalars() if one.startswith("losses/")]
+    assert not [
+        scalar for scalar in open_run(tmp_path / "run").scalars() if scalar.startswith("losses/")
+    ]

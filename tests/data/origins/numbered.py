@@ -40,7 +40,7 @@ def certain(step: Step, model: str) -> bool | None:
     places = np.rint(step.tensor(f"inputs/{model}")[:, 0] * 128).astype(int).tolist()
     wanted = [(f"{place // RECORDS}.jsonl", place % RECORDS) for place in places]
     if not found.in_order:
-        known = {(Path(one.uri).name, one.record) for one in found.origins}
+        known = {(Path(origin.uri).name, origin.record) for origin in found.origins}
         assert set(wanted) <= known
         assert found.of_row(0, len(wanted)) is None
         return False

@@ -102,9 +102,11 @@ def test_records_with_other_labels_each_time_are_named(tmp_path: Path) -> None:
     (finding,) = judge(open_run(tmp_path / "run"), [CorruptLabels()])
     records = finding.evidence["records"]
     assert 0 < len(records) <= 3
-    for one in records:
-        assert f"{one['uri']}: record {one['record']} at byte {one['offset']}" in finding.seen
-        assert json.loads(Path(one["uri"]).read_bytes().splitlines()[one["record"]])
+    for record in records:
+        assert (
+            f"{record['uri']}: record {record['record']} at byte {record['offset']}" in finding.seen
+        )
+        assert json.loads(Path(record["uri"]).read_bytes().splitlines()[record["record"]])
 
 
 @pytest.mark.thorough

@@ -142,13 +142,13 @@ def test_a_step_of_bytes_is_replayed_without_them(tmp_path: Path) -> None:
     loader = TorchLoader(Dataset(tmp_path / "data", batch_size=8), num_workers=1)
     numbers = (np.frombuffer(b"".join(batch.values), np.float32) for batch in loader)
     labels = torch.zeros(8, dtype=torch.int64)
-    training.train((torch.tensor(one).reshape(-1, 2), labels) for one in numbers)
+    training.train((torch.tensor(number).reshape(-1, 2), labels) for number in numbers)
     training.steps()
     (place,) = (tmp_path / "run" / "snapshots").iterdir()
     snapshot = open_snapshot(place)
     found = with_origins(bisect(replay(snapshot, "tests.data.origins.trainings:network")), snapshot)
     assert found is not None
-    assert [one.record for one in found.origins] == [BAD[1]]
+    assert [origin.record for origin in found.origins] == [BAD[1]]
     # A script would get them from its data loader.
     with pytest.raises(ConfigError, match=r"calls\.0\.loaded\.values"):
         recorded_step(snapshot, loaded=True)

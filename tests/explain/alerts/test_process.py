@@ -116,7 +116,7 @@ def test_images_get_maps_for_the_predicted_and_the_true_class(tmp_path: Path) ->
     with torch.no_grad():
         predictions = model(inputs).argmax(1).tolist()
     # All wrong but one, which has no label.
-    store.add_labels(ids[1:], [(one + 1) % 3 for one in predictions[1:]])
+    store.add_labels(ids[1:], [(prediction + 1) % 3 for prediction in predictions[1:]])
     figures = explain(tmp_path, "of_images", "images", [*ids, "unknown"])
     assert figures["complete"]
     assert figures["requests"] == 24

@@ -145,5 +145,5 @@ def test_all_calls_of_the_shared_layer(tmp_path: Path) -> None:
         )
     )
     assert len(page.all_figures("chart head")) == CALLS * HEADS
-    assert [one.text for one in page.figure_texts("chart head")][: len(words)] == words
+    assert [text.text for text in page.figure_texts("chart head")][: len(words)] == words
     assert len(page.html) < 1_500_000

@@ -77,10 +77,10 @@ def test_ids_become_tokens(tmp_path: Path) -> None:
     names = {7: "seven", 8: "eight", 9: "<b>nine</b>", 3: "</s>"}
     found = page(tmp_path, attention, tokenizer=lambda ids: [names[one] for one in ids])
     assert "<b>nine" not in found.html
-    assert "<b>nine</b>" in [one.text for one in found.figure_texts("chart head")]
+    assert "<b>nine</b>" in [text.text for text in found.figure_texts("chart head")]
     assert "To separators" in found.text
     plain = page(tmp_path, attention)
-    assert {"7", "8", "9", "3"} <= {one.text for one in plain.figure_texts("chart head")}
+    assert {"7", "8", "9", "3"} <= {text.text for text in plain.figure_texts("chart head")}
 
 
 @pytest.mark.thorough
@@ -93,7 +93,7 @@ def test_long_sequences_and_many_heads_are_bounded_and_said(tmp_path: Path) -> N
     assert "24 of 30 layers" in found.text
     assert "the first 16 of 20 heads" in found.text
     assert "tokens 100 to 131" in found.text
-    shown = [one.text for one in found.figure_texts("chart head")][:32]
+    shown = [text.text for text in found.figure_texts("chart head")][:32]
     assert shown == [str(place) for place in range(100, 132)]
 
 

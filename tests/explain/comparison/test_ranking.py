@@ -56,7 +56,7 @@ def test_clearly_means_unlikely_among_all_exchanges_of_seeds(sizes: tuple[int, i
     def won(chosen: tuple[int, ...]) -> int:
         return sum(one > two for one in chosen for two in set(values) - set(chosen))
 
-    statistics = [max(won(one), first * second - won(one)) for one in orders]
+    statistics = [max(won(order), first * second - won(order)) for order in orders]
     for chosen, statistic in zip(orders, statistics, strict=True):
         others = tuple(sorted(set(values) - set(chosen)))
         if sum(chosen) / first <= sum(others) / second:

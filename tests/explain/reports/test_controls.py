@@ -60,4 +60,4 @@ def test_a_damaged_line_is_left_out_and_named(tmp_path: Path) -> None:
         file.write("[1]\n{\n")
     run = open_run(path)
     assert run.controls() == CHANGES
-    assert any("controls.jsonl: line 5 is not a change" in one for one in run.problems)
+    assert any("controls.jsonl: line 5 is not a change" in problem for problem in run.problems)

@@ -128,7 +128,7 @@ def test_the_histograms_match_the_elements(tmp_path: Path) -> None:
     assert data.steps.tolist() == list(range(0, 120, 10))
     inner = data.edges.copy()
     inner[0], inner[-1] = -np.inf, np.inf
-    expected = np.stack([np.histogram(one, inner)[0] / one.size for one in batches], axis=1)
+    expected = np.stack([np.histogram(batch, inner)[0] / batch.size for batch in batches], axis=1)
     # Elements are taken to be spread evenly within each of the 64 bins that were captured.
     np.testing.assert_allclose(data.shares, expected, atol=0.012)
     np.testing.assert_allclose(data.shares.sum(axis=0), 1)

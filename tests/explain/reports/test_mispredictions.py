@@ -64,7 +64,7 @@ def test_cells_and_their_order(tmp_path: Path) -> None:
     assert "Wrong 5 Correct 28.6%" in page.text
     assert "<dog>" not in page.html
     pictures = [dict(one)["src"] or "" for tag, one in page.tags if tag == "img"]
-    shown = [values_of(base64.b64decode(one.partition(",")[2])) for one in pictures]
+    shown = [values_of(base64.b64decode(picture.partition(",")[2])) for picture in pictures]
     assert len(shown) == 5
     # Each picture has one grey value.
     assert all(np.ptp(one) == 0 for one in shown)

@@ -49,7 +49,7 @@ def test_the_load_of_the_machine_is_drawn_and_damage_is_named(tmp_path: Path) ->
     gpu = {f"gpu_{NASTY}_memory_usage_percentage": 90.0}
     records = [SystemRecord(START + 1, 4, {"cpu_utilization_percentage": 20.0})]
     records.append(SystemRecord(START + 9, 8, {"cpu_utilization_percentage": 40.0, **gpu}))
-    lines = [f"{json.dumps(one.to_json())}\n".encode() for one in records]
+    lines = [f"{json.dumps(record.to_json())}\n".encode() for record in records]
     run.storage.put(SystemRecord.KEY, [*lines, b'{"time": 1, "step": 0, "values": {"a": "b"}}\n'])
     page = Page(write_report(run, tmp_path / "report.html"))
     assert "Machine cpu utilization mean 30 % · at most 40 %" in page.text

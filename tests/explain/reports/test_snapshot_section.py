@@ -72,6 +72,6 @@ def test_a_damaged_replay_is_named_among_the_problems(tmp_path: Path) -> None:
 def test_a_run_without_snapshots_has_no_section(tmp_path: Path) -> None:
     run = tmp_path / "run"
     train_half(run)
-    for one in (run / "snapshots").glob("*/snapshot.json"):
-        one.unlink()
+    for path in (run / "snapshots").glob("*/snapshot.json"):
+        path.unlink()
     assert page(run) == ""

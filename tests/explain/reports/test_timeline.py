@@ -62,7 +62,7 @@ def test_a_rule_is_named_once_among_the_symptoms(tmp_path: Path) -> None:
     ]
     page = page_of(tmp_path, [*found(), *again])
     symptoms = [attributes for tag, attributes in page.tags if tag == "li"]
-    assert [one.get("id") for one in symptoms] == ["finding-2", "finding-3"]
+    assert [symptom.get("id") for symptom in symptoms] == ["finding-2", "finding-3"]
     assert "Dead at step 18: " in page.text
 
 

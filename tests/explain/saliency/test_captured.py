@@ -90,7 +90,9 @@ def test_maps_are_those_of_the_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.result.outputs, expected.outputs, atol=1e-6)
     np.testing.assert_allclose(found.result.input_term, expected.input_term[:, 0], atol=1e-6)
     assert found.result.complete, str(found.result)
-    operators = [(one.layer, one.operator, one.in_map) for one in found.result.bias_terms.values()]
+    operators = [
+        (term.layer, term.operator, term.in_map) for term in found.result.bias_terms.values()
+    ]
     assert ("1", "BatchNorm2d", True) in operators
     assert ("7", "Linear", False) in operators
 

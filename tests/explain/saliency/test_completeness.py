@@ -30,7 +30,7 @@ def check(model: nn.Module, *shape: int) -> None:
         assert result.complete, str(result)
         assert result.uncovered == ()
         terms = result.input_term.reshape(len(x), -1).sum(1, dtype=np.float64)
-        terms = terms + sum(one.sums for one in result.bias_terms.values())
+        terms = terms + sum(term.sums for term in result.bias_terms.values())
         np.testing.assert_allclose(terms, result.outputs, rtol=10 * tolerance)
 
 

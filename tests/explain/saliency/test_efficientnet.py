@@ -15,12 +15,12 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_photographs(dtype: torch.dtype) -> None:
     model = pretrained().to(dtype)
-    images = torch.cat([cut(one, 27, 134, 373) for one in photographs()]).to(dtype)
+    images = torch.cat([cut(photograph, 27, 134, 373) for photograph in photographs()]).to(dtype)
     result = saliency(model, images)
 
     assert result.complete, str(result)
     # Without the activations, a large part of the outputs would be missing.
-    saturated = [one.sums for one in result.bias_terms.values() if one.operator == "hardtanh"]
+    saturated = [term.sums for term in result.bias_terms.values() if term.operator == "hardtanh"]
     assert (abs(np.sum(saturated, axis=0)) > 0.1 * result.outputs).all()
     for place in range(2):
         alone = saliency(model, images[place : place + 1])

@@ -90,7 +90,7 @@ def test_layers_of_many_operators() -> None:
     assert result.map is not None
     assert result.map.shape == (3, 12, 12)
     assert "multi_head_attention" in {
-        one.layer.partition("/")[0].rstrip("_0123456789") for one in result.bias_terms.values()
+        term.layer.partition("/")[0].rstrip("_0123456789") for term in result.bias_terms.values()
     }
 
 
@@ -134,7 +134,11 @@ def test_bias_terms_equal_variables_times_their_gradients() -> None:
     result = saliency(model, x, 2)
 
     expected: dict[str, float] = {}
-    leaves = [one for one in model._flatten_layers() if not isinstance(one, keras.Model)]
+    leaves = [
+        flatten_layer
+        for flatten_layer in model._flatten_layers()
+        if not isinstance(flatten_layer, keras.Model)
+    ]
     pairs = [
         (layer.name, variable)
         for layer in leaves
@@ -148,7 +152,7 @@ def test_bias_terms_equal_variables_times_their_gradients() -> None:
     for (name, variable), gradient in zip(pairs, gradients, strict=True):
         part = float(tf.reduce_sum(variable.value * gradient))
         expected[name] = expected.get(name, 0) + part
-    found = {one.layer.rpartition("/")[2]: one.sums[0] for one in result.bias_terms.values()}
+    found = {term.layer.rpartition("/")[2]: term.sums[0] for term in result.bias_terms.values()}
     assert found == pytest.approx(expected, rel=1e-6)
 
 

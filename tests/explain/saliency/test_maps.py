@@ -149,6 +149,6 @@ def test_scores_of_attention_are_no_pixels() -> None:
         drawn(zoo_attention.ZOO["ViT, attention by hand"]()),
         torch.randn(2, 3, 16, 16, dtype=torch.float64),
     )
-    softmax = [one for one in result.bias_terms.values() if one.operator == "_softmax"]
+    softmax = [term for term in result.bias_terms.values() if term.operator == "_softmax"]
     assert softmax
     assert not any(one.in_map for one in softmax)

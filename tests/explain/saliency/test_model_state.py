@@ -31,11 +31,15 @@ def state(model: nn.Module) -> list[Any]:
     """Return everything that an explanation may have changed."""
     return [
         [(name, one.clone()) for name, one in model.state_dict().items()],
-        [(one.requires_grad, one.grad) for one in model.parameters()],
-        [one.training for one in model.modules()],
+        [(parameter.requires_grad, parameter.grad) for parameter in model.parameters()],
+        [module.training for module in model.modules()],
         [
-            (len(one._forward_hooks), len(one._forward_pre_hooks), len(one._backward_hooks))
-            for one in model.modules()
+            (
+                len(module._forward_hooks),
+                len(module._forward_pre_hooks),
+                len(module._backward_hooks),
+            )
+            for module in model.modules()
         ],
         torch.get_rng_state(),
     ]

@@ -101,7 +101,7 @@ def test_the_map_of_an_image_does_not_depend_on_its_batch(method: Peer) -> None:
         np.testing.assert_allclose(together.map[place], alone.map[0], atol=1e-6)
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
-    assert not any(one._forward_hooks for one in model.modules())
+    assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_rows_of_a_table() -> None:

@@ -77,10 +77,10 @@ def guided(model: nn.Module, images: Tensor, targets: list[int]) -> Maps:
         return (read[0].clamp(min=0),)
 
     apart = copy.deepcopy(model)
-    for one in apart.modules():
-        if isinstance(one, nn.ReLU):
-            one.inplace = False
-            one.register_full_backward_hook(positive)
+    for module in apart.modules():
+        if isinstance(module, nn.ReLU):
+            module.inplace = False
+            module.register_full_backward_hook(positive)
     given = images.clone().requires_grad_()
     chosen = apart(given).gather(1, torch.tensor(targets).unsqueeze(1)).sum()
     (gradient,) = torch.autograd.grad(chosen, given)
@@ -102,7 +102,9 @@ def cascade(method: Method, model: nn.Sequential, images: Tensor) -> list[float]
     torch.manual_seed(1)
     found = []
     for layer in reversed(list(random)):
-        changed = [one for one in layer.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+        changed = [
+            module for module in layer.modules() if isinstance(module, nn.Conv2d | nn.Linear)
+        ]
         for one in changed:
             one.reset_parameters()
         if changed:

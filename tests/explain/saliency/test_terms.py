@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 def total(result: Saliency) -> Floats:
     """Return the sum of the bias terms of each example."""
-    return np.sum([one.sums for one in result.bias_terms.values()], axis=0)  # type: ignore[no-any-return]
+    return np.sum([term.sums for term in result.bias_terms.values()], axis=0)  # type: ignore[no-any-return]
 
 
 def test_two_linear_layers_by_hand() -> None:
@@ -108,7 +108,8 @@ def test_bias_terms_equal_parameters_times_their_gradients() -> None:
     result = saliency(model, x, 2)
 
     layers = [
-        PlainNorm(one) if isinstance(one, nn.BatchNorm2d) else one for one in model.children()
+        PlainNorm(child) if isinstance(child, nn.BatchNorm2d) else child
+        for child in model.children()
     ]
     written_out = nn.Sequential(*layers)
     biases = {name: one for name, one in written_out.named_parameters() if name.endswith("bias")}
@@ -117,7 +118,7 @@ def test_bias_terms_equal_parameters_times_their_gradients() -> None:
     for (name, one), gradient in zip(biases.items(), gradients, strict=True):
         layer = name.rpartition(".")[0]
         expected[layer] = expected.get(layer, 0) + (one * gradient).sum().item()
-    found = {one.layer: one.sums[0] for one in result.bias_terms.values()}
+    found = {term.layer: term.sums[0] for term in result.bias_terms.values()}
     assert found == pytest.approx(expected, rel=1e-10)
 
 
@@ -166,7 +167,7 @@ def test_each_call_of_a_shared_layer_counts() -> None:
 
     weight, bias = layer.weight.detach(), layer.bias.detach()
     assert list(result.bias_terms) == ["layers.0/addmm", "layers.0/addmm#2"]
-    first, second = (one.sums for one in result.bias_terms.values())
+    first, second = (term.sums for term in result.bias_terms.values())
     np.testing.assert_allclose(first, [float(weight[0] @ bias)] * 2, rtol=1e-12)
     np.testing.assert_allclose(second, [float(bias[0])] * 2, rtol=1e-12)
 
@@ -178,7 +179,7 @@ def test_constants_in_functions_are_biases() -> None:
         return 2 * (x + position) + 1 - 0.25 * x
 
     result = saliency(Computed(function), torch.randn(2, 3, dtype=torch.float64), 1)
-    assert [one.sums.tolist() for one in result.bias_terms.values()] == [
+    assert [term.sums.tolist() for term in result.bias_terms.values()] == [
         pytest.approx([2 * float(position[1])] * 2),
         [1.0, 1.0],
     ]

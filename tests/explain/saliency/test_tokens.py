@@ -54,7 +54,9 @@ def test_the_contribution_of_a_word_by_hand() -> None:
     np.testing.assert_allclose(result.attributions, scores[x, 2])  # type: ignore[arg-type]
     bias = model.get_parameter("bias")[2].item()
     np.testing.assert_allclose(result.unattributed, [bias] * 3)
-    assert [one.sums.tolist() for one in result.bias_terms.values()] == [pytest.approx([bias] * 3)]
+    assert [term.sums.tolist() for term in result.bias_terms.values()] == [
+        pytest.approx([bias] * 3)
+    ]
     # Each word's largest score is its part of the map; the bias belongs to no word.
     signed = saliency(model, x, 2, postprocess="none").map
     np.testing.assert_allclose(signed, scores[x, 2], rtol=1e-6)  # type: ignore[arg-type]
@@ -71,7 +73,7 @@ def test_a_transformer_is_explained_completely(dtype: torch.dtype, tolerance: fl
     assert result.input_term.shape == (3, 7, 8)
     assert result.attributions is not None
     assert result.attributions.shape == (3, 7)
-    assert any(one.in_map for one in result.bias_terms.values())
+    assert any(term.in_map for term in result.bias_terms.values())
 
 
 def test_the_map_of_a_sentence_does_not_depend_on_its_batch() -> None:
@@ -91,7 +93,7 @@ def test_a_pretrained_transformer_whose_layer_is_called_twelve_times(dtype: torc
     weights, vocabulary = pretrained()
     words = ["[CLS]", *"CC(=O)O", "[SEP]"]
     model = Computed(lambda x, albert: albert(x)[:, 3], Albert(weights)).to(dtype).eval()
-    result = saliency(model, torch.tensor([[vocabulary.index(one) for one in words]]))
+    result = saliency(model, torch.tensor([[vocabulary.index(word) for word in words]]))
     assert result.complete, str(result)
     assert result.map is not None
     assert result.map.shape == (1, len(words))
@@ -105,8 +107,10 @@ def test_nothing_is_left_on_the_model() -> None:
     given = x.clone()
     saliency(model, x.int())
     assert torch.equal(x, given)
-    assert not any(one._forward_hooks for one in model.modules())
-    assert all(one.requires_grad and one.grad is None for one in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())
+    assert all(
+        parameter.requires_grad and parameter.grad is None for parameter in model.parameters()
+    )
 
 
 def test_a_row_leaves_what_belongs_to_layers() -> None:
@@ -115,7 +119,7 @@ def test_a_row_leaves_what_belongs_to_layers() -> None:
     result = saliency(model, x)
     assert result.attributions is not None
     assert np.array_equal(result.attributions, result.input_term)
-    biases = np.sum([one.sums for one in result.bias_terms.values()], axis=0)
+    biases = np.sum([term.sums for term in result.bias_terms.values()], axis=0)
     np.testing.assert_allclose(result.unattributed, biases, rtol=1e-9)
 
 

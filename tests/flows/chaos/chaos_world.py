@@ -354,7 +354,8 @@ class World:
         epochs = range(1, size.epochs + 1)
         return len(trials) == size.trials and all(
             trial.ending.state == "finished"
-            and dict(trial.values) == {one: accuracy(trial.parameters["x"], one) for one in epochs}
+            and dict(trial.values)
+            == {epoch: accuracy(trial.parameters["x"], epoch) for epoch in epochs}
             for trial in trials
         )
 

@@ -71,7 +71,7 @@ def _print(kills: list[Kill], say: Callable[[str], None]) -> None:
     """Print a table of the kills."""
     say(f"{'killed':<19} {'times':>5}   seconds to the next step: median, most")
     for kind in KINDS:
-        seconds = sorted(one.seconds for one in kills if one.kind == kind)
+        seconds = sorted(kill.seconds for kill in kills if kill.kind == kind)
         if seconds:
             middle = seconds[len(seconds) // 2]
             say(f"{kind:<19} {len(seconds):>5}   {middle:.1f}, {seconds[-1]:.1f}")

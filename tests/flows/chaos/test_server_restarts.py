@@ -79,7 +79,9 @@ def test_down_ends_running_flows_in_order(
     assert [run.status.state for run in trials] == ["stopped", "stopped"]
     reasons = {run.status.reason for run in trials}
     assert reasons == {"its flow was cancelled, or sent SIGTERM"}
-    assert {one["status"] for one in mlflow_runs(tmp_path / "runs").values()} == {"KILLED"}
+    assert {mlflow_run["status"] for mlflow_run in mlflow_runs(tmp_path / "runs").values()} == {
+        "KILLED"
+    }
     vinedresser(tmp_path, "up", "--data", home, "--port", "0", "--limit", "2")
     found = prefect.call("GET", f"flow_runs/{flow_run}")["state"]
     assert (found["type"], found["message"]) == ("CANCELLED", "Stopped by `vinedresser down`.")

@@ -87,7 +87,7 @@ def records(store: Path) -> list[RoundRecord]:
 def weights(store: Path) -> dict[str, bytes]:
     """Return all saved weights by path."""
     return {
-        str(one.relative_to(store)): one.read_bytes()
-        for one in store.rglob("*.safetensors")
-        if "models" in one.parts
+        str(path.relative_to(store)): path.read_bytes()
+        for path in store.rglob("*.safetensors")
+        if "models" in path.parts
     }

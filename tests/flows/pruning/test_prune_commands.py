@@ -120,10 +120,10 @@ def test_a_kill_in_the_command_loses_no_round(
     store = tmp_path / "runs" / "small"
     assert records(store) == records(undisturbed)
     assert weights(store) == weights(undisturbed)
-    runs = {one.name: open_run(one).status for one in store.glob("round-*")}
+    runs = {path.name: open_run(path).status for path in store.glob("round-*")}
     assert runs.pop("round-1").state in {"killed", "stopped"}
     assert runs.pop("round-1.2").over
-    assert {one.state for one in runs.values()} == {"finished"}
+    assert {run.state for run in runs.values()} == {"finished"}
     assert runs.keys() == {"round-0", "round-1-2", "round-1-2.2"}
 
 

@@ -49,7 +49,7 @@ def test_each_round_is_a_run_beside_the_last(
     store = folder / "runs" / "small"
     assert re.search("^result +round 2: ", output, re.MULTILINE)
     assert re.search("^ended +rounds: ", output, re.MULTILINE)
-    assert [one.figure for one in records(store)] == [1.0, 20 / 24, 16 / 24]
+    assert [record.figure for record in records(store)] == [1.0, 20 / 24, 16 / 24]
     runs = mlflow_runs(folder / "runs")
     parent = runs.pop("small")
     assert parent["status"] == "FINISHED"
@@ -114,7 +114,10 @@ def test_a_registered_model_is_pruned_further(
     path.write_text(given.replace('name = "small"', 'name = "further"'), encoding="utf-8")
     code, output = prune(tmp_path)
     assert code == 0, output
-    assert [one.figure for one in records(tmp_path / "runs" / "further")] == [16 / 24, 12 / 24]
+    assert [record.figure for record in records(tmp_path / "runs" / "further")] == [
+        16 / 24,
+        12 / 24,
+    ]
     served = load(tmp_path / "runs" / "further", functions.network)
     assert sum(functions.filters(served)) == 12
     path.write_text(given.replace("small-net@pruned", "other-net@pruned"), encoding="utf-8")
@@ -156,7 +159,7 @@ def test_more_rounds_and_branches(undisturbed: tuple[Path, str], tmp_path: Path)
     branch, origin = there / "runs" / "small-from-1", there / "runs" / "small"
     shared = [f"models/round-{number}/tuned/weights.safetensors" for number in (0, 1)]
     assert all(weights(branch)[one] == weights(origin)[one] for one in shared)
-    assert [one.name for one in sorted(branch.glob("round-*"))] == ["round-2", "round-3"]
+    assert [path.name for path in sorted(branch.glob("round-*"))] == ["round-2", "round-3"]
     assert len(records(branch)) == 4
     assert weights(origin) == weights(folder / "runs" / "small")
     code, output = prune(there, "--from", "round-9")
@@ -222,7 +225,7 @@ def test_a_crash_is_tried_again_and_then_reported(tmp_path: Path) -> None:
     assert code == 1, output
     assert "round-1 crashed: RuntimeError: the data is gone" in output
     store = tmp_path / "runs" / "small"
-    assert [one.name for one in sorted(store.glob("round-*"))] == [
+    assert [path.name for path in sorted(store.glob("round-*"))] == [
         "round-0",
         "round-1",
         "round-1-2",
@@ -331,7 +334,7 @@ def test_a_kill_loses_no_round_and_repeats_none(
     assert records(store) == records(reference)
     assert weights(store) == weights(reference)
     broken = "round-0" if phase == "weights" else "round-1"
-    runs = {one.name: open_run(one).status.state for one in store.glob("round-*")}
+    runs = {path.name: open_run(path).status.state for path in store.glob("round-*")}
     # Without its flow, a training is asked to stop before it is killed.
     assert runs.pop(broken) in {"killed", "stopped"}
     assert runs == dict.fromkeys(runs, "finished")

@@ -120,9 +120,9 @@ kind = { values = ["", "nan"], when = { "prune.amount" = 3 } }""",
     )
     store = tmp_path / "runs" / "search"
     assert "3 finished, 1 stopped" in output
-    table = [one.split() for one in output.splitlines() if one.startswith("trial-")]
+    table = [line.split() for line in output.splitlines() if line.startswith("trial-")]
     assert {(one[1], one[2]) for one in table if len(one) > 2} >= {("finished", "2")}
-    trials = {one.name: costs(one) for one in (store / "prunings").iterdir()}
+    trials = {path.name: costs(path) for path in (store / "prunings").iterdir()}
     # Of the one that was stopped, no models are kept.
     assert trials.keys() == {"trial-0000", "trial-0002", "trial-0003"}
     front = {
@@ -133,12 +133,12 @@ kind = { values = ["", "nan"], when = { "prune.amount" = 3 } }""",
             for other in trials.values()
         )
     }
-    best = [one.split()[1].strip(":") for one in output.splitlines() if one.startswith("best ")]
+    best = [line.split()[1].strip(":") for line in output.splitlines() if line.startswith("best ")]
     assert {*best} == front
     for name, (figure, size) in trials.items():
         model = load(store / "prunings" / name, functions.network)
         assert sum(functions.filters(model)) == figure * functions.FILTERS
-        assert sum(one.numel() for one in model.parameters()) == size
+        assert sum(parameter.numel() for parameter in model.parameters()) == size
     # The first one was killed in round 1, and began again with it.
     assert open_run(store / "trial-0000").status.state == "killed"
     rounds = [open_run(store / f"trial-0000-2.{number}") for number in (2, 3)]
@@ -179,7 +179,7 @@ pruner = { name = "asha", eta = 2 }""",
     store = tmp_path / "runs" / "search"
     assert "best             trial-0000: pruning/figure 0.8333 with prune.amount 2" in output
     assert "2 pruned" in output
-    assert [one.name for one in (store / "prunings").iterdir()] == ["trial-0000"]
+    assert [path.name for path in (store / "prunings").iterdir()] == ["trial-0000"]
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def loop() -> Tensors:
         model.zero_grad()
         scaler.scale(checkpoint(model, batch, use_reentrant=False).sum()).backward()
         scaler.step(updater)
-    return [one.detach().clone() for one in model.parameters()]
+    return [parameter.detach().clone() for parameter in model.parameters()]
 
 
 def test_each_event_is_told_in_order_and_torch_is_restored() -> None:

@@ -14,7 +14,7 @@ def test_changes_of_the_model_show_in_the_list() -> None:
     names = Names(model)
 
     def listed() -> dict[str, nn.Parameter]:
-        return {one.weight: one.value for one in names.parameters()}
+        return {parameter.weight: parameter.value for parameter in names.parameters()}
 
     right = {"weights/0.weight", "biases/0.bias", "weights/1.0.weight"}
     assert set(listed()) == set(listed()) == right

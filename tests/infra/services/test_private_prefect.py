@@ -72,7 +72,11 @@ def test_it_serves_those_who_know_its_password(server: PrivatePrefect) -> None:
     assert status(server, password, Host="rebound.example") == 400
     process = psutil.Process(server.pid)
     assert password not in " ".join(process.cmdline())
-    listening = [one.laddr for one in process.net_connections() if one.status == "LISTEN"]
+    listening = [
+        connection.laddr
+        for connection in process.net_connections()
+        if connection.status == "LISTEN"
+    ]
     assert [address.ip for address in listening] == ["127.0.0.1"]
     assert stat.S_IMODE(server.home.stat().st_mode) == 0o700
     assert os.getsid(server.pid) == server.pid, "Ctrl-C in the terminal would reach it"

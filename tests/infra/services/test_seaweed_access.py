@@ -57,7 +57,11 @@ def answer(address: tuple[str, int], sent: bytes, *, encrypted: bool) -> bytes:
 @pytest.mark.thorough
 def test_every_port_asks_for_a_key(server: tuple[Path, psutil.Process, int]) -> None:
     _, process, s3 = server
-    found = [one for one in process.net_connections("inet") if one.status == psutil.CONN_LISTEN]
+    found = [
+        connection
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
     assert {one.laddr.ip for one in found} == {"127.0.0.1"}
     ports = {one.laddr.port for one in found}
     assert len(ports) == 8
@@ -100,7 +104,9 @@ def test_its_files_and_sockets_are_those_of_their_owner(
 ) -> None:
     folder, process, _ = server
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    paths = {Path(one.laddr) for one in process.net_connections("unix") if one.laddr}
+    paths = {
+        Path(connection.laddr) for connection in process.net_connections("unix") if connection.laddr
+    }
     assert len(paths) == 6
     written = [one for one in folder.rglob("*") if one.suffix != ".txt"]
     for path in (*paths, *written):

@@ -195,8 +195,8 @@ def test_trials_of_a_sweep_never_share_a_gpu(tmp_path: Path, gpus: list[str]) ->
         assert ended is not None
         spans[said[1]].append((began.started, ended.ended))
     assert sum(map(len, spans.values())) == 5
-    for one in spans.values():
-        for (begin, end), (other_begin, other_end) in combinations(one, 2):
+    for span in spans.values():
+        for (begin, end), (other_begin, other_end) in combinations(span, 2):
             assert end <= other_begin or other_end <= begin
 
 

@@ -34,7 +34,7 @@ def test_a_secret_reaches_the_program_and_no_record(
     log = (directory / "log.txt").read_text()
     assert log == "['--api_key', 'correct-horse'] battery-staple from the starter\n"
     (directory / "log.txt").unlink()
-    kept = "".join(one.read_text() for one in directory.rglob("*") if one.is_file())
+    kept = "".join(path.read_text() for path in directory.rglob("*") if path.is_file())
     assert "finished" in kept
     for value in ("correct-horse", "battery-staple", "from the starter"):
         assert value not in kept

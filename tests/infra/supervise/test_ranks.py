@@ -83,10 +83,10 @@ def test_each_rank_knows_the_others_and_shares_the_machine(
     assert {one["OMP_NUM_THREADS"] for one in seen} == {str(max(cores() // 3, 1))}
     assert [one[VISIBLE_GPUS] for one in seen] == [",".join(names[at : at + 2]) for at in (0, 2, 4)]
     workers = [json.loads(one["TF_CONFIG"]) for one in seen]
-    assert [one["task"] for one in workers] == [
+    assert [worker["task"] for worker in workers] == [
         {"type": "worker", "index": rank} for rank in range(3)
     ]
-    assert len({str(one["cluster"]) for one in workers}) == 1
+    assert len({str(worker["cluster"]) for worker in workers}) == 1
     assert len({*workers[0]["cluster"]["worker"]}) == 3
     # What the ranks shared is free again.
     assert {one["MASTER_ADDR"] for one in seen} == {"127.0.0.1"}

@@ -60,7 +60,7 @@ def geometric_median() -> list[float]:
 
 def lamp() -> list[float]:
     squares = [sum(x * x for x in one) for one in filters()]
-    return [one / sum(other for other in squares if other >= one) for one in squares]
+    return [square / sum(other for other in squares if other >= square) for square in squares]
 
 
 def taylor_activation() -> list[float]:

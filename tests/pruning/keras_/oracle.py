@@ -56,10 +56,12 @@ def masked_by_nan(
         return _both(operation, args, kwargs, changed)
 
     pairs = [(keras.ops.convert_to_tensor(one),) * 2 for one in inputs]
-    outputs = keras.tree.flatten(run_graph(model, [_Pair(*one) for one in pairs], visit))
-    for one in outputs:
-        assert np.array_equal(_array(one.original), _array(one.changed)), "an output depends on it"
-    return [_array(one.original) for one in outputs]
+    outputs = keras.tree.flatten(run_graph(model, [_Pair(*pair) for pair in pairs], visit))
+    for output in outputs:
+        assert np.array_equal(_array(output.original), _array(output.changed)), (
+            "an output depends on it"
+        )
+    return [_array(output.original) for output in outputs]
 
 
 class _Pair:
@@ -93,7 +95,7 @@ def _masked(original: Any, changed: Any) -> _Pair:
         # Whole rows: the layer computes what belongs to a removed filter itself.
         return _Pair(original, changed)
     arrays = [np.where(differs, 0, _array(one)) for one in (original, changed)]
-    return _Pair(*(keras.ops.convert_to_tensor(one) for one in arrays))
+    return _Pair(*(keras.ops.convert_to_tensor(array) for array in arrays))
 
 
 def _both(operation: Any, args: Any, kwargs: Any, changed: Any) -> Any:

@@ -67,7 +67,7 @@ class TrainingBranch(keras.layers.Layer):  # type: ignore[misc]
 def test_a_layer_for_training_keeps_what_it_reads() -> None:
     second = layers.Conv2D(8, 3, padding="same", name="second")
     model = after(layers.Dropout(0.5), second, TrainingBranch(name="branch"))
-    before = [np.array(one) for one in model.get_weights()]
+    before = [np.array(weight) for weight in model.get_weights()]
     example = np.ones((2, 6, 6, 3), "float32")
     pruned = prune(model, example, 4)
     assert pruned.plans[0].channels.keys() == {"first"}
@@ -153,7 +153,7 @@ def test_a_filter_is_counted_once_where_layers_are_tied() -> None:
 
     groups = groups_of(after(block, layers.BatchNormalization(name="norm")))
     assert list(groups) == ["first", "head"]
-    roles = {(one.tensor, one.axis): one.role for one in groups["first"].members}
+    roles = {(member.tensor, member.axis): member.role for member in groups["first"].members}
     assert roles == {
         ("first.kernel", 3): "filter",
         ("first.bias", 0): "bias",
@@ -208,7 +208,7 @@ def test_settings_of_layers_are_kept() -> None:
     rng = np.random.default_rng(0)
     prunable = KerasPrunable(model, drawn_example(model, rng))
     pruned = prunable.removed(random_plan(prunable, rng))
-    assert [one.name for one in pruned.layers] == [one.name for one in model.layers]
+    assert [layer.name for layer in pruned.layers] == [layer.name for layer in model.layers]
     frozen = pruned.get_layer("frozen")
     assert not frozen.trainable
     assert frozen.kernel_regularizer.l2 == model.get_layer("frozen").kernel_regularizer.l2

@@ -23,7 +23,7 @@ def makers(prunable: KerasPrunable, plan: Plan) -> dict[int, list[tuple[int, lis
     }
     # The first half of a separable convolution reads what its input makes.
     readers |= {(name, 2) for name in plan.tensors if name.endswith("depthwise_kernel")}
-    variables = {one.path: one.value for one in Names(prunable.model).variables()}
+    variables = {variable.path: variable.value for variable in Names(prunable.model).variables()}
     return {
         id(variables[name]): [
             (int(axis), gone) for axis, gone in axes.items() if (name, int(axis)) not in readers

@@ -25,12 +25,12 @@ def test_more_work_takes_longer_and_nothing_changes() -> None:
         ]
     )
     small = build()
-    before = [one.numpy() for model in (large, small) for one in model.variables]
+    before = [variable.numpy() for model in (large, small) for variable in model.variables]
     found = measured_latency([large, small], EXAMPLE, budget=0)
     assert len(found) == 2
     assert all(math.isfinite(one) and one > 0 for one in found)
     assert found[0] > found[1]
-    after = [one.numpy() for model in (large, small) for one in model.variables]
+    after = [variable.numpy() for model in (large, small) for variable in model.variables]
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -36,9 +36,11 @@ def test_rounds_saved_and_loaded(tmp_path: Path) -> None:
     pruned = prune(prune(build(), EXAMPLE, 5), EXAMPLE, 3, criterion="l2")
     assert [plan.count for plan in pruned.plans] == [5, 3]
     assert pruned.after.parameters == sum(
-        int(np.prod(one.shape)) for one in pruned.model.trainable_variables
+        int(np.prod(variable.shape)) for variable in pruned.model.trainable_variables
     )
-    assert pruned.after.size_bytes == sum(one.numpy().nbytes for one in pruned.model.variables)
+    assert pruned.after.size_bytes == sum(
+        variable.numpy().nbytes for variable in pruned.model.variables
+    )
     save(pruned, tmp_path / "pruned")
     served = load(tmp_path / "pruned", build)
     expected = keras.ops.convert_to_numpy(pruned.model(EXAMPLE, training=False))

@@ -72,10 +72,14 @@ def test_terms_are_derivatives_by_factors() -> None:
         model = smooth()
         prunable = KerasPrunable(model, IMAGES[0])
         variables = {
-            f"{layer.name}.{one.name}": one for layer in model.layers for one in layer.weights
+            f"{layer.name}.{weight.name}": weight
+            for layer in model.layers
+            for weight in layer.weights
         }
         members = {
-            (one.role, one.tensor, one.axis) for group in prunable.groups for one in group.members
+            (member.role, member.tensor, member.axis)
+            for group in prunable.groups
+            for member in group.members
         }
         measured = KerasBackend().measure(
             model, losses, prunable.groups, ["input_taylor", "weight_taylor"]
@@ -193,15 +197,15 @@ def test_the_model_stays_as_it_is_and_frozen_layers_count() -> None:
     expected = prune(model, IMAGES[0], 4, criterion="taylor_weight", losses=losses)
     model.get_layer("first").trainable = False
     before = model.get_weights()
-    attributes = [set(vars(one)) for one in model.layers]
+    attributes = [set(vars(layer)) for layer in model.layers]
     pruned = prune(model, IMAGES[0], 4, criterion="taylor_weight", losses=losses)
     assert pruned.plans[0].scores == expected.plans[0].scores
     assert all(map(np.array_equal, before, model.get_weights()))
-    assert [set(vars(one)) for one in model.layers] == attributes
+    assert [set(vars(layer)) for layer in model.layers] == attributes
     assert not model.get_layer("first").trainable
     if keras.backend.backend() == "torch":
         assert not model.get_layer("first").kernel.value.requires_grad
-        assert all(one.value.grad is None for one in model.weights)
+        assert all(weight.value.grad is None for weight in model.weights)
 
 
 def nothing(_: Any) -> Iterator[Any]:

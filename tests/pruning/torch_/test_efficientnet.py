@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("share", ["5%", "10%"])
 def test_a_trained_network_keeps_its_classes_without_training(share: str, criterion: str) -> None:
     model = pretrained()
-    centre = torch.cat([cut(one, 27, 134, 373) for one in photographs()])
+    centre = torch.cat([cut(photograph, 27, 134, 373) for photograph in photographs()])
     with torch.no_grad():
         classes = model(centre).argmax(1)
 
@@ -29,7 +29,7 @@ def test_a_trained_network_keeps_its_classes_without_training(share: str, criter
         for _ in range(4):
             top, left, more = (int(torch.randint(100, (1,), generator=draw)) for _ in range(3))
             place = top, 2 * left, 227 + more
-            squares = torch.cat([cut(one, *place) for one in photographs()])
+            squares = torch.cat([cut(photograph, *place) for photograph in photographs()])
             yield F.cross_entropy(model(squares), classes)
 
     groups = TorchPrunable(model, centre[:1]).groups

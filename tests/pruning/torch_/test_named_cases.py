@@ -46,7 +46,7 @@ def pruned(model: nn.Module) -> TorchPrunable:
 
 def reason(prunable: TorchPrunable, name: str) -> str:
     """Return why a group is locked."""
-    return next(one.locked for one in prunable.groups if one.name == name)
+    return next(group.locked for group in prunable.groups if group.name == name)
 
 
 def depthwise() -> nn.Module:
@@ -130,7 +130,7 @@ OPEN: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("name", OPEN)
 def test_can_be_pruned(name: str) -> None:
     prunable = pruned(OPEN[name]())
-    assert any(not one.locked for one in prunable.groups)
+    assert any(not group.locked for group in prunable.groups)
     if name != "standardised weights":
         assert not reason(prunable, "first")
 
@@ -246,7 +246,7 @@ def test_only_the_rest_of_a_constant_slice_is_pruned() -> None:
         right=nn.Conv2d(5, 4, 1),
     )
     prunable = pruned(model)
-    found = {one.name: (one.size, bool(one.locked)) for one in prunable.groups}
+    found = {group.name: (group.size, bool(group.locked)) for group in prunable.groups}
     assert found["first"] == (3, True)
     assert found["first#2"] == (5, False)
 
@@ -277,8 +277,8 @@ def test_tied_weights_stay_tied() -> None:
 def test_heads_are_removed_as_a_whole() -> None:
     torch.manual_seed(0)
     prunable = TorchPrunable(zoo_attention.ZOO["ViT, fused"](), torch.randn(2, 3, 16, 16))
-    heads = next(one for one in prunable.groups if one.kind == "heads")
-    weight = next(one for one in heads.members if one.tensor.endswith("qkv.weight"))
+    heads = next(group for group in prunable.groups if group.kind == "heads")
+    weight = next(member for member in heads.members if member.tensor.endswith("qkv.weight"))
     rows = [part * 16 + 4 * 2 + unit for part in range(3) for unit in range(4)]
     assert heads.size == 4
     assert np.array_equal(weight.indices[2], rows)

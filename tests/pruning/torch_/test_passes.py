@@ -30,7 +30,7 @@ EXAMPLE = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(0))
 def train(model: nn.Module, *example: Any) -> None:
     """Run a model in training mode, forward and backward."""
     outputs = pytree.tree_leaves(model.train()(*example))
-    torch.stack([one.mean() for one in outputs]).sum().backward()
+    torch.stack([output.mean() for output in outputs]).sum().backward()
 
 
 @pytest.mark.thorough
@@ -53,14 +53,17 @@ def test_a_pruned_model_can_be_trained(kind: type[Trunk], training: bool) -> Non
 
 def test_a_head_for_training_is_pruned_with_what_it_reads() -> None:
     prunable = TorchPrunable(DeepAuxiliary(), EXAMPLE)
-    locked = {one.name: one.locked for one in prunable.groups if one.locked}
+    locked = {group.name: group.locked for group in prunable.groups if group.locked}
     assert locked == {
         "out": "is an output of the model",
         "aux.inner.0": "runs only in training mode",
         "aux.inner.6": "is an output of the model",
     }
     read = [
-        one.name for one in prunable.groups for each in one.members if "aux.inner.0" in each.tensor
+        group.name
+        for group in prunable.groups
+        for each in group.members
+        if "aux.inner.0" in each.tensor
     ]
     assert read == ["second", "third", "aux.inner.0", "aux.inner.0"]
     assert prunable.notes == ()
@@ -74,7 +77,7 @@ def test_operations_of_training_mode_are_not_counted() -> None:
 def test_what_a_layer_that_never_runs_may_read_is_locked(kind: type[Trunk]) -> None:
     prunable = TorchPrunable(kind(), EXAMPLE)
     reason = f"may pass {UNREACHED[kind]}, which no run on the example reaches"
-    assert [reason in one.locked for one in prunable.groups] == [True, True, True, False]
+    assert [reason in group.locked for group in prunable.groups] == [True, True, True, False]
     assert UNREACHED[kind] in prunable.notes[-1]
     with pytest.raises(PruningError, match=f"first, second, third: {reason}"):
         prune(kind(), EXAMPLE, 1)
@@ -131,6 +134,6 @@ def test_the_trial_of_a_removal_includes_training_mode() -> None:
                 third = third + second.reshape(len(x), 8, -1).mean()
             return self.classes(third)
 
-    locked = {one.name: one.locked for one in TorchPrunable(Fixed(), EXAMPLE).groups}
+    locked = {group.name: group.locked for group in TorchPrunable(Fixed(), EXAMPLE).groups}
     assert locked["second"]
     assert not locked["first"]

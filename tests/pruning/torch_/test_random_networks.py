@@ -35,7 +35,7 @@ def _pruned(seeds: range, *, nasty: bool) -> list[float]:
         expected, found = masked_reference(model, plan, example), results(pruned, example)
         for one, other in zip(expected, found, strict=True):
             assert np.abs(one - other).max() <= 1e-11 * np.abs(one).max(), (seed, names)
-        left = [one for one in prunable.groups if one.name not in plan.channels]
+        left = [group for group in prunable.groups if group.name not in plan.channels]
         assert all(one.locked or one.size == 1 for one in left), (seed, names)
         shares.append(share_removed(prunable, plan))
     return shares

@@ -43,4 +43,4 @@ class _Coarse(nn.Module):
 def test_what_float32_rounds_too_coarsely_is_decided_in_float64() -> None:
     torch.manual_seed(0)
     groups = TorchPrunable(_Coarse(), torch.randn(2, 3, 6, 6)).groups
-    assert {one.name: one.locked for one in groups}["first"] == ""
+    assert {group.name: group.locked for group in groups}["first"] == ""

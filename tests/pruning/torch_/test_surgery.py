@@ -62,7 +62,9 @@ def test_modes_types_and_frozen_parameters_are_kept() -> None:
     model[0][0].weight.requires_grad_(False)
     prunable = TorchPrunable(model, torch.randn(2, 3, 16, 16, dtype=torch.float64))
     pruned: Any = prunable.removed(plan_of(prunable))
-    assert [one.training for one in pruned.modules()] == [one.training for one in model.modules()]
+    assert [module.training for module in pruned.modules()] == [
+        module.training for module in model.modules()
+    ]
     assert not pruned[0][0].weight.requires_grad
     assert pruned[2][0].weight.requires_grad
     assert pruned[0][0].weight.dtype == torch.float64
@@ -95,7 +97,7 @@ def test_an_optimizer_made_before_does_not_train_the_pruned_model() -> None:
     pruned = prunable.removed(plan).train()
 
     def step(optimizer: torch.optim.Optimizer) -> int:
-        before = [one.detach().clone() for one in pruned.parameters()]
+        before = [parameter.detach().clone() for parameter in pruned.parameters()]
         pruned.zero_grad()
         pruned(torch.randn(4, 3, 16, 16)).square().sum().backward()
         optimizer.step()
@@ -205,7 +207,7 @@ def test_arguments_by_position_and_by_name() -> None:
 
     for example in ((_example(), 2.0), {"x": _example(), "scale": 2.0}):
         prunable = TorchPrunable(Two(), example)
-        assert [one.name for one in prunable.groups if not one.locked] == ["conv"]
+        assert [group.name for group in prunable.groups if not group.locked] == ["conv"]
 
 
 def test_multiplications_are_counted_for_one_example() -> None:

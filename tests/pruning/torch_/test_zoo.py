@@ -36,7 +36,7 @@ def test_pruned_models_equal_their_masked_originals(name: str) -> None:
     ):
         assert np.abs(found - expected).max() <= 1e-12 * np.abs(expected).max()
     assert prunable.notes == ()
-    sum(one.mean() for one in pytree.tree_leaves(pruned.train()(example))).backward()
+    sum(leaf.mean() for leaf in pytree.tree_leaves(pruned.train()(example))).backward()
 
 
 def test_proof_has_all_checks() -> None:
@@ -48,5 +48,5 @@ def test_proof_has_all_checks() -> None:
     proof = prove(prunable, plan, pruned, count=plan.count)
     assert [check.limit for check in proof.checks] == [0, 1e-5, 1e-12, 1e-12, 0]
     assert all(check.figure <= check.limit for check in proof.checks)
-    sizes = [sum(one.numel() for one in each.parameters()) for each in (model, pruned)]
+    sizes = [sum(parameter.numel() for parameter in each.parameters()) for each in (model, pruned)]
     assert list(proof.parameters) == sizes

@@ -102,15 +102,18 @@ def test_windows_of_epochs_seconds_evaluations_and_the_whole_run(run: Run) -> No
     every = [loss(step) for step in range(STEPS)]
     epochs = rank_0(run, "loss", "epoch")
     means = [np.mean(every[i : i + 50]) for i in range(0, 250, 50)]
-    np.testing.assert_allclose([one.value for one in epochs], means)
+    np.testing.assert_allclose([epoch.value for epoch in epochs], means)
     # A window ends with the first event at or after its end.
     seconds = rank_0(run, "loss", "2 seconds")
     np.testing.assert_allclose(
-        [one.value for one in seconds], [np.mean(every[i : i + 9]) for i in range(0, STEPS, 9)]
+        [second.value for second in seconds],
+        [np.mean(every[i : i + 9]) for i in range(0, STEPS, 9)],
     )
     evaluations = rank_0(run, "losses/val", "evaluation")
-    assert [one.value for one in evaluations] == [loss(step, 9) for step in range(39, STEPS, 40)]
-    assert {one.mode for one in evaluations} == {"eval"}
+    assert [evaluation.value for evaluation in evaluations] == [
+        loss(step, 9) for step in range(39, STEPS, 40)
+    ]
+    assert {evaluation.mode for evaluation in evaluations} == {"eval"}
     [whole] = rank_0(run, "loss", "flush")
     assert whole.value == pytest.approx(np.mean(every))
     assert whole.ended
@@ -251,7 +254,9 @@ def test_tensors_stored_now_and_then_beside_statistics(tmp_path: Path) -> None:
 def test_steps_with_some_tensors_of_a_collection_do_not_count(tmp_path: Path) -> None:
     def record(step: int) -> StepRecord:
         names = LAYERS if step % 5 == 0 else LAYERS[:1]
-        return step_record(step, tensors={f"gradients/{one}": gradient(step, one) for one in names})
+        return step_record(
+            step, tensors={f"gradients/{name}": gradient(step, name) for name in names}
+        )
 
     made = make_run(tmp_path / "run", [record(step) for step in range(11)])
     assert [one.step for one in ask(made, "norm(gradients)")] == [0, 5, 10]

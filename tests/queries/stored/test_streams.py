@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Run:
         [
             step_record(
                 step,
-                tensors={f"gradients/{one}": random.normal(size=(4, 4)) for one in layers},
+                tensors={f"gradients/{layer}": random.normal(size=(4, 4)) for layer in layers},
                 scalars={"losses/train": float(step)},
                 at=1e9 + step,
             )

@@ -58,7 +58,9 @@ def trained(folder: Path, script: str, *arguments: str) -> str:
     options = ("--name", "run", "--guard", "nonfinite")
     call(folder, "-m", "vinedresser", "run", *options, "train.py", *arguments)
     findings = [
-        one for one in open_run(next(folder.glob("runs/*"))).findings() if "replay" in one.remedy
+        finding
+        for finding in open_run(next(folder.glob("runs/*"))).findings()
+        if "replay" in finding.remedy
     ]
     return findings[-1].remedy.partition("vinedresser ")[2].partition("; it names")[0]
 

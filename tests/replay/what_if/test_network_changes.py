@@ -87,7 +87,7 @@ def deep(activation: type[nn.Module], layers: int, size: int = 24) -> nn.Sequent
 
 def kinds(found: WhatIf) -> set[str]:
     """Return the kinds of changes that cure."""
-    return {one.kind for one in found.cures}
+    return {cure.kind for cure in found.cures}
 
 
 @pytest.mark.thorough
@@ -104,8 +104,8 @@ def test_other_activations_cure_a_signal_that_vanishes_in_sigmoids(tmp_path: Pat
 def test_usual_weights_cure_too_small_ones(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = deep(nn.Tanh, 8)
-    for one in model.parameters():
-        nn.init.normal_(one, std=0.02)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.02)
     found = tried(tmp_path, model, Adam(model.parameters(), lr=3e-3))
     assert kinds(found) == {"small initial weights"}
 
@@ -125,7 +125,7 @@ def test_a_second_softmax_is_left_out(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(deep(nn.ReLU, 1), nn.Softmax(dim=-1))
     found = tried(tmp_path, model, Adam(model.parameters(), lr=0.01))
-    assert [one.change for one in found.cures] == ["no softmax of the outputs"]
+    assert [cure.change for cure in found.cures] == ["no softmax of the outputs"]
 
 
 @pytest.mark.thorough
@@ -164,7 +164,7 @@ def test_targets_get_the_shape_of_the_outputs(tmp_path: Path) -> None:
             *(tmp_path, model, Adam(model.parameters(), lr=0.01), functional.mse_loss),
             lambda rows, _: rows[:, 0],
         )
-    assert [one.kind for one in found.cures] == ["target shape"]
+    assert [cure.kind for cure in found.cures] == ["target shape"]
 
 
 @pytest.mark.thorough
@@ -279,9 +279,9 @@ def test_the_signal_is_the_share_of_the_inputs_behind_the_last_hidden_layer() ->
 def test_usual_weights_are_not_unusual(init: Callable[[Tensor], object]) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    for one in model.parameters():
-        if one.dim() > 1:
-            init(one)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            init(parameter)
     assert unusual_weights(model, "relu") == []
     assert unusual_weights(nn.Sequential(nn.GRU(1, 24), nn.Linear(24, 3)), "") == []
     nn.init.normal_(model.get_parameter("1.weight"), std=1.0)

@@ -66,7 +66,7 @@ def test_a_lower_learning_rate_cures_one_that_is_too_high(tmp_path: Path) -> Non
     train(tmp_path / "run", fast(), 1)
     found = tried(tmp_path / "run", 0, "fast")
     assert found.symptom.startswith("the loss rises") or "does not fall" in found.symptom
-    cures = {one.kind: one for one in found.cures}
+    cures = {cure.kind: cure for cure in found.cures}
     assert cures["learning rate"].change == "learning rate 0.2 instead of 2"
     # As the training itself with this rate, on the same batch.
     torch.manual_seed(0)
@@ -81,7 +81,7 @@ def test_a_lower_learning_rate_cures_one_that_is_too_high(tmp_path: Path) -> Non
         optimizer.step()
         losses.append(loss.item())
     assert cures["learning rate"].course.losses == pytest.approx(losses, rel=1e-3, abs=1e-5)
-    (control,) = (one for one in found.trials if one.control)
+    (control,) = (trial for trial in found.trials if trial.control)
     assert not control.cures
     assert found.conclusion.startswith("learning rate 0.2 instead of 2")
     assert f"after 60 steps; unchanged: loss {found.unchanged.last:.4g})" in found.conclusion
@@ -96,9 +96,9 @@ def test_single_precision_cures_an_overflow_in_half(tmp_path: Path) -> None:
     train(tmp_path / "run", (model, loss_fn, optimizer), 4, change=overflowing)
     found = tried(tmp_path / "run", 2, "halves", steps=20)
     assert found.symptom == "not finite at step 0"
-    assert [one.change for one in found.cures] == ["float32 instead of float16"]
+    assert [cure.change for cure in found.cures] == ["float32 instead of float16"]
     # Changes of the update would come too late.
-    assert {one.kind for one in found.trials} == {"precision", "labels shuffled"}
+    assert {trial.kind for trial in found.trials} == {"precision", "labels shuffled"}
     told = again_with(tmp_path / "run", 2, "halves")
     assert "tried: float32 instead of float16 cures it (loss " in told
     assert "after 20 steps; unchanged: not finite at step 0)" in told
@@ -120,7 +120,7 @@ def test_no_change_cures_the_derivative_of_a_norm_at_zero(tmp_path: Path) -> Non
     found = what_if(step, steps=20, seconds=_SECONDS)
     assert found.cures == []
     assert found.conclusion == "none of 2 changes cures it"
-    assert {one.change for one in found.trials} == {
+    assert {trial.change for trial in found.trials} == {
         "float64 instead of float32",
         "no dropout",
         "labels shuffled",
@@ -158,15 +158,15 @@ def test_no_healthy_training_has_a_cure_at_any_time(tmp_path: Path, number: int)
     torch.manual_seed(number)
     train(tmp_path / "run", healthy(number), 301, every=100)
     records = list_snapshots(open_storage(tmp_path / "run"), [])
-    assert [one.step for one in records] == [0, 100, 200, 300]
-    for one in records:
-        found = tried(tmp_path / "run", one.step, f"healthy_{number}", steps=100)
+    assert [record.step for record in records] == [0, 100, 200, 300]
+    for record in records:
+        found = tried(tmp_path / "run", record.step, f"healthy_{number}", steps=100)
         assert found.cures == [], found.conclusion
 
 
 def rates(found: WhatIf) -> set[float]:
     """Return the learning rates that were tried."""
-    return {one.values[1] for one in found.trials if one.kind == "learning rate"}
+    return {trial.values[1] for trial in found.trials if trial.kind == "learning rate"}
 
 
 @pytest.mark.thorough
@@ -175,7 +175,7 @@ def test_a_far_higher_learning_rate_cures_a_training_that_stands_still(tmp_path:
     train(tmp_path / "run", standing(), 1)
     found = tried(tmp_path / "run", 0, "standing_batches", steps=100)
     assert found.symptom == "the loss does not fall"
-    assert [one.kind for one in found.cures] == ["learning rate"]
+    assert [cure.kind for cure in found.cures] == ["learning rate"]
     # Rates with which a step moves the weights as far as usual.
     assert sorted(rates(found)) == pytest.approx([1e-4, 1e-3])
     # Of a single batch, the noise is not known.
@@ -225,8 +225,8 @@ def test_a_loss_that_falls_no_lower_than_with_shuffled_labels_is_a_symptom(tmp_p
     assert found.unchanged.last < 0.1 * found.before
     assert found.unchanged.last == pytest.approx(math.log(4), rel=0.1)
     assert found.symptom.endswith("no lower than with shuffled labels")
-    assert "inputs" in {one.kind for one in found.cures}
-    (control,) = (one for one in found.trials if one.control)
+    assert "inputs" in {cure.kind for cure in found.cures}
+    (control,) = (trial for trial in found.trials if trial.control)
     assert control.course is found.shuffled
 
 
@@ -280,10 +280,10 @@ def test_a_control_that_is_not_completed_prevents_a_claim(
         found = what_if(step, steps=20, seconds=230.0)
     assert found.controls_left == ["labels shuffled"]
     assert "labels shuffled" in found.not_tried
-    assert [one.kind for one in found.trials if one.cures] == ["learning rate"]
+    assert [trial.kind for trial in found.trials if trial.cures] == ["learning rate"]
     assert found.cures == []
     assert found.conclusion == "nothing follows: labels shuffled, a control, was not completed"
-    assert [found.verdict(one) for one in found.trials] == ["better, no proof", "-"]
+    assert [found.verdict(trial) for trial in found.trials] == ["better, no proof", "-"]
 
 
 @pytest.mark.thorough
@@ -291,7 +291,7 @@ def test_a_control_that_fails_prevents_a_claim(tmp_path: Path) -> None:
     torch.manual_seed(0)
     train(tmp_path / "run", fast(), 1)
     found = tried(tmp_path / "run", 0, "only_in_order", steps=20)
-    assert any(one.cures for one in found.trials)
+    assert any(trial.cures for trial in found.trials)
     assert found.controls_left == ["labels shuffled"]
     assert found.cures == []
 
@@ -300,7 +300,9 @@ def test_a_control_that_fails_prevents_a_claim(tmp_path: Path) -> None:
 def test_an_unknown_optimizer_is_asked_for(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, loss_fn = halves()
-    optimizer = torch.optim.SGD([{"params": [one]} for one in model.parameters()], lr=1e-6)
+    optimizer = torch.optim.SGD(
+        [{"params": [parameter]} for parameter in model.parameters()], lr=1e-6
+    )
     train(tmp_path / "run", (model, loss_fn, optimizer), 3, change=overflowing)
     with pytest.raises(ConfigError, match="the factory must return the optimizer, after the model"):
         tried(tmp_path / "run", 2, "halves")

@@ -116,7 +116,7 @@ def test_the_weights_of_a_running_training_change(data: Mixture, tmp_path: Path)
     assert unknown[0] == "refused"
     run = open_run(path)
     assert run.info.classes == ["cat", "dog", "eel"]
-    changes = [(one.parameter, one.new) for one in run.controls()]
+    changes = [(control.parameter, control.new) for control in run.controls()]
     assert changes == [("boost.eel", [8.0]), ("boost.eel", [1.0])]
     shares = [float(one) for one in run.scalars("saved/fed/eel").to_pandas()["value"]]
     natural = 10 / 610
@@ -169,7 +169,7 @@ def test_a_class_that_is_lost_again_is_boosted_again_and_at_last_for_good(
     rule = ClassImbalance()
     every: Any = {
         "collections": dict.fromkeys(
-            {one.collection for one in rule.all_needs}, SaveConfig(every=1)
+            {need.collection for need in rule.all_needs}, SaveConfig(every=1)
         )
     }
     learned = False

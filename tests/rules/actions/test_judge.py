@@ -95,8 +95,8 @@ def test_a_judge_that_is_killed_sends_nothing_twice(tmp_path: Path) -> None:
     tags = read_record(judged.storage, TagsRecord, key=tags_key("all"))
     assert tags == TagsRecord({"nonfinite": f"step 20: {found.seen}"})
     # The rest of the URL may be secret.
-    files = (one for one in judged.path.rglob("*") if one.is_file())
-    assert not any(b"secret-path" in one.read_bytes() for one in files)
+    files = (path for path in judged.path.rglob("*") if path.is_file())
+    assert not any(b"secret-path" in file.read_bytes() for file in files)
 
 
 @pytest.mark.thorough

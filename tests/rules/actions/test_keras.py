@@ -45,7 +45,7 @@ class Trained:
         self.steps += 1
 
     def weights(self) -> list[Any]:
-        return [np.asarray(one) for one in self.model.get_weights()]
+        return [np.asarray(weight) for weight in self.model.get_weights()]
 
 
 def same(some: list[Any], others: list[Any]) -> bool:

@@ -43,7 +43,7 @@ def stacked(between: Callable[[], nn.Module]) -> nn.Module:
 @pytest.mark.thorough
 def test_a_linear_model_of_rings_is_found(tmp_path: Path) -> None:
     findings = judged(tmp_path / "run", lambda: stacked(nn.Identity), rings())
-    assert [one.fault for one in findings] == ["missing_activation"]
+    assert [finding.fault for finding in findings] == ["missing_activation"]
     assert findings[0].evidence["linear"] == ["weights/0.weight", "weights/3.weight"]
 
 

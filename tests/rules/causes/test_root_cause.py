@@ -46,7 +46,7 @@ def test_the_cause_comes_first_whatever_the_order() -> None:
             "learning_rate_too_high",
             "class_imbalance",
         ]
-        assert {one.fault for one in roots[0].symptoms} == {"not_learning", "dying_relu"}
+        assert {symptom.fault for symptom in roots[0].symptoms} == {"not_learning", "dying_relu"}
 
 
 def test_labels_are_the_cause_of_what_stops_a_run_though_only_a_warning() -> None:
@@ -72,7 +72,9 @@ def test_outputs_that_fit_their_loss_at_first_are_no_cause_of_what_was_found_the
     early = [finding("loss_output_mismatch", 40), finding("learning_rate_too_high", 20)]
     assert root_causes(early)[0].finding.fault == "loss_output_mismatch"
     late = [finding("loss_output_mismatch", 355), finding("learning_rate_too_high", 20)]
-    assert [one.finding for one in root_causes([*late, finding("not_learning", 300)])] == late[::-1]
+    assert [cause.finding for cause in root_causes([*late, finding("not_learning", 300)])] == late[
+        ::-1
+    ]
 
 
 def test_targets_out_of_the_reach_of_the_outputs_are_not_too_large() -> None:
@@ -98,7 +100,7 @@ def test_a_rule_is_no_symptom_of_itself() -> None:
     other = finding("learning_rate_too_high", 60, rule="dying_relu")
     (root,) = root_causes([first, last, other, finding("not_learning", 210)])
     assert root.finding is other
-    assert [one.rule for one in root.symptoms] == ["not_learning"]
+    assert [symptom.rule for symptom in root.symptoms] == ["not_learning"]
     assert root.repeats == (first, last)
 
 
@@ -124,7 +126,7 @@ def test_one_report_changes_each_thing_once() -> None:
         finding("tree_depth", remedy="use a depth of 6"),
     ]
     roots = root_causes(found)
-    told = dict(zip([one.finding.fault for one in roots], remedies(roots), strict=True))
+    told = dict(zip([root.finding.fault for root in roots], remedies(roots), strict=True))
     assert told == {
         "data_leakage": "split before",
         "tree_depth": "use a depth of 6",

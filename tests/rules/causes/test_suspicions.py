@@ -88,12 +88,12 @@ def test_a_symptom_is_suspected_while_it_lasts_and_is_no_finding(tmp_path: Path)
     seen, findings = suspected(run, [HighLoss(), Hint()])
     # Only one of the rules could end the run.
     assert seen == [(1, []), (3, ["high_loss 8"]), (5, [])]
-    assert [one for one in findings if one.rule in ("high_loss", "hint")] == []
+    assert [finding for finding in findings if finding.rule in ("high_loss", "hint")] == []
     assert run.storage.exists(suspicions_key("all"))
 
 
 def test_a_rule_that_fails_in_suspicion_is_disabled_and_reported(tmp_path: Path) -> None:
     seen, findings = suspected(recorded(tmp_path / "run"), [Unsure(), HighLoss()])
     assert seen == [(1, []), (3, ["high_loss 8"]), (5, [])]
-    failed = [one for one in findings if one.rule == "unsure"]
+    failed = [finding for finding in findings if finding.rule == "unsure"]
     assert [one.seen for one in failed] == ["the rule itself failed: LookupError: no idea"]

@@ -50,7 +50,7 @@ def test_labels_that_are_shuffled_anew_stop_the_run_whatever_dies_of_it(
                 loss(model(data.x[rows]), data.y[others]).backward()
                 optimizer.step()
     findings = judge(open_run(tmp_path / "run"), rules)
-    (root,) = (one for one in root_causes(findings) if one.finding.severity != "info")
+    (root,) = (cause for cause in root_causes(findings) if cause.finding.severity != "info")
     assert (root.finding.rule, root.finding.severity) == ("corrupt_labels", "stop")
     assert "rows came again, with labels" in root.finding.seen
 
@@ -162,7 +162,7 @@ def test_at_the_end_three_evaluations_show_memorised_labels(
     """The evaluation before the first step does not count."""
     data, rules = relabelled(shuffled), [CorruptLabels()]
     findings = found_in(tmp_path, rules, data, network(inner=128), steps=600, batch=64, every=every)
-    assert [one.fault for one in findings] == found
+    assert [finding.fault for finding in findings] == found
 
 
 @pytest.mark.thorough

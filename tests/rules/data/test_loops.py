@@ -50,8 +50,8 @@ def rows() -> tuple[Array, Labels, Array, Labels]:
 def judged(run: Path) -> list[Finding]:
     """Return the findings of the rules."""
     findings = judge(open_run(run), [kind() for kind in KINDS])
-    assert not [one for one in findings if "the rule itself failed" in one.seen]
-    return [one for one in findings if one.statistic]
+    assert not [finding for finding in findings if "the rule itself failed" in finding.seen]
+    return [finding for finding in findings if finding.statistic]
 
 
 class Softmax:

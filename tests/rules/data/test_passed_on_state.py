@@ -59,4 +59,4 @@ def test_inputs_that_grow_and_single_numbers_are_no_data(
             optimizer.step()
             state = state + growth
     findings = judge(open_run(tmp_path / "run"), [rule])
-    assert [one.tensor for one in findings] == (["inputs/Carrying[1]"] if found else [])
+    assert [finding.tensor for finding in findings] == (["inputs/Carrying[1]"] if found else [])

@@ -98,5 +98,5 @@ def found_in(
             loss(net(prepare(data.x[chosen])), data.y[chosen]).backward()
             descent.step()
     findings = judge(open_run(directory / "run"), rules)
-    assert not [one for one in findings if "the rule itself failed" in one.seen]
-    return [one for one in findings if one.statistic]
+    assert not [finding for finding in findings if "the rule itself failed" in finding.seen]
+    return [finding for finding in findings if finding.statistic]

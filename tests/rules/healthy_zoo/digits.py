@@ -258,7 +258,7 @@ def _lbfgs(store: Path, seed: int) -> None:
         optimizer.zero_grad()
         value: torch.Tensor = loss(model(x), y)
         # Without a penalty it diverges to where the logarithm is flat.
-        (value + 1e-3 * sum((one**2).sum() for one in model.parameters())).backward()
+        (value + 1e-3 * sum((parameter**2).sum() for parameter in model.parameters())).backward()
         return value.detach()
 
     with watched(store) as hook:

@@ -41,7 +41,7 @@ def watched(store: Path, *, steps: int | None = None, **parameters: float) -> It
     collections = capture_for(kind() for kind in RULES.values()).collections
     with Hook(store, collections=collections, parameters=parameters, total_steps=steps) as hook:
         yield hook
-    assert not [one for one in hook.problems if "failed" in one]
+    assert not [problem for problem in hook.problems if "failed" in problem]
 
 
 def accuracy(outputs: Tensor, targets: Tensor) -> float:

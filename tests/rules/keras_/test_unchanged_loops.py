@@ -105,7 +105,7 @@ def judged(directory: Path, text: str) -> tuple[subprocess.CompletedProcess[str]
 
 def serious(run: Run) -> list[str]:
     """Return the rules that warned or stopped."""
-    return [one.rule for one in run.findings() if one.severity != "info"]
+    return [finding.rule for finding in run.findings() if finding.severity != "info"]
 
 
 @pytest.mark.parametrize("compiled", [LINES, COMPILED])
@@ -138,7 +138,7 @@ def test_faulty_loops_are_found(
     fault: str, compiled: str, change: dict[str, Any], tmp_path: Path
 ) -> None:
     _, run = judged(tmp_path, classifier(compiled=compiled, **change))
-    assert fault in [one.fault for one in run.findings() if one.severity != "info"]
+    assert fault in [finding.fault for finding in run.findings() if finding.severity != "info"]
 
 
 @pytest.mark.parametrize("compiled", [LINES, COMPILED])
@@ -148,4 +148,4 @@ def test_adversaries_are_no_fault(compiled: str, tmp_path: Path) -> None:
     assert serious(run) == []
     losses = run.scalars("losses", mode="train")
     assert len(losses) == 2
-    assert all(len(one.values) > 290 for one in losses.values())
+    assert all(len(loss.values) > 290 for loss in losses.values())

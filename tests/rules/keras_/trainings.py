@@ -116,7 +116,7 @@ class Fitting:
             held = (data.x_eval, data.y_eval) if self.evaluate else None
             given = {"batch_size": self.batch, "epochs": self.epochs, "verbose": 0, **self.fit}
             model.fit(data.x, data.y, validation_data=held, **given)
-        assert not [one for one in hook.problems if "failed" in one]
+        assert not [problem for problem in hook.problems if "failed" in problem]
         return open_run(directory)
 
 

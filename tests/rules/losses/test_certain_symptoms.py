@@ -165,8 +165,8 @@ def test_a_failure_without_a_cause_comes_with_the_symptoms_that_last(
 
     run = captured(tmp_path / "run", rules, deep, moving, steps=450, total=None)
     findings = found(run, *rules)
-    stop = next(one for one in findings if one.rule == "loss_not_decreasing")
+    stop = next(finding for finding in findings if finding.rule == "loss_not_decreasing")
     # The loss may be on a plateau until the end of a run of unknown length.
     assert stop.step == 449
-    assert any(one.rule == "vanishing_gradient" for one in findings)
+    assert any(finding.rule == "vanishing_gradient" for finding in findings)
     assert root_causes(findings)[0].finding.fault == "vanishing_gradient"

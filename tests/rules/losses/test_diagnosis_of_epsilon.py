@@ -24,5 +24,5 @@ def test_an_eps_above_the_gradient_is_the_cause(epsilon: float, count: int, tmp_
     rule = Underfitting()
     run = captured(tmp_path / "run", [rule], model, optimizer, steps=300, total=300)
     findings = found(run, rule)
-    assert [one.fault for one in findings] == ["learning_rate_too_low"] * count
-    assert all(one.cause.startswith("eps = 100 of the optimizer is") for one in findings)
+    assert [finding.fault for finding in findings] == ["learning_rate_too_low"] * count
+    assert all(finding.cause.startswith("eps = 100 of the optimizer is") for finding in findings)

@@ -47,9 +47,9 @@ def test_a_temperature_that_is_far_too_high_is_named(
 
 def shuffled(model: nn.Module, step: int) -> None:
     """Replace the gradients by noise of their size."""
-    for one in model.parameters():
-        assert one.grad is not None
-        one.grad = torch.randn_like(one.grad) * one.grad.std()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad = torch.randn_like(parameter.grad) * parameter.grad.std()
 
 
 @pytest.mark.thorough

@@ -74,7 +74,7 @@ def test_a_part_whose_targets_are_not_predicted_by_the_end(
     share: float, fall: float, found: list[str], tmp_path: Path
 ) -> None:
     findings = judged(tmp_path, of_values(share, fall, inputs=2), function="mse_loss")
-    assert [one.severity for one in findings] == found
+    assert [finding.severity for finding in findings] == found
 
 
 def of_classes(classes: int, right: float) -> Iterator[StepRecord]:

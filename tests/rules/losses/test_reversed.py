@@ -122,7 +122,7 @@ def test_classes_counted_from_another_number_are_told_from_a_wrong_sign(
                 hook.metric("accuracy", float(right.float().mean()))
     findings = [one for one in judge(open_run(tmp_path / "run"), rules) if one.severity != "info"]
     assert findings
-    assert {one.fault == "corrupt_labels" for one in findings} == {wrong_labels}
+    assert {finding.fault == "corrupt_labels" for finding in findings} == {wrong_labels}
 
 
 def slopes(folder: Path, sign: float) -> list[Finding]:

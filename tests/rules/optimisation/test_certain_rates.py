@@ -43,7 +43,7 @@ def test_a_first_step_that_leaves_nothing_is_warned_of(
     rule = LearningRateTooHigh()
     findings = found(captured(tmp_path, [rule], wide, optimizer, steps=30, total=2000), rule)
     expected = [("warning", "learning_rate_too_high", 10)] if warned else []
-    assert [(one.severity, one.fault, one.step) for one in findings[:1]] == expected
+    assert [(finding.severity, finding.fault, finding.step) for finding in findings[:1]] == expected
     if warned:
         assert "the update of step 0 was" in findings[0].seen
 

@@ -48,5 +48,5 @@ def test_a_recurrent_layer_whose_state_is_not_passed_on(
     optimizer = lambda model: torch.optim.Adam(model.parameters(), 3e-3)  # noqa: E731
     run = captured(tmp_path, [rule], model, optimizer, data=data, steps=120)
     findings = [one for one in found(run, rule) if one.severity != "info"]
-    assert [one.step for one in findings] == found_at
-    assert all("begins with a state of zero" in one.cause for one in findings)
+    assert [finding.step for finding in findings] == found_at
+    assert all("begins with a state of zero" in finding.cause for finding in findings)

@@ -100,9 +100,9 @@ def test_a_high_learning_rate_is_the_root_cause(tmp_path: Path) -> None:
     assert "the learning rate is too high" in root.finding.cause
     assert root.finding.remedy.startswith("lr 0.1 instead of 100")
     assert root.finding.correction == {"lr": 0.1}
-    assert {one.rule for one in root.symptoms} == {"loss_not_decreasing"}
+    assert {symptom.rule for symptom in root.symptoms} == {"loss_not_decreasing"}
     # The rule has warned at once.
-    assert [one.rule for one in root.repeats] == ["learning_rate_too_high"]
+    assert [repeat.rule for repeat in root.repeats] == ["learning_rate_too_high"]
 
 
 def test_the_cause_says_how_far_a_step_went(tmp_path: Path) -> None:
@@ -236,11 +236,11 @@ def test_learning_rates_in_keras(rate: float, expected: str | None, tmp_path: Pa
         model.fit(data.x.numpy(), data.y.numpy(), batch_size=64, epochs=9, verbose=0)
     findings = found(open_run(tmp_path / "run"), *rules)
     # A warning may precede the stop.
-    assert [one.rule for one in findings[-1:]] == ([] if expected is None else [expected])
-    assert len({one.rule for one in findings}) <= 1
-    for one in findings:
+    assert [finding.rule for finding in findings[-1:]] == ([] if expected is None else [expected])
+    assert len({finding.rule for finding in findings}) <= 1
+    for finding in findings:
         # The hyperparameters do not contain it: the optimizer's value is used.
-        assert f"instead of {rate:g}" in one.remedy
+        assert f"instead of {rate:g}" in finding.remedy
 
 
 def test_capture_does_not_change_the_training(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_capture_does_not_change_the_training(tmp_path: Path) -> None:
             loss(model(data.x[chosen]), data.y[chosen]).backward()
             optimizer.step()
             schedule.step()
-        return [one.detach() for one in model.parameters()]
+        return [parameter.detach() for parameter in model.parameters()]
 
     collections = capture_for([LearningRateTooHigh(), LearningRateTooLow()]).collections
     with Hook(tmp_path / "run", collections=collections) as hook:
@@ -336,6 +336,6 @@ def test_steps_that_are_long_throughout_are_found_where_nothing_is_learned(
         made.append(step_record(step, scalars=scalars, reductions=sizes if looked else {}))
     run = make_run(tmp_path / "run", made, parameters={"lr": 0.3}, total_steps=600)
     findings = found(run, LearningRateTooHigh())
-    assert [one.fault for one in findings] == ["learning_rate_too_high"] * fires
-    assert all(one.correction["lr"] < 0.03 for one in findings)
-    assert all(one.value == pytest.approx(ratio) for one in findings)
+    assert [finding.fault for finding in findings] == ["learning_rate_too_high"] * fires
+    assert all(finding.correction["lr"] < 0.03 for finding in findings)
+    assert all(finding.value == pytest.approx(ratio) for finding in findings)

@@ -43,9 +43,9 @@ def found(
     with Hook(path / "run", collections=capture_for(rules).collections) as hook:
         hook.watch(model, loss=loss, optimizer=optimizer)
         loop(model, optimizer, compute)
-    assert not [one for one in hook.problems if "failed" in one]
+    assert not [problem for problem in hook.problems if "failed" in problem]
     findings = judge(open_run(path / "run"), rules)
-    return [one for one in findings if one.severity != "info"]
+    return [finding for finding in findings if finding.severity != "info"]
 
 
 def stepless(passes: int, *, clear: bool = True) -> Loop:
@@ -184,5 +184,5 @@ def test_an_unchanged_script_is_warned_of_missing_steps(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "no optimizer has taken a step" in done.stderr + done.stdout
     run = open_run(tmp_path / "runs" / "run")
-    serious = [one.fault for one in run.findings() if one.severity != "info"]
+    serious = [finding.fault for finding in run.findings() if finding.severity != "info"]
     assert serious == ["untrained_parameters"]

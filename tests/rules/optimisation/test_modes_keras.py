@@ -46,8 +46,8 @@ def trained(
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer, data = keras.optimizers.Adam(3e-3), digits()
-    layers = [one for one in model.layers if one.name.startswith(only)]
-    variables = [each for one in layers for each in one.trainable_variables]
+    layers = [layer for layer in model.layers if layer.name.startswith(only)]
+    variables = [each for layer in layers for each in layer.trainable_variables]
     optimizer.build(variables)
     called = {} if training is None else {"training": training}
     hook = None
@@ -64,7 +64,7 @@ def trained(
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [one.numpy() for one in model.trainable_variables]
+    return [variable.numpy() for variable in model.trainable_variables]
 
 
 @pytest.mark.thorough
@@ -83,7 +83,7 @@ def test_training_argument_of_the_call(training: bool | None, fires: bool, tmp_p
     assert run.steps("eval").tolist() == [10, 40, 70]
     assert run.info.dropout == {"drop": 0.2}
     findings = found(run, WrongMode(), UntrainedParameters())
-    assert [one.fault for one in findings] == (["wrong_mode"] if fires else [])
+    assert [finding.fault for finding in findings] == (["wrong_mode"] if fires else [])
     if fires:
         assert "dropout is inactive" in findings[0].cause
 

@@ -40,9 +40,9 @@ def penalise(strength: float) -> Callable[[nn.Module, int], None]:
     """Return a function that adds the gradient of strength * |W|² to the gradients."""
 
     def add(model: nn.Module, step: int) -> None:
-        for one in model.parameters():
-            if one.ndim > 1 and one.grad is not None:
-                one.grad.add_(one.detach(), alpha=2 * strength)
+        for parameter in model.parameters():
+            if parameter.ndim > 1 and parameter.grad is not None:
+                parameter.grad.add_(parameter.detach(), alpha=2 * strength)
 
     return add
 
@@ -162,7 +162,7 @@ def test_regularisers_in_keras(strength: float, fires: bool, tmp_path: Path) -> 
     assert run.info.dropout == {"dropout": 0.1}
     findings = found(run, OverRegularisation())
     # A warning may precede the stop.
-    assert {one.fault for one in findings} == ({"over_regularisation"} if fires else set())
+    assert {finding.fault for finding in findings} == ({"over_regularisation"} if fires else set())
 
 
 @pytest.mark.parametrize(("penalty", "weight"), [(0.0, False), (3.0, False), (3.0, True)])
@@ -259,10 +259,14 @@ def test_a_decay_that_removes_much_at_each_step_is_warned_of(
     )
     findings = found(run, rule)
     assert bool(findings) is fires
-    for one in findings:
-        assert (one.severity, one.fault, one.step) == ("warning", "over_regularisation", 10)
-        assert one.seen.startswith("each step removes 24% of the weights")
-        assert one.correction == {"weight_decay": 0.12}
+    for finding in findings:
+        assert (finding.severity, finding.fault, finding.step) == (
+            "warning",
+            "over_regularisation",
+            10,
+        )
+        assert finding.seen.startswith("each step removes 24% of the weights")
+        assert finding.correction == {"weight_decay": 0.12}
 
 
 @pytest.mark.thorough

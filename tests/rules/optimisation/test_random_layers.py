@@ -38,8 +38,8 @@ def test_frozen_layers_of_random_values_are_a_warning_if_the_model_does_not_lear
         return torch.optim.SGD(model[3].parameters(), lr=0.01)  # type: ignore[index]
 
     findings = judged(tmp_path / "run", narrow, plain, 300)
-    assert [one.evidence["trouble"] for one in findings] == ["frozen"] * fresh
-    assert {one.severity for one in findings} <= {"warning"}
+    assert [finding.evidence["trouble"] for finding in findings] == ["frozen"] * fresh
+    assert {finding.severity for finding in findings} <= {"warning"}
 
 
 @pytest.mark.thorough
@@ -68,7 +68,9 @@ def test_layers_that_are_unfrozen_later_are_no_alarm_when_the_run_is_judged_afte
         return model
 
     def of_the_others(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam([one for one in model.parameters() if one.requires_grad], lr=1e-3)
+        return torch.optim.Adam(
+            [parameter for parameter in model.parameters() if parameter.requires_grad], lr=1e-3
+        )
 
     def unfreeze(model: nn.Module, step: int) -> None:
         if step == 130:

@@ -157,8 +157,8 @@ def test_a_rate_that_is_rounded_away_early_is_found_in_a_good_training(
         rates = {"optimizer_state/lr": 0.1 * gamma**step} if looked else {}
         made.append(step_record(step, scalars={"losses/a": 1 / (1 + step / 20), **rates}))
     findings = found(make_run(tmp_path / "run", made, total_steps=total), SchedulerNotStepped())
-    assert [one.step for one in findings] == ([] if at is None else [at])
-    assert {one.fault for one in findings} <= {"learning_rate_too_low"}
+    assert [finding.step for finding in findings] == ([] if at is None else [at])
+    assert {finding.fault for finding in findings} <= {"learning_rate_too_low"}
 
 
 @pytest.mark.thorough
@@ -277,7 +277,7 @@ def test_schedulers_that_are_made_anew_without_effect_are_found(
         }
         records.append(step_record(20 * place, scalars=scalars))
     findings = found(make_run(tmp_path, records), SchedulerNotStepped())
-    assert [one.statistic for one in findings] == ["schedulers"] * fires
+    assert [finding.statistic for finding in findings] == ["schedulers"] * fires
 
 
 def test_all_schedulers_of_an_optimizer_are_counted() -> None:
@@ -314,7 +314,7 @@ def test_schedules_in_keras(decay_steps: int, fires: bool, tmp_path: Path) -> No
         hook.watch(model)
         model.fit(data.x.numpy(), data.y.numpy(), batch_size=64, epochs=20, verbose=0)
     findings = found(open_run(tmp_path / "run"), SchedulerNotStepped())
-    assert [one.fault for one in findings] == ["learning_rate_too_low"] * fires
+    assert [finding.fault for finding in findings] == ["learning_rate_too_low"] * fires
 
 
 @pytest.mark.parametrize("settings", [{"decay": 1.0}, {"share": 0.0}, {"patience": 0}])

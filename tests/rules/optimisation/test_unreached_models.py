@@ -33,7 +33,7 @@ def test_an_optimizer_of_another_model_is_the_cause_of_uncleared_gradients(tmp_p
     rules = [GradientsNotCleared(), UntrainedParameters()]
     run = captured(tmp_path / "run", rules, net, others, steps=400, total=400)
     findings = found(run, *rules)
-    (root,) = root_causes([one for one in findings if one.severity != "info"])
+    (root,) = root_causes([finding for finding in findings if finding.severity != "info"])
     assert root.finding.rule == "untrained_parameters"
     assert (root.finding.severity, root.finding.evidence["share"]) == ("stop", 1.0)
     # The other model is a copy of this one: it is certain from the start.

@@ -113,6 +113,6 @@ def test_a_policy_beside_its_critic_may_be_updated_by_hand_from_time_to_time(
             errors(agent["critic"](states)[:, 0], states.square().sum(1)).backward()
             optimizer.step()
     findings = [one for one in found(open_run(tmp_path / "run"), rule) if one.severity != "info"]
-    assert [(one.step, one.evidence["names"]) for one in findings] == (
+    assert [(finding.step, finding.evidence["names"]) for finding in findings] == (
         [] if by_hand else [(280, ["weights/body.0.weight", "weights/head.weight"])]
     )

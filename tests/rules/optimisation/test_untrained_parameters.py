@@ -49,7 +49,8 @@ class Net(nn.Module):
 def some(*names: str) -> Optimizer:
     """Return a function that creates an optimizer of some layers."""
     return lambda model: torch.optim.Adam(
-        [one for name in names for one in model.get_submodule(name).parameters()], lr=3e-3
+        [parameter for name in names for parameter in model.get_submodule(name).parameters()],
+        lr=3e-3,
     )
 
 
@@ -111,15 +112,15 @@ def decayed(model: nn.Module) -> torch.optim.Optimizer:
 def freeze(model: nn.Module, step: int) -> None:
     if step == 40:
         model.get_submodule("first").requires_grad_(False)
-        for one in model.get_submodule("first").parameters():
-            one.grad = None
+        for parameter in model.get_submodule("first").parameters():
+            parameter.grad = None
 
 
 def take_turns(model: nn.Module, step: int) -> None:
     """Skip the first layer in every second step, including the checked ones."""
     if step % 2 == 0:
-        for one in model.get_submodule("first").parameters():
-            one.grad = None
+        for parameter in model.get_submodule("first").parameters():
+            parameter.grad = None
 
 
 def judged(
@@ -215,9 +216,9 @@ def test_gradients_of_zero_at_the_looks_only_are_no_alarm(tmp_path: Path) -> Non
     def in_turns(model: nn.Module, step: int) -> None:
         # As if the loss of every second step did not depend on the first layer.
         if step % 2 == 0:
-            for one in model.get_submodule("first").parameters():
-                assert one.grad is not None
-                one.grad.zero_()
+            for parameter in model.get_submodule("first").parameters():
+                assert parameter.grad is not None
+                parameter.grad.zero_()
 
     def plain(model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(model.parameters(), lr=0.1)
@@ -246,7 +247,7 @@ def test_a_cut_graph_is_found_at_the_end_of_a_short_run(
     cut: bool, count: int, tmp_path: Path
 ) -> None:
     findings = judged(tmp_path / "run", lambda: Net(cut=cut), everything, 30)
-    assert [one.evidence["trouble"] for one in findings] == ["cut_off"] * count
+    assert [finding.evidence["trouble"] for finding in findings] == ["cut_off"] * count
 
 
 def test_an_optimizer_of_frozen_parameters_only_is_a_warning(tmp_path: Path) -> None:
@@ -389,7 +390,7 @@ def test_missing_steps_are_found_in_evaluations(steps: bool, tmp_path: Path) -> 
             if steps:
                 optimizer.step()
     findings = found(open_run(tmp_path / "run"), rule)
-    assert [one.severity for one in findings] == ([] if steps else ["warning"])
+    assert [finding.severity for finding in findings] == ([] if steps else ["warning"])
     if not steps:
         assert "no optimizer has taken a step" in findings[0].seen
         assert findings[0].remedy.startswith("call optimizer.step()")
@@ -413,8 +414,8 @@ def test_an_optimizer_of_another_model(late: bool, tmp_path: Path) -> None:
     if late:
         assert findings == []
     else:
-        assert [one.evidence["trouble"] for one in findings] == ["elsewhere"] * 2
-        assert [one.severity for one in findings] == ["warning", "stop"]
+        assert [finding.evidence["trouble"] for finding in findings] == ["elsewhere"] * 2
+        assert [finding.severity for finding in findings] == ["warning", "stop"]
         assert (findings[0].step, findings[0].value) == (20, 1.0)
         assert "another model" in findings[0].cause
         # Enough steps show that it only guesses.

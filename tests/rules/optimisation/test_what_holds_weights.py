@@ -61,7 +61,7 @@ def test_steps_that_are_long_by_weight_decay_are_no_learning_rate(
     first, *others = alarms(tmp_path / "run", rules, net, optimizer)
     assert (first.severity, first.fault) == ("warning", "over_regularisation")
     assert first.step <= 60
-    assert "learning_rate_too_high" not in {one.fault for one in others}
+    assert "learning_rate_too_high" not in {other.fault for other in others}
 
 
 def test_a_high_rate_with_a_usual_decay_is_a_learning_rate(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_weights_with_a_rate_of_zero_beside_trained_biases_are_not_lost_to_round
     tmp_path: Path,
 ) -> None:
     def optimizer(model: nn.Module) -> torch.optim.Optimizer:
-        biases = [one for one in model.parameters() if one.ndim == 1]
-        weights = [one for one in model.parameters() if one.ndim > 1]
+        biases = [parameter for parameter in model.parameters() if parameter.ndim == 1]
+        weights = [parameter for parameter in model.parameters() if parameter.ndim > 1]
         groups: list[dict[str, Any]] = [{"params": biases}, {"params": weights, "lr": 0.0}]
         return torch.optim.SGD(groups, lr=0.1)
 
     rules = [LearningRateTooLow(), UntrainedParameters()]
     run = captured(tmp_path / "run", rules, net, optimizer)
     findings = found(run, *rules)
-    assert {one.fault for one in findings} == {"untrained_parameters"}
+    assert {finding.fault for finding in findings} == {"untrained_parameters"}

@@ -234,10 +234,12 @@ def test_dropout_that_stays_on_in_evaluations(
     kind: str, always: bool, copies: int, fires: bool, tmp_path: Path
 ) -> None:
     findings = judged(tmp_path / "run", lambda: Dropping(kind, always=always), right, copies=copies)
-    assert [(one.step, one.tensor) for one in findings] == [(60, "state/dropped")] * fires
-    for one in findings:
-        assert one.severity == "warning"
-        assert one.remedy.startswith("use training=self.training")
+    assert [(finding.step, finding.tensor) for finding in findings] == [
+        (60, "state/dropped")
+    ] * fires
+    for finding in findings:
+        assert finding.severity == "warning"
+        assert finding.remedy.startswith("use training=self.training")
 
 
 class Norming(nn.Module):
@@ -274,4 +276,6 @@ def test_norms_of_the_batch_in_evaluations(
 ) -> None:
     model = lambda: Norming(always=always, running=running)  # noqa: E731
     findings = judged(tmp_path / "run", model, right)
-    assert [(one.step, one.tensor) for one in findings] == [(60, "state/batched")] * fires
+    assert [(finding.step, finding.tensor) for finding in findings] == [
+        (60, "state/batched")
+    ] * fires

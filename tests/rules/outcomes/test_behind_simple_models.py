@@ -116,8 +116,8 @@ def test_targets_of_which_a_constant_is_better(offset: float, found: int, tmp_pa
             (first + losses[1](other(x[chosen]), y[chosen])).backward()
             optimizer.step()
     findings = judge(open_run(tmp_path / "run"), [rule])
-    assert [one.severity for one in findings] == ["warning"] * found
-    assert all(one.cause.startswith("a constant predicts") for one in findings)
+    assert [finding.severity for finding in findings] == ["warning"] * found
+    assert all(finding.cause.startswith("a constant predicts") for finding in findings)
 
 
 @pytest.mark.thorough

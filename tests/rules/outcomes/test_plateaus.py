@@ -42,7 +42,7 @@ def xor(directory: Path, *, learns: bool) -> tuple[float, list[Finding]]:
 def test_a_plateau_that_is_left_is_no_fault(tmp_path: Path) -> None:
     last, findings = xor(tmp_path / "run", learns=True)
     assert last < 0.06
-    assert [one.rule for one in findings if one.severity != "info"] == []
+    assert [finding.rule for finding in findings if finding.severity != "info"] == []
 
 
 @pytest.mark.thorough
@@ -71,13 +71,13 @@ def test_weights_that_hardly_move_on_a_plateau_are_no_fault_while_they_may_leave
     assert min(losses[:1000]) > 0.65
     assert losses[-1] < 0.63
     findings = judge(open_run(tmp_path / "run"), rules)
-    assert [one.rule for one in findings if one.severity != "info"] == []
+    assert [finding.rule for finding in findings if finding.severity != "info"] == []
 
 
 @pytest.mark.thorough
 def test_the_end_of_a_run_on_a_plateau_is_reported(tmp_path: Path) -> None:
     last, findings = xor(tmp_path / "run", learns=False)
     assert last > 0.2
-    alarms = [one for one in findings if one.severity == "stop"]
-    assert "loss_not_decreasing" in {one.rule for one in alarms}
-    assert {one.step for one in alarms} == {599}
+    alarms = [finding for finding in findings if finding.severity == "stop"]
+    assert "loss_not_decreasing" in {alarm.rule for alarm in alarms}
+    assert {alarm.step for alarm in alarms} == {599}

@@ -38,7 +38,9 @@ def test_the_loss_of_guessing_is_that_of_the_best_constant(loss: nn.Module, tmp_
     # The labels of every fifth step are captured.
     captured = torch.cat(targets.split(64)[::5])
     constants = torch.linspace(0, 6, 601)
-    best = min(float(loss(torch.full_like(captured, float(one)), captured)) for one in constants)
+    best = min(
+        float(loss(torch.full_like(captured, float(constant)), captured)) for constant in constants
+    )
     guessed = guessing.loss(type(loss).__name__)
     assert guessed is not None
     assert best * (1 - 1e-4) <= guessed <= best * 1.01

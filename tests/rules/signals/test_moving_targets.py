@@ -57,7 +57,7 @@ def found(
                 # As by another program that writes into the weights.
                 model.weight.data = weights.T * 0.3 + 0.9
     findings = judge(open_run(path / "run"), rules)
-    return [one for one in findings if one.statistic]
+    return [finding for finding in findings if finding.statistic]
 
 
 @pytest.mark.thorough
@@ -76,16 +76,19 @@ def test_a_loss_that_rises_with_targets_that_are_rarely_captured(tmp_path: Path)
 @pytest.mark.thorough
 def test_targets_that_are_rarely_captured_rule_nothing_out(tmp_path: Path) -> None:
     findings = found(tmp_path, growing=False, rare=True)
-    assert {one.severity for one in findings} == {"warning"}
+    assert {finding.severity for finding in findings} == {"warning"}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("captured", [True, False])
 def test_a_loss_that_rises_without_its_targets(captured: bool, tmp_path: Path) -> None:
     findings = found(tmp_path, growing=False, captured=captured)
-    assert {one.rule for one in findings} == {"learning_rate_too_high", "loss_not_decreasing"}
+    assert {finding.rule for finding in findings} == {
+        "learning_rate_too_high",
+        "loss_not_decreasing",
+    }
     # Targets that nobody knows may have grown.
-    severities = {one.severity for one in findings if "rose" in one.seen}
+    severities = {finding.severity for finding in findings if "rose" in finding.seen}
     assert severities == {"stop" if captured else "warning"}
 
 
@@ -118,4 +121,6 @@ def test_the_loss_of_an_actor_rises_with_the_targets_of_its_critic(
             value.backward()
             actor_optimizer.step()
     findings = judge(open_run(tmp_path / "run"), [LossNotDecreasing()])
-    assert [one.severity for one in findings if one.statistic] == ([] if growing else ["stop"])
+    assert [finding.severity for finding in findings if finding.statistic] == (
+        [] if growing else ["stop"]
+    )

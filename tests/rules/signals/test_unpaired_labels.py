@@ -39,4 +39,4 @@ def test_rows_of_inputs_and_labels(unpaired: list[str], tmp_path: Path) -> None:
         assert [one.loss for one in batches.paired] == ([] if unpaired else [LOSS])
     seen = last_batches(run)
     assert seen is not None
-    assert {bool(one.inputs) for one in seen.batches} == {not unpaired}
+    assert {bool(batch.inputs) for batch in seen.batches} == {not unpaired}

@@ -77,7 +77,9 @@ def stalled(tmp_path: Path) -> Iterator[Path]:
     prepare_run(directory, new_run("run"), launch)
     supervisor = start(directory)
     storage = LocalStorage(directory)
-    until(lambda: [one.last_step for one in heartbeats(storage)] == [4, 4], "five steps")
+    until(
+        lambda: [heartbeat.last_step for heartbeat in heartbeats(storage)] == [4, 4], "five steps"
+    )
     yield directory
     supervisor.kill()
     supervisor.wait()

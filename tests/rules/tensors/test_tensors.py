@@ -75,7 +75,7 @@ def test_outputs_that_an_activation_cuts_off(tmp_path: Path, *, cut_off: bool) -
 
     def model() -> nn.Module:
         layers = stack(WIDTHS, nn.ReLU)
-        last = [one for one in layers.modules() if isinstance(one, nn.Linear)][-1]
+        last = [module for module in layers.modules() if isinstance(module, nn.Linear)][-1]
         nn.init.zeros_(last.weight)
         nn.init.constant_(last.bias, -1.0 if cut_off else 0.0)
         return nn.Sequential(layers, nn.ReLU()) if cut_off else layers
@@ -83,7 +83,7 @@ def test_outputs_that_an_activation_cuts_off(tmp_path: Path, *, cut_off: bool) -
     rule = NoSignal()
     findings = found(captured(tmp_path, [rule], model, sgd(0.1)), rule)
     expected = [("warning", "loss_output_mismatch", 10)] if cut_off else []
-    assert [(one.severity, one.fault, one.step) for one in findings] == expected
+    assert [(finding.severity, finding.fault, finding.step) for finding in findings] == expected
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -107,7 +107,7 @@ def test_a_model_that_is_its_own_reference_is_not_trained(
             optimizer.step()
     findings = found(open_run(tmp_path / "run"), rule)
     expected = [("warning", "untrained_parameters", 5)] if shared else []
-    assert [(one.severity, one.fault, one.step) for one in findings] == expected
+    assert [(finding.severity, finding.fault, finding.step) for finding in findings] == expected
 
 
 def test_a_loss_of_zero_has_no_gradient(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_zero_weights_are_the_root_cause(tmp_path: Path) -> None:
     rules = [BadInitialisation(), IdenticalUnits()]
     model = lambda: stack((64, 32, 32, 10), nn.ReLU, nn.init.zeros_)  # noqa: E731
     findings = found(captured(tmp_path, rules, model, adam(1e-3)), *rules)
-    assert {one.fault for one in findings} == {"bad_initialisation", "identical_units"}
+    assert {finding.fault for finding in findings} == {"bad_initialisation", "identical_units"}
     (root,) = root_causes(findings)
     assert root.finding.fault == "bad_initialisation"
     assert "are all zero" in root.finding.seen
@@ -128,7 +128,7 @@ def test_spreads_may_start_equal_but_not_with_the_means(tmp_path: Path, equal: b
         return net
 
     findings = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
-    assert {one.fault for one in findings} == ({"identical_units"} if equal else set())
+    assert {finding.fault for finding in findings} == ({"identical_units"} if equal else set())
 
 
 def test_equal_units_that_are_not_trained_are_ignored(tmp_path: Path) -> None:
@@ -153,8 +153,10 @@ def test_weights_that_are_far_too_small_and_stay_so_are_warned_of(
     model = lambda: stack((64, 32, 32, 10), nn.ReLU, tiny)  # type: ignore[arg-type]  # noqa: E731
     optimizer = adam(1e-2) if grow else sgd(1e-2)
     findings = found(captured(tmp_path, [rule], model, optimizer, steps=100, total=1000), rule)
-    assert [(one.severity, one.step) for one in findings] == ([] if grow else [("warning", 40)])
-    assert all("too small" in one.cause for one in findings)
+    assert [(finding.severity, finding.step) for finding in findings] == (
+        [] if grow else [("warning", 40)]
+    )
+    assert all("too small" in finding.cause for finding in findings)
 
 
 def test_each_of_several_models_has_its_scale(tmp_path: Path) -> None:
@@ -221,7 +223,7 @@ def test_a_learning_rate_fault_shows_in_the_updates(
     corrected = finding.correction["lr"]
     said = re.search(r"lr ([\d.e+-]+) instead of ([\d.e+-]+)", finding.remedy)
     assert said is not None
-    assert [float(one) for one in said.groups()] == [pytest.approx(corrected), rate]
+    assert [float(group) for group in said.groups()] == [pytest.approx(corrected), rate]
     # Within a factor of ten of what trains such a network.
     assert 1e-4 <= corrected <= 1e-2
 

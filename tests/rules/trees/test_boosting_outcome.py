@@ -86,8 +86,8 @@ def test_a_weight_that_removes_a_class_is_found(
     settings: dict[str, Any] = {"objective": "binary:logistic", "gamma": 0.1}
     settings["scale_pos_weight"] = weight
     alarms = boost(tmp_path / "run", [EmptyTrees()], weak(600), rounds=25, **settings)
-    assert [one.fault for one in alarms] == faults
-    assert all("scale_pos_weight = 0.001" in one.cause for one in alarms)
+    assert [alarm.fault for alarm in alarms] == faults
+    assert all("scale_pos_weight = 0.001" in alarm.cause for alarm in alarms)
 
 
 @pytest.mark.parametrize(

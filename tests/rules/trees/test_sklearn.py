@@ -137,7 +137,7 @@ class Learning:
             for _step in range(self.steps):
                 chosen = rng.choice(split, min(self.batch, split), replace=False)
                 model.partial_fit(x[chosen], y[chosen], **classes)
-        assert not [one for one in hook.problems if "failed" in one]
+        assert not [problem for problem in hook.problems if "failed" in problem]
         return open_run(directory)
 
 

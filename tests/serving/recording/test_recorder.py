@@ -124,7 +124,7 @@ def test_a_full_queue_drops_and_counts_and_never_waits(tmp_path: Path) -> None:
     kept = RequestStore(recorder.location).after(None)[0]
     assert recorder.dropped > 0
     assert len(kept) + recorder.dropped == 2000
-    assert any("dropped" in one for one in recorder.problems)
+    assert any("dropped" in problem for problem in recorder.problems)
     recorder.close()
 
 

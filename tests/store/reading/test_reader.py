@@ -229,7 +229,7 @@ def test_columns_by_regex_mode_and_rank(run: Run) -> None:
 def test_segments_are_those_of_a_rank_in_order(run: Run) -> None:
     files = sorted((Path(run.path) / "segments" / "0").iterdir())
     found = run.segments()
-    assert [Path(one.record.segment).name for one in found] == [one.name for one in files]
+    assert [Path(one.record.segment).name for one in found] == [file.name for file in files]
     assert run.segments(rank=7) == []
 
 

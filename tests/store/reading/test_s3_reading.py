@@ -81,7 +81,9 @@ def test_a_missing_segment_is_named_and_the_rest_is_read(s3: str) -> None:
     missing = sorted(set(range(STEPS)) - set(steps))
     assert 1 <= len(missing) <= 2
     assert sorted(set(range(STEPS)) - set(losses)) == missing
-    assert all(f"{s3}/run/{name}" in one and "is missing" in one for one in run.problems)
+    assert all(
+        f"{s3}/run/{name}" in problem and "is missing" in problem for problem in run.problems
+    )
 
 
 def test_a_waiting_reader_polls_rarely_and_sees_steps_soon(s3: str) -> None:

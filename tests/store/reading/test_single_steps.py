@@ -103,11 +103,11 @@ def test_scalar_steps_are_stored_like_records(tmp_path: Path) -> None:
     assert not writer.add_scalars(ScalarStep(5, 14.5, {"losses/loss": 1.0}))
     end_run(tmp_path)
     steps = list(open_run(tmp_path).follow())
-    assert [(one.step, one.mode, one.time) for one in steps] == [
+    assert [(step.step, step.mode, step.time) for step in steps] == [
         (4, "train", 12.5),
         (3, "train", 13.5),
     ]
-    assert [one.scalars for one in steps] == [{"losses/loss": 0.25}, {"losses/loss": 0.5}]
+    assert [step.scalars for step in steps] == [{"losses/loss": 0.25}, {"losses/loss": 0.5}]
 
 
 def test_a_frame_has_one_row_per_value(run: Run) -> None:

@@ -233,7 +233,9 @@ def test_every_wrong_byte_of_a_matrix_is_noticed(
     segment: Segment, tmp_path: Path, chunk: int
 ) -> None:
     path = file_of(segment, tmp_path)
-    (group,) = (one for one in segment.record.columns if one.layout.names[0] == "metrics/a")
+    (group,) = (
+        column for column in segment.record.columns if column.layout.names[0] == "metrics/a"
+    )
     _, start, length = segment.matrix_span(group)
     for place in range(start, start + length):
         flip(path, place)
@@ -250,7 +252,9 @@ def test_every_wrong_byte_of_a_matrix_is_noticed(
 @pytest.mark.parametrize("missing", [1, 8, 1000])
 def test_a_truncated_matrix_is_noticed(segment: Segment, tmp_path: Path, missing: int) -> None:
     path = file_of(segment, tmp_path)
-    (group,) = (one for one in segment.record.columns if one.layout.names[0] == "losses/loss")
+    (group,) = (
+        column for column in segment.record.columns if column.layout.names[0] == "losses/loss"
+    )
     _, start, length = segment.matrix_span(group)
     content = path.read_bytes()
     path.write_bytes(content[: max(0, start + length - missing)])

@@ -254,7 +254,7 @@ def test_ranks_share_the_cores_of_their_run(
     experiment = load_experiment(write(tmp_path, ranks))
     # Four trainings of a thread for each rank would fit; there are two.
     assert (experiment.max_concurrent, experiment.notice) == (4, "")
-    assert [one.environment["OMP_NUM_THREADS"] for one in experiment.specs] == ["2", "2"]
+    assert [spec.environment["OMP_NUM_THREADS"] for spec in experiment.specs] == ["2", "2"]
     more = load_experiment(write(tmp_path, ranks.replace("ranks = 2", "ranks = 9")))
     assert more.max_concurrent == 1
     assert "run.ranks: 9 ranks share 8 cores" in more.notice

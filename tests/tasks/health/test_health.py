@@ -83,7 +83,7 @@ def store(tmp_path: Path) -> Path:
 
 def troubles(checks: Iterator[Check]) -> dict[str, tuple[str, str]]:
     """Return state and sentence of what is not in order, by subject."""
-    return {one.subject: (one.state, one.seen) for one in checks if one.state != "ok"}
+    return {check.subject: (check.state, check.seen) for check in checks if check.state != "ok"}
 
 
 def only(checks: Iterator[Check]) -> tuple[str, str]:
@@ -257,7 +257,7 @@ def test_runs_without_end_are_named_and_not_more_than_three(store: Path) -> None
 @pytest.mark.parametrize("key", [ExitRecord.KEY, RunRecord.KEY])
 def test_damaged_records_are_named(store: Path, key: str) -> None:
     (store / "ended" / key).write_text('{"cause": ', encoding="utf-8")
-    found = [one.seen for one in store_checks(store) if one.subject == "records"]
+    found = [check.seen for check in store_checks(store) if check.subject == "records"]
     assert any(key in one for one in found)
 
 
@@ -265,7 +265,7 @@ def test_what_looks_like_a_run_and_is_none_is_named(store: Path) -> None:
     (store / "half").mkdir()
     (store / "half" / LaunchRecord.KEY).touch()
     (store / ".tmp-0a-1-2-run.json").touch()
-    seen = [one.seen for one in store_checks(store) if one.state == "warning"]
+    seen = [check.seen for check in store_checks(store) if check.state == "warning"]
     assert len(seen) == 2
     assert "half: no run.json" in seen[0]
 
@@ -275,7 +275,7 @@ def test_a_sweep_without_end_is_named(store: Path) -> None:
     make_run(sweep / "trial-0", [step_record(0, scalars={"losses/loss": 1.0})])
     end_run(sweep / "trial-0")
     (sweep / SweepRecord.KEY).write_text("{}", encoding="utf-8")
-    assert "unknown" in {one.state for one in store_checks(store)}
+    assert "unknown" in {check.state for check in store_checks(store)}
 
 
 def test_a_flow_run_whose_process_is_gone_is_named_wherever_one_looks(store: Path) -> None:

@@ -39,7 +39,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def found(*, scheduler: bool = False) -> list[str]:
     """Return what is not in order."""
     checks = server_checks(scheduler=scheduler)
-    return [one.seen for one in checks if one.state != "ok"]
+    return [check.seen for check in checks if check.state != "ok"]
 
 
 def note(standing: StandingPrefect) -> None:

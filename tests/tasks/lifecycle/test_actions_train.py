@@ -83,5 +83,5 @@ def test_all_that_follows_a_finding(
     saved = actions["checkpoint"]["detail"].split()[-1]
     assert (tmp_path / "runs/nan" / saved).is_file()
     tags = mlflow_runs(tmp_path / "runs")["nan"]["tags"]
-    (found,) = (one for one in run.findings() if one.severity == "stop")
+    (found,) = (finding for finding in run.findings() if finding.severity == "stop")
     assert tags["vinedresser.tag.nonfinite"] == f"step {found.step}: {found.seen}"

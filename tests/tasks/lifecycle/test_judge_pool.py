@@ -46,7 +46,7 @@ def make(run: Path, *, over: bool = True) -> Path:
 
 
 def findings(run: Path) -> list[tuple[str, int]]:
-    return [(one.rule, one.step) for one in open_run(run).findings()]
+    return [(finding.rule, finding.step) for finding in open_run(run).findings()]
 
 
 def test_one_process_judges_run_after_run(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def judge_of(run: Path) -> int | None:
         command = process.info["cmdline"] or []
         if any(word.startswith("vinedresser.rules.") for word in command):
             with suppress(psutil.Error):
-                if any(one.path.startswith(f"{run}/rules/") for one in process.open_files()):
+                if any(file.path.startswith(f"{run}/rules/") for file in process.open_files()):
                     return int(process.pid)
     return None
 

@@ -88,7 +88,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     )
     page = Page(write_report(run, tmp_path / "report.html"))
     assert "preflight.json: not a valid PreflightRecord" in page.text
-    assert any("preflight.json" in one for one in run_result(tmp_path / "run").problems)
+    assert any("preflight.json" in problem for problem in run_result(tmp_path / "run").problems)
 
 
 def test_a_run_that_cannot_be_checked_trains_and_the_error_is_told(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_run_that_cannot_be_checked_trains_and_the_error_is_told(tmp_path: Pat
 
     attendance = Attendance(record=False, additional=False, preflight=True)
     errors = supervise(place, attendance, Stages(check=fail))
-    assert [str(one) for one in errors] == ["no check, strict False"]
+    assert [str(error) for error in errors] == ["no check, strict False"]
     assert (tmp_path / "trained").exists()
     assert open_run(tmp_path / "run").status.state == "finished"
 

@@ -70,7 +70,7 @@ def test_a_saved_replay_is_in_the_report_and_in_mlflow(
     done = vinedresser("replay", snapshot, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     told = mlflow_runs(store)["broken"]
-    (sent,) = [one for one in store.rglob("report.html") if told["id"] in one.parts]
+    (sent,) = [path for path in store.rglob("report.html") if told["id"] in path.parts]
     for page in (sent, store / "broken" / "report.html"):
         assert "aten.div in the backward (SqrtBackward0)" in page.read_text(encoding="utf-8")
     assert told["status"] != "RUNNING"

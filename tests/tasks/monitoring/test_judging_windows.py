@@ -159,9 +159,11 @@ def test_requests_of_uneven_weeks_are_compared_by_their_times(tmp_path: Path) ->
     record_week(tmp_path, 56, 21)
     windows = judge_windows(life).windows
     assert len(windows) == 21 * (5 * 60 + 2 * 20) // 7 // WINDOW
-    assert not any(one.verdict["alarm"] for one in windows)
+    assert not any(window.verdict["alarm"] for window in windows)
     record_week(tmp_path, 77, 7, shift=0.7)
-    [alarm, *_] = [one.number for one in judge_windows(life).windows if one.verdict["alarm"]]
+    [alarm, *_] = [
+        window.number for window in judge_windows(life).windows if window.verdict["alarm"]
+    ]
     assert alarm - len(windows) <= 3
 
 

@@ -162,7 +162,7 @@ def test_a_link_in_a_run_is_not_uploaded(tmp_path: Path) -> None:
     (tmp_path / "runs" / "a" / "actions").mkdir()
     (tmp_path / "runs" / "a" / "actions" / "x.jsonl").symlink_to(tmp_path / "secret")
     assert reconcile(tmp_path / "runs")
-    uploaded = [one for one in (tmp_path / "mlartifacts").rglob("*") if one.is_file()]
+    uploaded = [path for path in (tmp_path / "mlartifacts").rglob("*") if path.is_file()]
     assert "the secret" not in [one.read_text(errors="replace") for one in uploaded]
 
 

@@ -111,7 +111,7 @@ class TreeTable:
         return depth
 
 
-_COLUMNS = tuple(one.name for one in fields(TreeTable) if one.name != "group")
+_COLUMNS = tuple(field.name for field in fields(TreeTable) if field.name != "group")
 
 
 def tree_names(prefix: str = "") -> list[str]:

@@ -126,7 +126,7 @@ class ManualSteps(LoopListener):
             # Checkpoints are compared, for instance.
             self._samples = []
             self._losses.take()
-        if not any(one.parameter() is not None for one in self._samples):
+        if not any(sample.parameter() is not None for sample in self._samples):
             self._parameters = [weakref.ref(one) for one in _parameters_of(tensors)]
             self._early = []
             self._compare()
@@ -140,7 +140,7 @@ class ManualSteps(LoopListener):
         modules = self._trained()
         if modules:
             early, self._early = self._early, []
-            self._models = [weakref.ref(one) for one in modules]
+            self._models = [weakref.ref(module) for module in modules]
             self._hook = self._begin(modules, self._called)
             self._backward_end = BackwardEnd(self._losses.shield.guard("gradients", self._ended))
             only = (LoopListener.gradients_cleared,)
@@ -158,7 +158,9 @@ class ManualSteps(LoopListener):
                 return modules
             # An optimizer of Keras that a loop of torch calls; a `fit` is detected as such.
             tensors = {
-                _plain(name): value for one in modules for name, value in one.named_parameters()
+                _plain(name): value
+                for module in modules
+                for name, value in module.named_parameters()
             }
             return [] if _fits() else [BareTensors(tensors)]
         # Beside a model, inputs may be optimized, such as adversarial examples.
@@ -180,7 +182,7 @@ class ManualSteps(LoopListener):
 
     def gradients_cleared(self, module: nn.Module) -> None:
         """End the step before the gradients of a trained model are cleared."""
-        ids = {id(one.parameter()) for one in self._samples}
+        ids = {id(sample.parameter()) for sample in self._samples}
         if self._begun and not ids.isdisjoint(map(id, module.parameters())):
             self._compare()
             self._end()
@@ -191,7 +193,7 @@ class ManualSteps(LoopListener):
         if self._hook is None:
             return
         models = [one for reference in self._models if (one := reference()) is not None]
-        training = torch.is_grad_enabled() and all(one.training for one in models)
+        training = torch.is_grad_enabled() and all(model.training for model in models)
         # If an evaluation begins, the loss still belongs to the training.
         with nullcontext() if training else self._hook.mode("train"):
             self._losses.step_begins(lambda: "loss", None, (), {})
@@ -216,7 +218,11 @@ class ManualSteps(LoopListener):
 
 def _parameters_of(tensors: Iterable[Any]) -> list[Tensor]:
     """Return the parameters that some losses depend on, or tensors if there are none."""
-    nodes = [one.grad_fn for one in tensors if isinstance(one, Tensor) and one.grad_fn is not None]
+    nodes = [
+        tensor.grad_fn
+        for tensor in tensors
+        if isinstance(tensor, Tensor) and tensor.grad_fn is not None
+    ]
     seen = set(nodes)
     found: list[Tensor] = []
     while nodes and len(seen) < _NODES:
@@ -232,7 +238,9 @@ def _parameters_of(tensors: Iterable[Any]) -> list[Tensor]:
 
 
 def _samples(parameters: list[Tensor]) -> list[_Sample]:
-    usable = [one for one in parameters if one.is_contiguous() and one.numel()]
+    usable = [
+        parameter for parameter in parameters if parameter.is_contiguous() and parameter.numel()
+    ]
     chosen = usable[:: max(1, len(usable) // _PARAMETERS)]
     return [_Sample(weakref.ref(one), _elements(one).clone()) for one in chosen]
 

@@ -156,13 +156,13 @@ def holders(updated: Iterable[torch.Tensor]) -> list[nn.Module]:
     """Return the outermost modules that contain any of some parameters."""
     ids = set(map(id, updated))
     return _outermost(
-        one for one in _all_modules() if not ids.isdisjoint(map(id, one.parameters()))
+        module for module in _all_modules() if not ids.isdisjoint(map(id, module.parameters()))
     )
 
 
 def in_modules() -> bool:
     """Return whether any module of the process has a parameter."""
-    return any(next(one.parameters(), None) is not None for one in _all_modules())
+    return any(next(module.parameters(), None) is not None for module in _all_modules())
 
 
 def _all_modules() -> Iterator[nn.Module]:

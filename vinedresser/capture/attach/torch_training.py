@@ -136,7 +136,9 @@ class _TorchTrainings(TrainingFinder, LoopListener):
         self._unplaced.difference_update(optimizers)
         # Of several optimizers, the one created last usually steps last.
         leads = not together or together[-1] in optimizers
-        before = {id(one): set(one._optimizer_step_pre_hooks) for one in optimizers}
+        before = {
+            id(optimizer): set(optimizer._optimizer_step_pre_hooks) for optimizer in optimizers
+        }
         hook.watch_trained(module, optimizers, name, leads=leads)
         self._losses.watch_model(module)
         self._catch_up(before)
@@ -156,7 +158,7 @@ class _TorchTrainings(TrainingFinder, LoopListener):
 
     def _training_of(self, optimizers: list[Optimizer]) -> AttachedHook:
         """Return the hook of the optimizers' training; begin one if necessary."""
-        if self._hook is None or all(self._made[one] for one in optimizers):
+        if self._hook is None or all(self._made[optimizer] for optimizer in optimizers):
             self._manual.finish()
             self._forget()
             self._losses.attach(self._attach_hook())

@@ -253,15 +253,20 @@ class CaptureConfig:
             modules: modules of the watched models by path.
             path_of: return the path of a module object, or None if it is unknown.
         """
-        found = {one.name: one.resolved(modules, path_of) for one in self.collections.values()}
+        found = {
+            collection.name: collection.resolved(modules, path_of)
+            for collection in self.collections.values()
+        }
         return CaptureConfig(found)
 
     def guarded(self, guard: Callable[[str, Predicate], Predicate]) -> CaptureConfig:
         """Return this config with shielded predicates; see `SaveConfig.guarded`."""
         return CaptureConfig(
             {
-                one.name: replace(one, save=tuple(save.guarded(guard) for save in one.saves))
-                for one in self.collections.values()
+                collection.name: replace(
+                    collection, save=tuple(save.guarded(guard) for save in collection.saves)
+                )
+                for collection in self.collections.values()
             }
         )
 
@@ -345,7 +350,7 @@ class CaptureConfig:
 
 def _holders(collections: Iterable[Collection], name: str) -> frozenset[str]:
     """Return the names of those of some collections that hold the tensor with a full name."""
-    return frozenset(one.name for one in collections if one.holds(name))
+    return frozenset(collection.name for collection in collections if collection.holds(name))
 
 
 def _most(rows: list[int | None]) -> int | None:

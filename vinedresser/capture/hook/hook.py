@@ -152,7 +152,7 @@ class Hook(SteeredTraining):
         self._requests = TrainerRequests(
             self._run,
             self._session,
-            lambda: [one.checkpoint for one in self._control.adapters],
+            lambda: [adapter.checkpoint for adapter in self._control.adapters],
             rank=rank,
             world_size=lambda: self._control.world_size,
             control=settings.control,
@@ -381,7 +381,7 @@ class Hook(SteeredTraining):
         """Save a checkpoint, close the hook, and raise `TrainingStopped`."""
         storage, shield = self._run.storage, self._session.shield
         if not self._closed:
-            own = [one.checkpoint for one in self._control.adapters]
+            own = [adapter.checkpoint for adapter in self._control.adapters]
             saves = [self._on_stop] if self._on_stop else own
             save_final_checkpoint(storage, saves, self._session.recorder.steps, shield)
         asked = shield.guard("looking for the stop record", storage.exists)(StopRecord.KEY)

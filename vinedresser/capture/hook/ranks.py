@@ -51,5 +51,7 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
 def _trains_alone(run: OpenedRun) -> bool:
     """Return whether a torch training has not joined other processes in a way that is known."""
     other_ways = ("mpi4py", "horovod", "deepspeed", "ray")
-    known = run.record.framework == "torch" and not any(one in sys.modules for one in other_ways)
+    known = run.record.framework == "torch" and not any(
+        other_way in sys.modules for other_way in other_ways
+    )
     return known and process_group() is None

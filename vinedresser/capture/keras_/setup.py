@@ -44,17 +44,23 @@ def training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
         losses[f"{prefix}loss"] = _described_source(watched.source)
     if loss is not None:
         losses[f"{prefix}{loss.name}"] = _described_loss(loss)
-    optimizers = [one for one in watched.optimizers() if inner_optimizer(one).built]
-    trained = {id(one) for each in optimizers for one in inner_optimizer(each)._trainable_variables}
-    parameters = [one for one in variables if one.kind != "buffers"]
+    optimizers = [
+        optimizer for optimizer in watched.optimizers() if inner_optimizer(optimizer).built
+    ]
+    trained = {
+        id(variable)
+        for each in optimizers
+        for variable in inner_optimizer(each)._trainable_variables
+    }
+    parameters = [variable for variable in variables if variable.kind != "buffers"]
     return TrainingSetup(
         losses,
-        {id(one): _described_optimizer(one) for one in optimizers},
-        [one.name for one in parameters if not one.value.trainable],
+        {id(optimizer): _described_optimizer(optimizer) for optimizer in optimizers},
+        [parameter.name for parameter in parameters if not parameter.value.trainable],
         [
-            one.name
-            for one in parameters
-            if optimizers and one.value.trainable and id(one.value) not in trained
+            parameter.name
+            for parameter in parameters
+            if optimizers and parameter.value.trainable and id(parameter.value) not in trained
         ],
         dropout_rates(watched.names.layers()),
     )
@@ -106,5 +112,5 @@ def _described_optimizer(optimizer: Any) -> dict[str, Any]:
     # Keras stores the rate as float32.
     settings["lr"] = float(f"{float(rate):.7g}")
     settings.pop("learning_rate", None)
-    sizes = [prod(one.shape) for one in inner._trainable_variables]
+    sizes = [prod(variable.shape) for variable in inner._trainable_variables]
     return described_optimizer(type(inner).__name__, settings, sizes)

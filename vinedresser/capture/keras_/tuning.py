@@ -22,19 +22,26 @@ class KerasLearningRate:
     """
 
     def __init__(self, optimizers: Iterable[Any]) -> None:
-        self._optimizers = [getattr(one, "inner_optimizer", one) for one in optimizers]
-        for one in self._optimizers:
-            if not isinstance(one, keras.optimizers.Optimizer):
-                raise ConfigError(f"tunable('lr', …): {one!r} is not a keras.optimizers.Optimizer")
-            if not hasattr(one.learning_rate, "assign"):
+        self._optimizers = [
+            getattr(optimizer, "inner_optimizer", optimizer) for optimizer in optimizers
+        ]
+        for optimizer in self._optimizers:
+            if not isinstance(optimizer, keras.optimizers.Optimizer):
                 raise ConfigError(
-                    f"tunable('lr', …): {type(one).__name__} has a learning rate schedule; use "
-                    "a number and change it in a callback"
+                    f"tunable('lr', …): {optimizer!r} is not a keras.optimizers.Optimizer"
+                )
+            if not hasattr(optimizer.learning_rate, "assign"):
+                raise ConfigError(
+                    f"tunable('lr', …): {type(optimizer).__name__} has a learning rate schedule; "
+                    "use a number and change it in a callback"
                 )
 
     def change(self, change: Change) -> Changed:
         """See `Tunable.change`."""
-        old = [float(keras.ops.convert_to_numpy(one.learning_rate)) for one in self._optimizers]
+        old = [
+            float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+            for optimizer in self._optimizers
+        ]
         new = [change(rate) for rate in old]
         for one, rate in zip(self._optimizers, new, strict=True):
             one.learning_rate.assign(rate)

@@ -113,7 +113,9 @@ class LightningAdapter(Adapter):
         self._inner.find_losses(None, self._losses)
         self._stand_ins = [_StandIn(module, name, self._step) for name in _STEPS]
         self._stand_ins.append(_StandIn(module, "log", self._logging))
-        self._ends = [listen_to_steps(one, after=self._after_update) for one in optimizers]
+        self._ends = [
+            listen_to_steps(optimizer, after=self._after_update) for optimizer in optimizers
+        ]
 
     def detach(self) -> None:
         """See `Adapter.detach`."""

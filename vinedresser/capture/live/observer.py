@@ -165,9 +165,9 @@ class LiveObserver:
 
     def _add_standard(self, values: _Values) -> None:
         """Add the names that do not depend on the model."""
-        for one in values:
-            if one.startswith("optimizer_state/") and one.endswith(("/lr", ".lr")):
-                values["lr"] = values[one]
+        for value in values:
+            if value.startswith("optimizer_state/") and value.endswith(("/lr", ".lr")):
+                values["lr"] = values[value]
                 break
         if "timing/step" in values:
             values["step_seconds"] = values["timing/step"]

@@ -82,6 +82,6 @@ class _Roots:
         adapters = self._control.adapters
         if len(adapters) != self._listed:
             self._listed = len(adapters)
-            modules = [item for one in adapters for item in one.modules().items()]
+            modules = [item for adapter in adapters for item in adapter.modules().items()]
             self._paths = tuple(path for path, info in modules if info.root)
         return self._paths

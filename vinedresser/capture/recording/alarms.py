@@ -54,7 +54,7 @@ def gradient_alarm(
         tensors,
         f"{name}{others} are not finite at step {step}, before the update"
         + (f"; {told}" if told else "")
-        + "".join(f"; its batch: {one.origins}" for one in sources if one is not None),
+        + "".join(f"; its batch: {source.origins}" for source in sources if source is not None),
         "the loss is finite but its derivative is not: a norm, square root or power at "
         "zero, or 0 * inf after torch.where"
         if finite and losses

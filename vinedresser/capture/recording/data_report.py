@@ -47,7 +47,9 @@ class DataReport:
         self._step = step
         self._report = report
         # Batches of data sets before this training, which may have nothing to do with them.
-        self._before = {one: one.statistics.batches for one in fed_data_sets()}
+        self._before = {
+            fed_data_set: fed_data_set.statistics.batches for fed_data_set in fed_data_sets()
+        }
         self._written: tuple[int, int] = (0, 0)
         self._due = 0.0
 
@@ -63,7 +65,11 @@ class DataReport:
             self._write(sets)
 
     def _used(self) -> list[Fed]:
-        return [one for one in fed_data_sets() if one.statistics.batches > self._before.get(one, 0)]
+        return [
+            fed_data_set
+            for fed_data_set in fed_data_sets()
+            if fed_data_set.statistics.batches > self._before.get(fed_data_set, 0)
+        ]
 
     def _state(self, sets: list[Fed]) -> tuple[int, int]:
         """Return numbers that change with what is to be written."""
@@ -108,7 +114,7 @@ class DataReport:
             cause="the objects were damaged when they were written, where they lie, or on the way",
             remedy=f"`{origins[0].command}` shows what is left of the first one; write its object "
             "again from its source",
-            evidence={"records": [one._asdict() for one in origins]},
+            evidence={"records": [origin._asdict() for origin in origins]},
         )
 
 

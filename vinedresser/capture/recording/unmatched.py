@@ -35,9 +35,11 @@ class Unmatched:
     def expect(self, collections: Iterable[Collection]) -> None:
         """Add custom collections to check."""
         fresh = {
-            one.name
-            for one in collections
-            if one.selects and one.name not in BUILT_IN and one.name not in _OF_SOME_TRAININGS
+            collection.name
+            for collection in collections
+            if collection.selects
+            and collection.name not in BUILT_IN
+            and collection.name not in _OF_SOME_TRAININGS
         }
         self._pending |= fresh - self._known
         self._known |= fresh

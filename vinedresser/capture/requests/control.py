@@ -138,9 +138,9 @@ class CaptureControl:
         if self._rank:
             return
         adapters, config = self.adapters, self._session.recorder.lasting
-        found = {name: text for one in adapters for name, text in one.versions.items()}
+        found = {name: text for adapter in adapters for name, text in adapter.versions.items()}
         setup = TrainingSetup.joined(
-            [*(one.setup() for one in adapters), TrainingSetup(dict(self.losses))]
+            [*(adapter.setup() for adapter in adapters), TrainingSetup(dict(self.losses))]
         )
         record = replace(
             self._run.record,
@@ -151,9 +151,10 @@ class CaptureControl:
             capture_digest=config.digest(),
             capture_budget=self._session.budget.share,
             modules={path: info.words() for path, info in self._found().items()},
-            features=next((one.features() for one in adapters if one.features()), []),
+            features=next((adapter.features() for adapter in adapters if adapter.features()), []),
             classes=next(
-                (one.classes() for one in adapters if one.classes()), self._session.classes
+                (adapter.classes() for adapter in adapters if adapter.classes()),
+                self._session.classes,
             ),
             boosted=self._session.boosted(),
             losses=setup.losses,

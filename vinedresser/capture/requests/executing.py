@@ -238,7 +238,7 @@ class Executor:
 
 
 def _files(directory: Path) -> set[str]:
-    return {one.name for one in directory.iterdir() if not one.name.startswith(".tmp-")}
+    return {path.name for path in directory.iterdir() if not path.name.startswith(".tmp-")}
 
 
 def _steps(files: Iterable[str]) -> set[int]:

@@ -156,7 +156,7 @@ class TrainerRequests:
         journal = list(self.executor.journal)
         if len(journal) > self._noted and self._rank == 0:
             lines = [json.dumps(one.to_json()) for one in journal]
-            self._storage.put(ControlRecord.KEY, ["".join(f"{one}\n" for one in lines).encode()])
+            self._storage.put(ControlRecord.KEY, ["".join(f"{line}\n" for line in lines).encode()])
             self._noted = len(journal)
         while self._answers:
             number, answer = self._answers[0]

@@ -215,7 +215,7 @@ class TorchAdapter(Adapter):
         if self._plain.take_loss(name, value):
             return
         # Callers that have only the value pass it as the argument as well.
-        others = tuple(one for one in arguments if one is not value)
+        others = tuple(argument for argument in arguments if argument is not value)
         recording = self.record_value(name, value, others)
         if recording is not None:
             self._comparisons.take_call(recording, name, others)

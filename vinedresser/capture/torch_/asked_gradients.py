@@ -62,7 +62,7 @@ class AskedGradients:
         if getattr(optimizer, "grad_scale", None) is not None:
             return False
         self._look(plain.due, optimizer)
-        if any(one.grad is not None for one in self._others):
+        if any(other.grad is not None for other in self._others):
             return False
         self._live.begin_step(optimizer)
         with WithoutModes():

@@ -73,7 +73,7 @@ def _placed(value: Any) -> dict[str, Any]:
     mesh = value.device_mesh
     return {
         "shape": list(value.shape),
-        "placements": [str(one) for one in value.placements],
+        "placements": [str(placement) for placement in value.placements],
         "mesh": list(mesh.shape),
         "coordinate": mesh.get_coordinate(),
     }

@@ -31,7 +31,7 @@ class LastParameter:
         """
         found = self.same()
         if found is None or not self._usable(found):
-            usable = [one for one in parameters() if self._usable(one)]
+            usable = [parameter for parameter in parameters() if self._usable(parameter)]
             if not usable:
                 return None
             found = usable[-1]

@@ -83,7 +83,7 @@ class ModelState:
         if _reaches(recording, (*_WEIGHTS, *_GRADIENTS, "updates", "optimizer_state")):
             parameters = self._parameters(recording)
             ids = updated([optimizer])
-            owned = [one for one in parameters if id(one.value) in ids]
+            owned = [parameter for parameter in parameters if id(parameter.value) in ids]
             self._take_weights(recording, owned)
             self._take_optimizer(recording, optimizer, groups, owned)
             if gradients:
@@ -100,7 +100,9 @@ class ModelState:
         """Capture the gradients that an optimizer has consumed."""
         if _reaches(recording, _GRADIENTS):
             ids = updated([optimizer])
-            owned = [one for one in self._names.parameters() if id(one.value) in ids]
+            owned = [
+                parameter for parameter in self._names.parameters() if id(parameter.value) in ids
+            ]
             self._take_consumed(recording, optimizer, owned)
 
     def take_rest(
@@ -116,7 +118,7 @@ class ModelState:
         if _reaches(recording, (*_WEIGHTS, *_GRADIENTS)):
             parameters = self._parameters(recording)
             ids = updated(stepped)
-            left = [one for one in parameters if id(one.value) not in ids]
+            left = [parameter for parameter in parameters if id(parameter.value) not in ids]
             if left:
                 self._take_weights(recording, left)
                 ids = updated(known)
@@ -132,11 +134,11 @@ class ModelState:
     def keep_gradients(self) -> None:
         """Keep the gradients at the end of a backward pass until the end of the step."""
         gradients = {
-            id(one.value): one.value.grad
-            for one in self._names.parameters()
-            if one.value.grad is not None
+            id(parameter.value): parameter.value.grad
+            for parameter in self._names.parameters()
+            if parameter.value.grad is not None
         }
-        if sum(one.numel() for one in gradients.values()) <= _MOST_KEPT:
+        if sum(gradient.numel() for gradient in gradients.values()) <= _MOST_KEPT:
             self._passed = {key: one.detach().clone() for key, one in gradients.items()}
 
     def take_buffers(self, recording: Recording) -> None:
@@ -151,13 +153,15 @@ class ModelState:
     def names(self, optimizers: list[Optimizer]) -> list[str]:
         """Return the names of all tensors known to be available for capture."""
         parameters = self._names.parameters()
-        ours = [one.value for one in parameters]
+        ours = [parameter.value for parameter in parameters]
         found = self._names.all()
         groups = 0
-        for one in optimizers:
-            found += (name for name, _ in hyperparameters(one, self._names.prefix, groups, ours))
-            found += (name for name, _, _ in slots(kept_of(one, parameters)))
-            groups += len(one.param_groups)
+        for optimizer in optimizers:
+            found += (
+                name for name, _ in hyperparameters(optimizer, self._names.prefix, groups, ours)
+            )
+            found += (name for name, _, _ in slots(kept_of(optimizer, parameters)))
+            groups += len(optimizer.param_groups)
         return found
 
     def _parameters(self, recording: Recording) -> list[NamedParameter]:
@@ -171,7 +175,10 @@ class ModelState:
     def _take_weights(self, recording: Recording, parameters: list[NamedParameter]) -> None:
         due = recording.due
         if due.reaches("weights") or due.reaches("biases"):
-            asked = ((one, _asked(one, due.ask(one.weight))) for one in parameters)
+            asked = (
+                (parameter, _asked(parameter, due.ask(parameter.weight)))
+                for parameter in parameters
+            )
             named = [(one.weight, one.value, ask) for one, ask in asked if ask]
             self._take_all(recording, [one for one in named if not is_lazy(one[1])])
 
@@ -192,16 +199,16 @@ class ModelState:
         if not (gradients or terms):
             return
         named: list[tuple[str, Tensor, Ask]] = []
-        for one in parameters:
-            gradient = self._passed.get(id(one.value), one.value.grad)
-            ask = _asked(one, due.ask(one.gradient)) if gradients else NOTHING
-            taylor = due.ask(one.taylor) if terms else NOTHING
+        for parameter in parameters:
+            gradient = self._passed.get(id(parameter.value), parameter.value.grad)
+            ask = _asked(parameter, due.ask(parameter.gradient)) if gradients else NOTHING
+            taylor = due.ask(parameter.taylor) if terms else NOTHING
             if (ask or taylor) and gradient is not None:
                 true = gradient if scale is None else gradient / scale.to(gradient.device)
                 if ask:
-                    named.append((one.gradient, true, ask))
+                    named.append((parameter.gradient, true, ask))
                 if taylor:
-                    self._keep(recording, one.taylor, one.taylor_terms(true), taylor)
+                    self._keep(recording, parameter.taylor, parameter.taylor_terms(true), taylor)
         self._take_all(recording, named)
 
     def _take_all(self, recording: Recording, named: list[tuple[str, Tensor, Ask]]) -> None:
@@ -265,7 +272,7 @@ def _asked(parameter: NamedParameter, ask: Ask) -> Ask:
     if "fingerprint" not in ask.reductions:
         return ask
     places = getattr(parameter.value, "placements", ())
-    if all(one.is_replicate() for one in places):
+    if all(place.is_replicate() for place in places):
         return ask
     rest = ask.reductions - {"fingerprint"}
     return ask._replace(reductions=rest) if rest or ask.tensor or ask.live else NOTHING

@@ -112,10 +112,10 @@ class TorchNumeric:
 
     def sizes(self, tensors: Sequence[Any]) -> list[int] | None:
         """See `Numeric.sizes`."""
-        if all(type(one) is Tensor and one.dtype in _AS_THEY_ARE for one in tensors):
-            return [one.numel() for one in tensors]
-        converted = any(self.widening(one)[1] for one in tensors)
-        return None if converted else [_tensor(one).numel() for one in tensors]
+        if all(type(tensor) is Tensor and tensor.dtype in _AS_THEY_ARE for tensor in tensors):
+            return [tensor.numel() for tensor in tensors]
+        converted = any(self.widening(tensor)[1] for tensor in tensors)
+        return None if converted else [_tensor(tensor).numel() for tensor in tensors]
 
     def statistic(self, name: str, rows: Any) -> Any:
         """See `Numeric.statistic`."""
@@ -134,7 +134,7 @@ class TorchNumeric:
             numbers = [value.item() for value in _TOGETHER[name]([*tensors])]
             if all(_LEAST < abs(number) < math.inf for number in numbers):
                 return np.array(numbers)
-        given = [_tensor(one) for one in tensors]
+        given = [_tensor(tensor) for tensor in tensors]
         if any(not one.is_cpu and one.device.type != "mps" for one in given):
             home = given[0].device
             parts = [_on_device(name, group) for group in _by_device(given)]
@@ -165,7 +165,7 @@ class TorchNumeric:
 
     def join(self, rows: Sequence[Any]) -> Tensor:
         """See `Numeric.join`."""
-        return torch.cat([_widened(one) for one in rows], 1)
+        return torch.cat([_widened(row) for row in rows], 1)
 
     def top(self, x: Any, count: int) -> Tensor:
         """See `Numeric.top`."""
@@ -185,7 +185,7 @@ class TorchNumeric:
             parts = moved.split([tensors[place].numel() for place in away])
             for place, part in zip(away, parts, strict=True):
                 tensors[place] = part.reshape(tensors[place].shape)
-        return [np.array(host_view(one.double()), np.float64) for one in tensors]
+        return [np.array(host_view(tensor.double()), np.float64) for tensor in tensors]
 
 
 def _tensor(x: Any) -> Tensor:
@@ -210,9 +210,9 @@ def _by_device(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
 
 def _on_device(name: str, tensors: list[Tensor]) -> Tensor:
     """Return a statistic of each tensor, float64 [tensors], on their device."""
-    if name == "l2" and all(one.is_floating_point() and one.numel() for one in tensors):
+    if name == "l2" and all(tensor.is_floating_point() and tensor.numel() for tensor in tensors):
         return torch.stack(list(torch._foreach_norm(tensors, 2, torch.float64)))
-    return torch.cat([device_statistics(one.reshape(1, -1), (name,))[0] for one in tensors])
+    return torch.cat([device_statistics(tensor.reshape(1, -1), (name,))[0] for tensor in tensors])
 
 
 def _wide_type(x: Tensor) -> torch.dtype:

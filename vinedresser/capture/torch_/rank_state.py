@@ -103,7 +103,7 @@ class RankState(LoopListener):
         if recording.due.ask(self._name("random")):
             recording.add_scalar(self._name("random"), _random_state())
         if recording.due.ask(self._name("data_parallel")):
-            parameters = [one.value for one in self._names.parameters()]
+            parameters = [parameter.value for parameter in self._names.parameters()]
             parallel = _data_parallel(self._root, parameters)
             recording.add_scalar(self._name("data_parallel"), float(parallel))
         if recording.due.ask(self._name("inputs")):
@@ -115,7 +115,11 @@ class RankState(LoopListener):
         compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
         if recording.closure or compiled:
             return
-        usable = [one.value for one in self._names.parameters() if _can_be_sampled(one.value)]
+        usable = [
+            parameter.value
+            for parameter in self._names.parameters()
+            if _can_be_sampled(parameter.value)
+        ]
         self._sampled = usable[:: max(1, -(-len(usable) // _PARAMETERS))]
         self._handles = [
             one.register_post_accumulate_grad_hook(self._took) for one in self._sampled
@@ -256,7 +260,9 @@ def _data_parallel(root: nn.Module, parameters: Iterable[Tensor]) -> bool:
     module = sys.modules.get("torch.distributed.fsdp")
     if module is None or not isinstance(root, module.FSDPModule):
         return False
-    meshes: set[Any] = {getattr(one, "device_mesh", None) for one in parameters} - {None}
+    meshes: set[Any] = {getattr(parameter, "device_mesh", None) for parameter in parameters} - {
+        None
+    }
     return len(meshes) == 1 and all(
         mesh.ndim == 1 and mesh.size() == dist.get_world_size() for mesh in meshes
     )
@@ -286,7 +292,7 @@ def _collectives() -> int | None:
     """Return the number of collectives that this process has begun; None if it is not known."""
     groups: Iterable[Any] = dist.distributed_c10d._world.pg_map
     try:
-        return sum(int(one._get_sequence_number_for_group()) for one in groups)
+        return sum(int(group._get_sequence_number_for_group()) for group in groups)
     except RuntimeError:
         # Not every backend counts them.
         return None
@@ -296,4 +302,4 @@ def _random_state() -> float:
     """Return the CRC-32C of the states of torch's default generators."""
     devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
     states = [one.get_state() for one in (torch.default_generator, *devices)]
-    return float(crc32.iscsi(b"".join(host_view(one).tobytes() for one in states)))
+    return float(crc32.iscsi(b"".join(host_view(state).tobytes() for state in states)))

@@ -162,7 +162,7 @@ class SetupNotes(LoopListener):
     def backward_begins(self, losses: Sequence[Any]) -> None:
         """Look at the graph of the first backward pass that reaches the model."""
         self._backwards += 1
-        named = {id(one.value): one for one in self._names.parameters()}
+        named = {id(parameter.value): parameter for parameter in self._names.parameters()}
         with WithoutModes():
             graph = model_graph(losses, {key: one.weight for key, one in named.items()})
         if graph is not None:
@@ -188,16 +188,16 @@ class SetupNotes(LoopListener):
         parameters = self._names.parameters()
         if not begun:
             alive = [one for reference, _ in self._optimizers if (one := reference()) is not None]
-            values = [one.value for one in parameters if one.value.requires_grad]
+            values = [parameter.value for parameter in parameters if parameter.value.requires_grad]
             self._loaded |= any(one.state for one in alive) or LOADED.cover(values)
         told = begun or bool(self._optimizers)
-        frozen = [one for one in parameters if not one.value.requires_grad]
+        frozen = [parameter for parameter in parameters if not parameter.value.requires_grad]
         # An optimizer may take its first step later.
         held = self._trained | MADE.parameters() if told else set()
         left_out = [
-            one
-            for one in parameters
-            if told and one.value.requires_grad and id(one.value) not in held
+            parameter
+            for parameter in parameters
+            if told and parameter.value.requires_grad and id(parameter.value) not in held
         ]
         # Python returns the same weak reference for the same optimizer.
         optimizers = {id(reference): described for reference, described in self._optimizers}
@@ -224,7 +224,7 @@ class SetupNotes(LoopListener):
         holders = [
             module
             for _, module in (self._names.modules() if ids else [])
-            if any(id(one) in ids for one in module._parameters.values())
+            if any(id(parameter) in ids for parameter in module._parameters.values())
         ]
         fresh = fresh_weights(holders)
         return [one.weight for one in untrained if id(one.value) in fresh]
@@ -244,5 +244,5 @@ def _is_setting(key: str) -> bool:
 
 def _described(optimizer: Optimizer) -> dict[str, Any]:
     updates = [one for group in optimizer.param_groups for one in group["params"]]
-    sizes = [0 if is_lazy(one) else one.numel() for one in updates]
+    sizes = [0 if is_lazy(update) else update.numel() for update in updates]
     return described_optimizer(type(optimizer).__name__, optimizer.defaults, sizes)

@@ -205,7 +205,7 @@ class TrainingState:
         return self._parameters() if by_hand else self._optimized()
 
     def _parameters(self) -> list[nn.Parameter]:
-        return [one.value for one in self._names.parameters()]
+        return [parameter.value for parameter in self._names.parameters()]
 
     def _ended(self) -> None:
         if self._recorder.timing is not None:

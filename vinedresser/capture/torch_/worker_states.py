@@ -108,9 +108,11 @@ class WorkerStates(LoopListener):
         """Return what two workers of an iterator have in common, as far as they have reported."""
         # Other iterators may have had the same seed.
         ours = {worker.pid for worker in iterator._workers}
-        reports = [one for one in self._reports(iterator._base_seed) if one["process"] in ours]
-        for what in sorted({name for one in reports for name in one["drew"]}):
-            drawn = [one["drew"][what] for one in reports if what in one["drew"]]
+        reports = [
+            report for report in self._reports(iterator._base_seed) if report["process"] in ours
+        ]
+        for what in sorted({name for report in reports for name in report["drew"]}):
+            drawn = [report["drew"][what] for report in reports if what in report["drew"]]
             equal = max(map(drawn.count, drawn))
             if equal > 1:
                 where = line_of(iterator._worker_init_fn) if what in _GLOBAL else ""
@@ -236,8 +238,8 @@ def _bytes(state: Any) -> bytes:
 def _rows(batch: Any) -> bytes:
     """Return what identifies the rows of a batch; nothing if they are all equal or unknown."""
     parts = [one.numpy() for _, one in leaves(batch) if one.device.type == "cpu"]
-    varied = any(one.size and (one != one.flat[0]).any() for one in parts)
-    return b"".join(one.tobytes() for one in parts) if varied else b""
+    varied = any(part.size and (part != part.flat[0]).any() for part in parts)
+    return b"".join(part.tobytes() for part in parts) if varied else b""
 
 
 def _digest(data: bytes) -> str:

@@ -61,7 +61,7 @@ def _reason(run: Run, every: Every, rank: int) -> str:
     """
     from vinedresser.queries.listing import names_to_ask
 
-    held = [one.kind for one in run.controls() if one.kind in ("pause", "resume")]
+    held = [control.kind for control in run.controls() if control.kind in ("pause", "resume")]
     if held and held[-1] == "pause":
         return "the training is paused"
     event = every.event or every.kind

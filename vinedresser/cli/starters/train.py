@@ -56,7 +56,7 @@ def main() -> None:
     x_test, y_test = spirals(draw, 2000)
     weights = [draw.normal(0, 1.0, (2, given.units)), np.zeros(given.units)]
     weights += [draw.normal(0, given.units**-0.5, (given.units, 3)), np.zeros(3)]
-    moving = [np.zeros_like(one) for one in weights]
+    moving = [np.zeros_like(weight) for weight in weights]
 
     with Hook() as hook:
         for epoch in range(EPOCHS):

@@ -129,9 +129,9 @@ def _examples(value: Sequence[Mapping[str, Any]]) -> RenderableType:
 def _histogram(value: Mapping[str, Sequence[float]]) -> str:
     """Return a histogram as bars between its ends."""
     counts, edges = value["counts"], value["edges"]
-    most = max((one for one in counts if math.isfinite(one)), default=0) or 1
+    most = max((count for count in counts if math.isfinite(count)), default=0) or 1
     bars = "".join(
-        _BARS[min(int(one / most * (len(_BARS) - 1) + 0.5), len(_BARS) - 1)] if one > 0 else " "
-        for one in counts
+        _BARS[min(int(count / most * (len(_BARS) - 1) + 0.5), len(_BARS) - 1)] if count > 0 else " "
+        for count in counts
     )
     return f"{figure(edges[0])} {bars} {figure(edges[-1])}"

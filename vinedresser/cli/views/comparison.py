@@ -68,7 +68,9 @@ def log_comparison(comparison: Comparison, page: Path) -> None:
     from vinedresser.infra.services.tracking.artifacts import upload
 
     records = [read_tracking(parse_location(run.run.path)) for run in comparison.runs]
-    parents = {(one.uri, one.parent) for one in records if one is not None and one.parent}
+    parents = {
+        (record.uri, record.parent) for record in records if record is not None and record.parent
+    }
     if len(parents) != 1:
         why = "have several parents" if parents else "have no parent"
         raise ConfigError(

@@ -13,10 +13,10 @@ _LINES = 15
 
 def print_preflight(found: Preflight) -> None:
     """Print the verdicts, and the last output of a script that failed or trained nothing."""
-    width = max((len(one.check) for one in found.verdicts), default=0)
-    for one in found.verdicts:
-        say(f"{one.check:{width}}   {one.state}: {one.evidence}")
-    bad = sum(one.state == SUSPICIOUS for one in found.verdicts)
+    width = max((len(verdict.check) for verdict in found.verdicts), default=0)
+    for verdict in found.verdicts:
+        say(f"{verdict.check:{width}}   {verdict.state}: {verdict.evidence}")
+    bad = sum(verdict.state == SUSPICIOUS for verdict in found.verdicts)
     if found.verdicts:
         say(f"{bad} suspicious   {found.steps} steps   {found.seconds:.0f} s of CPU")
     elif found.code is None:

@@ -73,7 +73,7 @@ def print_notes(notes: Iterable[str], *, exact: bool) -> None:
 
 def print_wider(found: Wider) -> None:
     """Print what a step computes in a wider precision."""
-    value = "".join(f" loss {float(one):.6g}," for one in found.outcome.losses[:1])
+    value = "".join(f" loss {float(loss):.6g}," for loss in found.outcome.losses[:1])
     say(f"in {found.dtype}:{value} {found.words}")
 
 
@@ -92,7 +92,7 @@ def print_split(record: SnapshotRecord, found: Split) -> None:
     say(f"  {len(found.parts)} parts: the loss is {compared[found.same]}")
     for reason in found.inexact:
         say(f"  inexact: in parts, {reason}")
-    bad = [one for one in found.parts if one.nonfinite]
+    bad = [part for part in found.parts if part.nonfinite]
     for one in bad:
         batch = f" of batch {one.batch}" if len(found.recorded) > 1 else ""
         names = ", ".join(one.nonfinite[:_MOST_NAMES])
@@ -193,8 +193,8 @@ def print_what_if(found: WhatIf) -> None:
         table = plain_table()
         for name in ("  change", "result", ""):
             table.add_column(name, no_wrap=True)
-        for one in found.trials:
-            table.add_row(f"  {one.change}", course_words(one.course), found.verdict(one))
+        for trial in found.trials:
+            table.add_row(f"  {trial.change}", course_words(trial.course), found.verdict(trial))
         console.print(table)
     if found.not_tried:
         say(f"  no time to try: {'; '.join(found.not_tried)}")

@@ -22,12 +22,12 @@ def snapshot_table(records: Iterable[SnapshotRecord]) -> Table:
     table = plain_table()
     for name in ("snapshot", "reason", "taken", "MiB", "missing"):
         table.add_column(name, justify="right" if name == "MiB" else "left", no_wrap=True)
-    for one in records:
+    for record in records:
         table.add_row(
-            f"{SnapshotRecord.KEY}/{one.name}",
-            REASONS[one.reason],
-            time.strftime("%d %b %H:%M:%S", time.localtime(one.time)),
-            f"{one.bytes / 2**20:.1f}",
-            str(len(one.left_out)) if one.left_out else "-",
+            f"{SnapshotRecord.KEY}/{record.name}",
+            REASONS[record.reason],
+            time.strftime("%d %b %H:%M:%S", time.localtime(record.time)),
+            f"{record.bytes / 2**20:.1f}",
+            str(len(record.left_out)) if record.left_out else "-",
         )
     return table

@@ -89,7 +89,7 @@ class ArrayFormat:
     def marks(self, found: DataObject) -> Marks:
         """See `Format.marks`; reads the header only."""
         arrays = self._arrays(found)
-        rows, row_bytes = arrays[0].shape[0], sum(one.row_bytes for one in arrays)
+        rows, row_bytes = arrays[0].shape[0], sum(array.row_bytes for array in arrays)
         step = max(_BETWEEN_MARKS // max(row_bytes, 1), 1)
         numbers = [*range(0, rows, step), rows]
         return Marks([number * row_bytes for number in numbers], numbers)
@@ -216,7 +216,7 @@ def _safetensors_arrays(found: DataObject) -> list[_Array]:
         case _:
             raise ValueError("its header is not a JSON object")
     arrays = [_safetensors_array(name, entry, 8 + length) for name, entry in header.items()]
-    return sorted(arrays, key=lambda one: one.start)
+    return sorted(arrays, key=lambda array: array.start)
 
 
 def _parsed(header: bytes) -> Any:

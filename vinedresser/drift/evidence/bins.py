@@ -62,10 +62,10 @@ class Edges:
                 for one in range(int(phase.max()) + 1)
             ]
             values, orders = (
-                np.concatenate([getattr(one, name) for one in parts], axis=1)
+                np.concatenate([getattr(part, name) for part in parts], axis=1)
                 for name in ("values", "ties")
             )
-            return cls(values, orders, np.concatenate([one.rows for one in parts]))
+            return cls(values, orders, np.concatenate([part.rows for part in parts]))
         known = _with_missing_lowest(baseline)
         rows, streams = known.shape
         at = np.lexsort((ties, known), axis=0)[_ranks(rows) - 1]
@@ -77,9 +77,9 @@ class Edges:
     @classmethod
     def joined(cls, parts: Sequence[Edges]) -> Edges:
         """Return the edges of the streams of all parts, in their order."""
-        values = np.concatenate([one.values for one in parts], axis=2)
-        ties = np.concatenate([one.ties for one in parts], axis=2)
-        return cls(values, ties, np.concatenate([one.rows for one in parts], axis=1))
+        values = np.concatenate([part.values for part in parts], axis=2)
+        ties = np.concatenate([part.ties for part in parts], axis=2)
+        return cls(values, ties, np.concatenate([part.rows for part in parts], axis=1))
 
     def bins(
         self,
@@ -158,7 +158,7 @@ def told_by_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
     counts = (np.unique(one, return_counts=True)[1][:, None] for one in values.T)
     # Ranks of equal values are spread evenly over their share, and those of all values over 1. So
     # it is the probability that three rows are not equal.
-    return np.array([1 - ((np.arange(3) - one) / rows).prod(1).sum() for one in counts])
+    return np.array([1 - ((np.arange(3) - count) / rows).prod(1).sum() for count in counts])
 
 
 def _ranks(rows: int) -> NDArray[np.int64]:

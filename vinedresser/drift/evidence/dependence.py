@@ -396,7 +396,7 @@ def _without_change(
     sum_before = np.take_along_axis(sums, at, axis=-1)
     before = np.arange(rows) <= at
     levels = sum_before / (at + 1), -sum_before / (rows - at - 1)
-    rest = scores - np.where(before, *(one.astype(np.float32) for one in levels))
+    rest = scores - np.where(before, *(level.astype(np.float32) for level in levels))
     time = np.arange(rows) - (rows - 1) / 2
     # Of centred scores, the sum of products with the time is that of the sums, negative.
     slopes = -sums.sum(-1) / (time @ time)

@@ -118,7 +118,7 @@ class Directions:
         at = phases or (np.zeros(len(fitted), np.int64), np.zeros(len(held_out), np.int64))
         # A cycle is no drift, so that rows are compared with the middle of their phase.
         scales = [_scales(fitted[at[0] == one]) for one in range(int(at[0].max(initial=0)) + 1)]
-        self._centres = np.array([one[0] for one in scales])
+        self._centres = np.array([scale[0] for scale in scales])
         self._scale = _scales(fitted - self._centres[at[0]])[1]
         self._project = np.eye(fitted.shape[1])
         if fitted.shape[1] > _MOST_DIMENSIONS:

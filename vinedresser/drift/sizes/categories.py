@@ -34,7 +34,7 @@ class CategorySizes:
         counts = Counter(one for one in sample.tolist() if one is not None)
         self._counted = {*counts}
         # In the order of their counts; names decide between equal ones.
-        ordered = sorted(counts, key=lambda one: (-counts[one], one))
+        ordered = sorted(counts, key=lambda count: (-counts[count], count))
         self.frequent = ordered[:2]
         """The two most frequent categories of the baseline, or fewer."""
         self._places = {one: 3 + place for place, one in enumerate(ordered[:_KNOWN])}
@@ -58,10 +58,10 @@ class CategorySizes:
 
     def learn(self, names: list[str]) -> None:
         """Count new categories from now on."""
-        for one in names:
-            self._places[one] = 3 + _KNOWN + len(self.new)
-            self._counted.add(one)
-            self.new.append(one)
+        for name in names:
+            self._places[name] = 3 + _KNOWN + len(self.new)
+            self._counted.add(name)
+            self.new.append(name)
 
     def change(
         self,

@@ -62,14 +62,14 @@ class ColumnSizes:
                 self._sizes.append(NumberSizes(column.name, alike, stream))
                 self._phases.append(phases)
         self.in_deviations = np.array(
-            [isinstance(one, NumberSizes) and one.constant is None for one in self._sizes], bool
+            [isinstance(size, NumberSizes) and size.constant is None for size in self._sizes], bool
         )
         """bool [streams], whether `smallest` is in standard deviations; else in shares of rows."""
         streams = len(self._sizes)
         # Values in bins, rows in phases, and the sums of each stream.
         self._in_phases = np.bincount(at_phase, minlength=baseline.edges.gaps.shape[1])
         first = streams * BINS + len(self._in_phases)
-        self._bounds = first + np.cumsum([0, *(one.size for one in self._sizes)])
+        self._bounds = first + np.cumsum([0, *(size.size for size in self._sizes)])
         self.history = History(int(self._bounds[-1]))
         self._sensitivity: Sensitivity | None = None
         self._smallest = np.full(streams, math.inf)
@@ -194,7 +194,7 @@ class ColumnSizes:
         """Return what `resume` needs, JSON-able."""
         return {
             "history": self.history.state(),
-            "new": [one.new if isinstance(one, CategorySizes) else [] for one in self._sizes],
+            "new": [size.new if isinstance(size, CategorySizes) else [] for size in self._sizes],
             "smallest": [None if math.isinf(one) else float(one) for one in self._smallest],
             "smallest_rows": float(self._smallest_rows),
         }
@@ -208,7 +208,7 @@ class ColumnSizes:
         self.history.resume(state["history"])
         for sizes, names in zip(self._sizes, state["new"], strict=True):
             if isinstance(sizes, CategorySizes):
-                sizes.learn([str(one) for one in names])
+                sizes.learn([str(name) for name in names])
         known = [-1.0 if one is None else one for one in state["smallest"]]
         smallest = array_of({"smallest": known}, "smallest", self._smallest.shape)
         self._smallest = np.where(smallest < 0, math.inf, smallest)

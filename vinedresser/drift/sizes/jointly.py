@@ -62,7 +62,7 @@ def _along(
 ) -> Change:
     """Return the change of the mean or of the spread along a direction."""
     variances = [float(axis @ one.covariance @ axis) for one in (before, after)]
-    was, now = (math.sqrt(max(one, 1e-12)) for one in variances)
+    was, now = (math.sqrt(max(variance, 1e-12)) for variance in variances)
     root = math.sqrt(1 / before.rows + 1 / rows)
     far = float(axis @ (after.mean - before.mean)) / was
     error = math.sqrt(1 / before.rows + (now / was) ** 2 / rows)

@@ -62,8 +62,8 @@ class Sensitivity:
 
     def __init__(self, edges: Edges, ladders: Sequence[Ladder], needed: float) -> None:
         self._needed = needed
-        self._sizes = np.stack([one.sizes for one in ladders], axis=-1)
-        moved = np.stack([one.moved for one in ladders], axis=2)
+        self._sizes = np.stack([ladder.sizes for ladder in ladders], axis=-1)
+        moved = np.stack([ladder.moved for ladder in ladders], axis=2)
         # A change of ranks is the same in all phases, and has as much evidence as in a single one.
         gaps = edges.gaps.sum(1)
         # By ways, steps, streams and bins.

@@ -34,8 +34,8 @@ def matrix_grid(names: Sequence[str], matrices: Sequence[NDArray[np.float64]], w
         matrices: weights of each layer, float64 [H, L, S], NaN for masked queries.
         width: pixels, before the page scales it.
     """
-    cells = [averaged(one, MOST_CELLS) for one in matrices]
-    size = max(max(one.shape[1:]) for one in cells)
+    cells = [averaged(matrix, MOST_CELLS) for matrix in matrices]
+    size = max(max(cell.shape[1:]) for cell in cells)
     heads = max(map(len, cells))
     gap = max(1, size // 12)
     step = size + gap

@@ -196,7 +196,7 @@ def _chosen(layers: Sequence[LayerAttention]) -> list[LayerAttention]:
 
 def _heads(statistics: Sequence[HeadStatistics], key: str) -> list[NDArray[np.float64]]:
     """Return one statistic of the shown heads of each layer, float64 [H]."""
-    return [getattr(one, key)[:_MOST_HEADS] for one in statistics]
+    return [getattr(statistic, key)[:_MOST_HEADS] for statistic in statistics]
 
 
 def _rows(
@@ -234,7 +234,7 @@ def _views(
 def _notes(attention: Attention, matrices: Sequence[NDArray[np.float64]]) -> list[str]:
     """Return what is averaged or left out."""
     notes = []
-    longest = max(max(one.shape[1:]) for one in matrices)
+    longest = max(max(matrix.shape[1:]) for matrix in matrices)
     if longest > MOST_CELLS:
         notes.append(
             f"matrices of {longest:,} tokens are drawn in {MOST_CELLS} x {MOST_CELLS} cells, each "

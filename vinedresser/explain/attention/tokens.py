@@ -38,7 +38,7 @@ def key_tokens(
             ids were captured.
     """
     if tokens is not None:
-        single = all(isinstance(one, str) for one in tokens)
+        single = all(isinstance(token, str) for token in tokens)
         named = {example: tokens} if single else dict(enumerate(tokens))
         found = {place: [str(one) for one in each] for place, each in named.items()}
     elif attention.ids is not None:

@@ -225,7 +225,7 @@ def _indices(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 def _common_edges(histograms: Sequence[Histogram]) -> NDArray[np.float64] | None:
     """Return edges that contain nearly all elements of each step, float64 [B + 1]."""
-    ends = [_quantiles(one) for one in histograms if one.counts.sum()]
+    ends = [_quantiles(histogram) for histogram in histograms if histogram.counts.sum()]
     if not ends:
         return None
     low, high = min(low for low, _ in ends), max(high for _, high in ends)

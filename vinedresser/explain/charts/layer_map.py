@@ -117,8 +117,8 @@ def common_maps(runs: Sequence[Sequence[Column]]) -> list[LayerMap]:
         runs: columns of each run, as from `gradient_columns`; at least one with steps.
     """
     steps = [_captured(columns) for columns in runs]
-    first, last = min(int(one[0]) for one in steps), max(int(one[-1]) for one in steps)
-    intervals = [int(np.median(np.diff(one))) for one in steps if len(one) > 1]
+    first, last = min(int(step[0]) for step in steps), max(int(step[-1]) for step in steps)
+    intervals = [int(np.median(np.diff(step))) for step in steps if len(step) > 1]
     width = max([*intervals, -(-(last + 1 - first) // _MOST_COLUMNS)])
     starts = np.arange(first, last + 1, width)
     return [replace(_filled(_matrix(columns, starts)), last=last) for columns in runs]

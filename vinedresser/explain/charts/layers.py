@@ -65,7 +65,7 @@ class LayerSeries:
 
 def update_ratios(run: Run) -> LayerSeries | None:
     """Return the ratios of `ratio_columns`; None if not captured."""
-    return _series([(one.name, one.steps, one.values) for one in ratio_columns(run)])
+    return _series([(column.name, column.steps, column.values) for column in ratio_columns(run)])
 
 
 def layer_statistic(run: Run, reduction: str, collection: str) -> LayerSeries | None:
@@ -89,7 +89,7 @@ def layer_statistic(run: Run, reduction: str, collection: str) -> LayerSeries | 
 
 
 def _series(points: Sequence[_Points]) -> LayerSeries | None:
-    points = [one for one in points if len(one[1])]
+    points = [point for point in points if len(point[1])]
     if not points:
         return None
     captured = np.unique(np.concatenate([steps for _, steps, _ in points]))

@@ -66,7 +66,7 @@ class ComparedRun:
     @property
     def fatal(self) -> str:
         """The rule that stopped it, or whose finding should have; "" if there is none."""
-        severe = (one.rule for one in self.findings if one.severity == "stop")
+        severe = (finding.rule for finding in self.findings if finding.severity == "stop")
         return self.status.rule or next(severe, "")
 
     @property

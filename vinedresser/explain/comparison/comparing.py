@@ -60,7 +60,7 @@ class Comparison:
     @property
     def store(self) -> str:
         """Name of the folder in which all of the runs are; "" if they are in several."""
-        folders = {PurePath(one.run.path).parent for one in self.runs}
+        folders = {PurePath(run.run.path).parent for run in self.runs}
         return folders.pop().name if len(folders) == 1 else ""
 
     @cached_property

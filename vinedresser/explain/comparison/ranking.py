@@ -175,7 +175,7 @@ def winner(groups: Sequence[Group], goal: Goal | None) -> str:
         return f"{line}, equal to {following.name}."
     if len(best.values) == len(following.values) == 1:
         return f"{against}; one run each, so the spread over seeds is unknown."
-    won = sum(goal.key(one) < goal.key(two) for one in best.values for two in following.values)
+    won = sum(goal.key(value) < goal.key(two) for value in best.values for two in following.values)
     pairs = len(best.values) * len(following.values)
     chance = _probability(best.values, following.values)
     clear = "clearly" if chance <= _UNLIKELY else "which can be chance:"

@@ -59,8 +59,8 @@ def embed(activations: Activations) -> Embeddings:
     Raises:
         MissingDependency: scikit-learn is not installed.
     """
-    values = [np.nan_to_num(one, posinf=0.0, neginf=0.0) for one in activations.values]
-    components = [pca(one) for one in values]
+    values = [np.nan_to_num(value, posinf=0.0, neginf=0.0) for value in activations.values]
+    components = [pca(value) for value in values]
     return Embeddings(
         activations,
         aligned([scores for scores, _ in components]),
@@ -94,7 +94,9 @@ def write_embeddings(
     colours = _colours(data, classes)
     notes = [f"{shares.sum():.0%} of the variance" for shares in found.shares]
     if data.labels is not None and data.labels.dtype.kind == "i":
-        agreement = [neighbour_agreement(np.nan_to_num(one), data.labels) for one in data.values]
+        agreement = [
+            neighbour_agreement(np.nan_to_num(value), data.labels) for value in data.values
+        ]
     else:
         agreement = []
     silent = [""] * len(data.steps)
@@ -119,7 +121,7 @@ def embeddings_png(found: Embeddings, classes: Sequence[str] = ()) -> bytes:
     """Return a PNG: principal components above t-SNE, a column per step."""
     colours = _colours(found.activations, classes)
     rows = [
-        [scatter_pixels(one, colours, _extent(points), _PIXELS) for one in points]
+        [scatter_pixels(point, colours, _extent(points), _PIXELS) for point in points]
         for points in (found.pca, found.tsne)
     ]
     return colour_png(mosaic(rows))
@@ -141,7 +143,7 @@ def _figures(
 
 def _extent(points: Sequence[NDArray[np.float64]]) -> float:
     """Return the largest coordinate of all steps; float64 [N, 2] each."""
-    return max(float(np.abs(one).max()) for one in points)
+    return max(float(np.abs(point).max()) for point in points)
 
 
 def _colours(data: Activations, classes: Sequence[str]) -> Colours:
@@ -170,7 +172,7 @@ def _notes(data: Activations) -> list[str]:
         notes.append("no inputs were captured: rows are taken to be the same examples at all steps")
     if data.labels is None:
         notes.append("no labels that are the same at all steps were captured")
-    broken = sum(int((~np.isfinite(one)).any(1).sum()) for one in data.values)
+    broken = sum(int((~np.isfinite(value)).any(1).sum()) for value in data.values)
     if broken:
         notes.append(f"not finite in {count(broken, 'row')}, drawn as 0")
     return notes

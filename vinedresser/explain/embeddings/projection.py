@@ -66,9 +66,9 @@ def tsne(values: Sequence[_Array]) -> list[_Array]:
     start = (start / (spread or 1.0) * 1e-4).astype(np.float32)
     perplexity = min(_PERPLEXITY, (len(start) - 1) / 3)
     found = []
-    for one in values:
+    for value in values:
         fitted = TSNE(perplexity=perplexity, init=start, random_state=0, n_jobs=1)
-        found.append(np.asarray(fitted.fit_transform(one.astype(np.float32)), np.float64))
+        found.append(np.asarray(fitted.fit_transform(value.astype(np.float32)), np.float64))
     return found
 
 
@@ -81,8 +81,8 @@ def aligned(points: Sequence[_Array]) -> list[_Array]:
         points: float64 [N, 2] for each step, the same examples in the same order.
     """
     found: list[_Array] = []
-    for one in points:
-        centred = one - one.mean(0)
+    for point in points:
+        centred = point - point.mean(0)
         if found:
             left, _, right = np.linalg.svd(centred.T @ found[-1])
             centred = centred @ (left @ right)

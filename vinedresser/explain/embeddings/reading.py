@@ -144,9 +144,9 @@ def _common_rows(
             {digest: row for row, digest in reversed([*enumerate(row_digests(one))])}
             for one in given
         ]
-        common = [digest for digest in places[0] if all(digest in one for one in places)]
+        common = [digest for digest in places[0] if all(digest in place for place in places)]
         common.sort(key=places[0].__getitem__)
-        found = [np.array([one[digest] for digest in common], np.int64) for one in places]
+        found = [np.array([place[digest] for digest in common], np.int64) for place in places]
         same = "known"
     else:
         found = [np.arange(min(counts)) for _ in counts]

@@ -66,8 +66,8 @@ def finding_cards(run: Run, verdict: Verdict) -> tuple[list[Card], str]:
     number = 1
     for root, remedy in list(zip(verdict.causes, verdict.remedies, strict=True))[:_MOST_CARDS]:
         finding = root.finding
-        firsts = {one.rule: one for one in reversed(root.symptoms)}
-        symptoms = [one for one in root.symptoms if firsts[one.rule] is one]
+        firsts = {symptom.rule: symptom for symptom in reversed(root.symptoms)}
+        symptoms = [symptom for symptom in root.symptoms if firsts[symptom.rule] is symptom]
         cards.append(
             Card(
                 number=number,

@@ -257,7 +257,9 @@ def _features(
         return [], []
     width = values.shape[1]
     seen_values = [batch.inputs[name] for batch in seen.batches if name in batch.inputs]
-    every = np.concatenate([np.asarray(one, np.float64).reshape(-1, width) for one in seen_values])
+    every = np.concatenate(
+        [np.asarray(value, np.float64).reshape(-1, width) for value in seen_values]
+    )
     with np.errstate(all="ignore"):
         spread = every.std(axis=0)
         distance = np.abs(values - every.mean(axis=0)).mean(axis=0) / np.where(spread, spread, 1)

@@ -101,7 +101,9 @@ class MonitorPage:
             next((one["evidence"] for one in verdict["features"] if one["name"] == name), np.nan)
             for verdict in self.verdicts
         ]
-        return np.array([np.nan if isinstance(one, str) else one for one in values], np.float64)
+        return np.array(
+            [np.nan if isinstance(value, str) else value for value in values], np.float64
+        )
 
 
 def write_monitor_report(page: MonitorPage, destination: str | os.PathLike[str]) -> Path:
@@ -177,7 +179,7 @@ def _values_chart(
     shares = [_shares(one, edges) for one in (before, now)]
     bottom = _TOP + size.height
     x = Scale(float(edges[0]), float(edges[-1]), size.left, size.width - size.right)
-    top = 100 * max([float(one.max()) for one in shares] + [0.01])
+    top = 100 * max([float(share.max()) for share in shares] + [0.01])
     frame = Frame(x, Scale(0.0, 1.06 * top, bottom, _TOP), _TOP, bottom)
     filled = "".join(
         f"M{left:.2f} {bottom:g}V{height:.2f}H{right:.2f}V{bottom:g}Z"

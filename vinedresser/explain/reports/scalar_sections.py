@@ -134,7 +134,9 @@ def _place(column: Column) -> tuple[int, bool]:
 
 
 def _constant_note(columns: Sequence[Column]) -> str:
-    listed = [f"{one.name} {number(float(one.values[0]))}" for one in columns[:_MOST_SCHEDULE]]
+    listed = [
+        f"{column.name} {number(float(column.values[0]))}" for column in columns[:_MOST_SCHEDULE]
+    ]
     more = len(columns) - len(listed)
     if not listed:
         return ""

@@ -43,7 +43,7 @@ class ShownSnapshot:
     @property
     def trials(self) -> list[TriedChange]:
         """The changes that were tried."""
-        return [TriedChange.from_json(one) for one in self.replay.trials] if self.replay else []
+        return [TriedChange.from_json(trial) for trial in self.replay.trials] if self.replay else []
 
 
 def shown_snapshots(run: Run, faults: list[str]) -> list[ShownSnapshot]:
@@ -58,20 +58,20 @@ def shown_snapshots(run: Run, faults: list[str]) -> list[ShownSnapshot]:
     """
     return [
         ShownSnapshot(
-            one,
-            read_replay(run.storage, one.name, faults),
+            snapshot,
+            read_replay(run.storage, snapshot.name, faults),
             shlex.join(
                 [
-                    *("vinedresser", "replay", f"{run.path}/{SnapshotRecord.KEY}/{one.name}"),
+                    *("vinedresser", "replay", f"{run.path}/{SnapshotRecord.KEY}/{snapshot.name}"),
                     *replay_options(
-                        one.framework,
+                        snapshot.framework,
                         run.info.command,
                         _FURTHER,
-                        world_size=one.world_size,
-                        own_loop=one.of_own_loop,
+                        world_size=snapshot.world_size,
+                        own_loop=snapshot.of_own_loop,
                     ),
                 ]
             ),
         )
-        for one in list_snapshots(run.storage, faults)
+        for snapshot in list_snapshots(run.storage, faults)
     ]

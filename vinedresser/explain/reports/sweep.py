@@ -222,7 +222,7 @@ def _coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size,
         label: accessible name of the chart.
     """
     bottom = _TOP + size.height
-    axes = [_Axis(one, bottom) for one in space.dimensions]
+    axes = [_Axis(dimension, bottom) for dimension in space.dimensions]
     places = np.linspace(_MARGIN, size.width - _MARGIN, len(axes) + 1)
     last = _result_scale(trials, bottom)
     lines = [_line(trial, axes, last, places) for trial in _in_drawing_order(trials)]
@@ -350,7 +350,9 @@ def causes(trials: Sequence[Trial], space: Space, best: Sequence[Trial]) -> list
                 fault=fault.replace("_", " "),
                 rules=tuple(dict.fromkeys(one.ending.rule for one in group if one.ending.rule)),
                 trials=tuple(group),
-                where=", ".join(filter(None, (_part(one, group) for one in space.dimensions))),
+                where=", ".join(
+                    filter(None, (_part(dimension, group) for dimension in space.dimensions))
+                ),
                 example=example,
                 remedy=trial_advice(example, best),
             )

@@ -77,12 +77,12 @@ def _changes(controls: Sequence[ControlRecord], x: Scale, y: float) -> Svg:
     signs = [
         element(
             "path",
-            element("title", f"step {one.step:,}: {one.words}"),
-            d=f"M{float(x(one.step)):.1f} {y - 6.5:.1f}l6.5 6.5l-6.5 6.5l-6.5 -6.5z",
+            element("title", f"step {control.step:,}: {control.words}"),
+            d=f"M{float(x(control.step)):.1f} {y - 6.5:.1f}l6.5 6.5l-6.5 6.5l-6.5 -6.5z",
             class_="sign",
-            data_step=one.step,
+            data_step=control.step,
         )
-        for one in controls
+        for control in controls
     ]
     name = element("text", _CHANGES, x=6.0, y=y + 4, class_="name")
     return element("g", name, *signs, class_="entry info changes")

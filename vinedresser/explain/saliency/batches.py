@@ -41,9 +41,9 @@ def explained_in_batches(
 
 def _complete_in_total(result: Saliency) -> bool:
     """Return whether the terms of all examples together add up to the sum of their outputs."""
-    terms = [result.input_term, *(one.sums for one in result.bias_terms.values())]
+    terms = [result.input_term, *(term.sums for term in result.bias_terms.values())]
     with np.errstate(invalid="ignore", over="ignore"):
-        sums = np.array([one.sum(dtype=np.float64) for one in terms])
+        sums = np.array([term.sum(dtype=np.float64) for term in terms])
         total = result.outputs.sum()
         scale = max(abs(total), np.abs(sums).sum())
         return bool(abs(total - sums.sum()) <= result.tolerance * scale)

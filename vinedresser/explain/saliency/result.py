@@ -72,7 +72,10 @@ class Saliency:
         """
         # Terms that are not finite, such as those of a model that diverged, give NaN.
         with np.errstate(invalid="ignore", over="ignore"):
-            terms = [_per_example(self.input_term), *(one.sums for one in self.bias_terms.values())]
+            terms = [
+                _per_example(self.input_term),
+                *(term.sums for term in self.bias_terms.values()),
+            ]
             stacked = np.stack(terms)
             scale = np.maximum(np.abs(self.outputs), np.abs(stacked).sum(0))
             difference = np.abs(self.outputs - stacked.sum(0))

@@ -71,8 +71,8 @@ def answer_picture(answers: Sequence[Answer]) -> AnswerPicture:
     Raises:
         CorruptData: an image does not have the size that it states.
     """
-    newest = next((one for one in reversed(answers) if one.kind != "none"), answers[-1])
-    same = [one for one in answers if one.kind == newest.kind]
+    newest = next((answer for answer in reversed(answers) if answer.kind != "none"), answers[-1])
+    same = [answer for answer in answers if answer.kind == newest.kind]
     return _FORMS[newest.kind](same, _when(newest))
 
 
@@ -86,7 +86,7 @@ def _scalars(answers: Sequence[Answer], when: str) -> AnswerPicture:
     value = number(answers[-1].value)
     if len(answers) == 1:
         return AnswerPicture("text", when, text=value)
-    return _lines({"": [(one.step, one.value) for one in answers]}, f"{value} at {when}")
+    return _lines({"": [(answer.step, answer.value) for answer in answers]}, f"{value} at {when}")
 
 
 def _lines(points: Mapping[str, Sequence[tuple[int, float]]], note: str) -> AnswerPicture:
@@ -102,12 +102,12 @@ def _lines(points: Mapping[str, Sequence[tuple[int, float]]], note: str) -> Answ
 
 def _by_label(answers: Sequence[Answer], when: str) -> AnswerPicture:
     points: dict[str, list[tuple[int, float]]] = {}
-    for one in answers:
-        for label, value in one.value.items():
-            points.setdefault(label, []).append((one.step, value))
+    for answer in answers:
+        for label, value in answer.value.items():
+            points.setdefault(label, []).append((answer.step, value))
     if not points:
         return AnswerPicture("text", when, text="no labels")
-    if len({one.step for one in answers}) == 1:
+    if len({answer.step for answer in answers}) == 1:
         return _bars(list(answers[-1].value.items()), when)
     if len(points) <= _MOST_LINES:
         return _lines(points, when)
@@ -138,7 +138,7 @@ def _vectors(answers: Sequence[Answer], when: str) -> AnswerPicture:
     length = len(answers[-1].value)
     if not length:
         return AnswerPicture("text", when, text="no elements")
-    shown = [one for one in answers if len(one.value) == length][-_MOST_FRAMES:]
+    shown = [answer for answer in answers if len(answer.value) == length][-_MOST_FRAMES:]
     names = [f"[{place}]" for place in range(length)]
     frames = np.array([one.value for one in shown])
     svg = layer_profile(frames, [one.step for one in shown], names, _SIZE, "vector")
@@ -146,13 +146,13 @@ def _vectors(answers: Sequence[Answer], when: str) -> AnswerPicture:
 
 
 def _histogram(answers: Sequence[Answer], when: str) -> AnswerPicture:
-    return _ridges([("", [(one.step, one.value) for one in answers])], when)
+    return _ridges([("", [(answer.step, answer.value) for answer in answers])], when)
 
 
 def _histograms(answers: Sequence[Answer], when: str) -> AnswerPicture:
     labels = [*answers[-1].value]
     found = [
-        (label, [(one.step, one.value[label]) for one in answers if label in one.value])
+        (label, [(answer.step, answer.value[label]) for answer in answers if label in answer.value])
         for label in labels[:_MOST_RIDGES]
     ]
     more = len(labels) - len(found)
@@ -204,7 +204,7 @@ def _image(answers: Sequence[Answer], when: str) -> AnswerPicture:
 
 def _examples(answers: Sequence[Answer], when: str) -> AnswerPicture:
     samples = answers[-1].value
-    right = sum(one["label"] == one["prediction"] for one in samples)
+    right = sum(sample["label"] == sample["prediction"] for sample in samples)
     note = f"{when}; {right} of {len(samples)} right"
     return AnswerPicture("samples", note, [("", samples_element(samples))])
 

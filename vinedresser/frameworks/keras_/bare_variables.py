@@ -28,4 +28,10 @@ class BareVariables(keras.Model):  # type: ignore[misc]
 
     def is_bias(self, variable: Any) -> bool:
         """Return whether a variable is a bias: a vector beside matrices."""
-        return len(variable.shape) < 2 <= max(len(one.shape) for one in self._trainable_variables)
+        return (
+            len(variable.shape)
+            < 2
+            <= max(
+                len(trainable_variable.shape) for trainable_variable in self._trainable_variables
+            )
+        )

@@ -29,7 +29,9 @@ __all__ = [
 def parameters(names: Names) -> dict[str, Any]:
     """Return the parameters of a model by path, frozen ones too."""
     return {
-        _inner(names, one.path): one.value for one in names.variables() if one.kind != "buffers"
+        _inner(names, variable.path): variable.value
+        for variable in names.variables()
+        if variable.kind != "buffers"
     }
 
 
@@ -41,7 +43,7 @@ def changing_variables(names: Names) -> dict[str, Any]:
     listed = names.variables()
     found = {_inner(names, one.path): one.value for one in listed if one.kind == "buffers"}
     known = {id(one.value) for one in listed}
-    rest = [one for one in names.model.variables if id(one) not in known]
+    rest = [variable for variable in names.model.variables if id(variable) not in known]
     found |= {f"seed.{place}": one for place, one in enumerate(rest)}
     generator = global_state.get_global_attribute("global_seed_generator")
     if generator is not None:

@@ -102,12 +102,12 @@ class Names:
         variables = self.variables()
         paths = list(self.modules())
         return [
-            *(one.name for one in variables),
+            *(variable.name for variable in variables),
             *(
-                f"{kind}/{one.path}"
+                f"{kind}/{variable.path}"
                 for kind in ("gradients", "updates")
-                for one in variables
-                if one.kind != "buffers"
+                for variable in variables
+                if variable.kind != "buffers"
             ),
             *(f"inputs/{path}" for path in paths),
             *(f"outputs/{path}" for path in paths),

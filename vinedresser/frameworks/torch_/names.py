@@ -210,10 +210,10 @@ class Names:
         """Return the full names of all tensors of parameters, buffers and modules."""
         parameters = self.parameters()
         return [
-            *(one.weight for one in parameters),
-            *(one.gradient for one in parameters),
-            *(one.update for one in parameters),
-            *(one.taylor for one in parameters),
+            *(parameter.weight for parameter in parameters),
+            *(parameter.gradient for parameter in parameters),
+            *(parameter.update for parameter in parameters),
+            *(parameter.taylor for parameter in parameters),
             *(name for name, _ in self.buffers()),
             *(
                 f"{kind}/{path}"

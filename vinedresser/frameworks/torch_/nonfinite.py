@@ -51,14 +51,14 @@ def all_finite(gradients: Iterable[Tensor]) -> bool:
 
 
 def _norm_is_finite(gradients: Iterable[Tensor]) -> bool:
-    dense = [_entries(one) for one in gradients]
+    dense = [_entries(gradient) for gradient in gradients]
     dense = [one for one in dense if one.numel()]
     if not dense:
         return True
     norms = torch._foreach_norm(dense)
-    kinds = {(one.device, one.dtype) for one in norms}
+    kinds = {(norm.device, norm.dtype) for norm in norms}
     if len(kinds) > 1:
-        host = [float(one) for one in norms]
+        host = [float(norm) for norm in norms]
         return all(map(math.isfinite, host))
     # A sum, not all(isfinite): three times as fast.
     return math.isfinite(torch.stack(norms).sum().item())

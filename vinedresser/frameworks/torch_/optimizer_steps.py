@@ -105,7 +105,7 @@ class _Steps:
             ]
 
         def discard() -> None:
-            self._listeners = tuple(one for one in self._listeners if one is not own)
+            self._listeners = tuple(listener for listener in self._listeners if listener is not own)
             if not self._listeners and not self._iterating:
                 while self._handles:
                     self._handles.pop().remove()

@@ -41,7 +41,7 @@ def with_output(arguments: Sequence[Any], output: Any) -> list[Any] | None:
     Returns:
         The arguments; None if the place of the output is not certain.
     """
-    computed = [one for one in arguments if isinstance(one, Computed)]
+    computed = [argument for argument in arguments if isinstance(argument, Computed)]
     if len(computed) != 1 or not isinstance(output, Tensor):
         return None
-    return [output if isinstance(one, Computed) else one for one in arguments]
+    return [output if isinstance(argument, Computed) else argument for argument in arguments]

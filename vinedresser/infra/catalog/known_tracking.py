@@ -136,8 +136,8 @@ def _monitored(store: Location) -> list[Path]:
     if not isinstance(store, Path):
         return []
     storage = LocalStorage(store)
-    prefixes = ("life-", *(f"{one}/life-" for one in storage.folders()))
-    return [store / f"{one}{life}" for one in prefixes for life in storage.folders(one)]
+    prefixes = ("life-", *(f"{folder}/life-" for folder in storage.folders()))
+    return [store / f"{prefix}{life}" for prefix in prefixes for life in storage.folders(prefix)]
 
 
 def _check_database(uri: str, store: Location) -> None:

@@ -112,13 +112,13 @@ def _best(evidence: Evidence) -> tuple[Fit, float]:
             runs.append((fit, rate))
     if not runs:
         raise NotRepeatable("no time left to try other learning rates")
-    return min(runs, key=lambda one: one[0].end)
+    return min(runs, key=lambda run: run[0].end)
 
 
 def _large_enough(evidence: Evidence) -> bool:
     """Return whether the models have more parameters than the batch has targets."""
     function = evidence.trials.first.function
-    number = sum(one.numel() for one in evidence.seen.parameters().values())
+    number = sum(parameter.numel() for parameter in evidence.seen.parameters().values())
     return function is not None and number >= 4 * function.compared.predictions.size
 
 

@@ -34,7 +34,7 @@ def cost(evidence: Evidence) -> tuple[str, str]:
         return unchecked(f"only {len(seen.steps)} steps were seen")
     seconds = median(step.seconds for step in seen.steps[1:])
     kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    number = sum(one.numel() for one in seen.parameters().values())
+    number = sum(parameter.numel() for parameter in seen.parameters().values())
     return fine(
         f"{seconds * 1e3:.3g} ms of CPU per step while watched, {kibibytes / 1024:.0f} MiB of "
         f"memory in all, {number} trained parameters"

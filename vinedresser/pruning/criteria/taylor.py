@@ -42,7 +42,7 @@ class SignedTaylor(Criterion):
     def score(self, group: GroupTensors) -> Floats:
         """See `Criterion.score`."""
         readers = group.steps("input_taylor", "input")
-        sums = [np.abs(np.sum([one.mean(axis=0) for one in steps], axis=0)) for steps in readers]
+        sums = [np.abs(np.sum([step.mean(axis=0) for step in steps], axis=0)) for steps in readers]
         return over_norm(np.mean(sums, axis=0))
 
 

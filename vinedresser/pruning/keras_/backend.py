@@ -89,7 +89,7 @@ class KerasBackend:
 
     def read_weights(self, model: Any, path: Path) -> None:
         """See `Backend.read_weights`."""
-        found = {one.path: one.value for one in Names(model).variables()}
+        found = {variable.path: variable.value for variable in Names(model).variables()}
         shapes = {name: tuple(value.shape) for name, value in found.items()}
         for name, array in read_tensors(path, shapes).items():
             found[name].assign(array)

@@ -81,7 +81,7 @@ class _Tapes:
         """See `Differentiation.gradients`."""
         import tensorflow as tf
 
-        found = self._tape.gradient(loss, [_plain(one) for one in sources])
+        found = self._tape.gradient(loss, [_plain(source) for source in sources])
         self._tape = None
         # The gradient of an embedding has its rows and their numbers.
         return [None if one is None else tf.convert_to_tensor(one) for one in found]
@@ -107,7 +107,7 @@ class _Autograd:
 
         if not self.tracks(loss):
             return [None] * len(sources)
-        plain = [_plain(one) for one in sources]
+        plain = [_plain(source) for source in sources]
         return list(torch.autograd.grad(loss, plain, allow_unused=True))
 
 

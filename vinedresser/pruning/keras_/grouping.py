@@ -99,7 +99,7 @@ def _kinds(trace: Trace, size: int) -> Indices:
 
 def _distinct(tensors: Sequence[Labelled]) -> list[Labelled]:
     """Return tensors without those that share their labels with another."""
-    return list({id(one.labels): one for one in tensors if one.has_channels}.values())
+    return list({id(tensor.labels): tensor for tensor in tensors if tensor.has_channels}.values())
 
 
 def _refine(kinds: Indices, present: Indices) -> None:

@@ -51,7 +51,7 @@ def measure(
     """
     if not measurements:
         return {}
-    found = [one for one in Names(model).variables() if one.kind != "buffers"]
+    found = [variable for variable in Names(model).variables() if variable.kind != "buffers"]
     parameters = {one.path: one.value for one in found if "float" in one.value.dtype}
     readers = weights_by_layer(groups, "input") if "input_taylor" in measurements else {}
     axes = _filter_axes(groups) if "weight_taylor" in measurements else {}
@@ -105,7 +105,7 @@ def _check_recorded(gradients: Sequence[Any], batch: int, *, unseen: bool) -> No
         batch: number of its batch.
         unseen: whether inputs of layers are needed, but none was seen.
     """
-    if all(one is None for one in gradients):
+    if all(gradient is None for gradient in gradients):
         raise PruningError(
             f"losses: batch {batch}: the loss does not depend on the model's weights; compute each "
             "loss when it is asked for, as a generator does"

@@ -132,7 +132,7 @@ class KerasPrunable:
             keras.StatelessScope(),
         ):
             outputs = tree.flatten(model(packed, training=True))
-            return [np.array(one.shape) for one in outputs]
+            return [np.array(output.shape) for output in outputs]
 
     def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
         """See `Prunable.compared`.
@@ -159,7 +159,9 @@ class KerasPrunable:
     def _is_float32(self) -> bool:
         layers = self.model._flatten_layers()
         policies = [layer.dtype_policy for layer in layers if functional_of(layer) is None]
-        return all(one.compute_dtype == one.variable_dtype == "float32" for one in policies)
+        return all(
+            policy.compute_dtype == policy.variable_dtype == "float32" for policy in policies
+        )
 
     def _copy(self, dtype: str) -> KerasPrunable:
         """Return an equal model in a precision."""

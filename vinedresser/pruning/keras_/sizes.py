@@ -76,7 +76,7 @@ def _of_split(removal: Removal, node: Any) -> dict[str, Any]:
     outputs = removal.trace.outputs[id(node)]
     rank = outputs[0].rank + 1
     axis = node.operation.axis % rank - 1
-    sizes = [removal.shape(one)[axis] for one in outputs]
+    sizes = [removal.shape(output)[axis] for output in outputs]
     return {"indices_or_sections": tuple(np.cumsum(sizes)[:-1].tolist())}
 
 

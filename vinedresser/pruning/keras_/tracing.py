@@ -170,7 +170,7 @@ def _outputs(call: Call) -> list[Labelled]:
         if _is_altered(call.operation):
             raise UnsupportedUse(f"{call} computes with quantized or low-rank weights")
         outputs = rule(call)
-        if [one.shape for one in outputs] == call.shapes:
+        if [output.shape for output in outputs] == call.shapes:
             return outputs
         reason = f"{call} returns another shape than its rule says"
     except UnsupportedUse as error:

@@ -68,10 +68,10 @@ class RoundRecord(Record):
         for bound in (self.latency_low, self.latency_high):
             if bound is not None and not 0 < bound < math.inf:
                 raise ValueError(f"a bound of the latency is {bound}")
-        if not all(isinstance(one, str) for one in self.notes):
+        if not all(isinstance(note, str) for note in self.notes):
             raise TypeError("notes has something else than text")
         counts = [*self.left.values(), *self.checks.values()]
-        if not all(isinstance(one, int | float) for one in counts):
+        if not all(isinstance(count, int | float) for count in counts):
             raise TypeError("left or checks has a value that is not a number")
 
     @property

@@ -235,7 +235,9 @@ class Round:
             figure=figure,
             left=costs.channels,
             criterion=criterion,
-            checks={one.name: one.figure for one in proof.checks} if proof is not None else {},
+            checks={check.name: check.figure for check in proof.checks}
+            if proof is not None
+            else {},
             latency_low=costs.latency.low,
             latency_high=costs.latency.high,
             notes=[*costs.notes],

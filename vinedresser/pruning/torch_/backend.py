@@ -56,8 +56,8 @@ class TorchBackend:
         copy_of = copied(model, {})
         given = Example.of(example)
         tensors = [*given.tensors, *copy_of.parameters(), *copy_of.buffers()]
-        devices = {one.device for one in tensors if one.device.type != "cpu"}
-        forked = [one for one in devices if one.type == "cuda"]
+        devices = {tensor.device for tensor in tensors if tensor.device.type != "cpu"}
+        forked = [device for device in devices if device.type == "cuda"]
 
         def timed() -> float:
             fresh = given.fresh()

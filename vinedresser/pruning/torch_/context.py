@@ -180,7 +180,7 @@ class Context:
         """Note that the code of a module can read the tensors among nested values."""
         if scope in self._scopes:
             leaves = pytree.tree_leaves(values)
-            tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+            tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
             self.visible += [one.labels for tensor in tensors for one in self.of(tensor)]
 
     def forget_tensors(self) -> None:

@@ -90,11 +90,15 @@ def _backward(loss: Any, batch: int) -> None:
 
 
 def _add_weights(model: nn.Module, wanted: set[str], terms: TaylorTerms) -> None:
-    for one in Names(model).parameters():
-        if one.path in wanted:
+    for parameter in Names(model).parameters():
+        if parameter.path in wanted:
             # A layer that the batch did not use has no gradient.
-            gradient = torch.zeros_like(one.value) if one.value.grad is None else one.value.grad
-            terms.add_weight(one.path, _array(one.taylor_terms(gradient)))
+            gradient = (
+                torch.zeros_like(parameter.value)
+                if parameter.value.grad is None
+                else parameter.value.grad
+            )
+            terms.add_weight(parameter.path, _array(parameter.taylor_terms(gradient)))
 
 
 def _before(

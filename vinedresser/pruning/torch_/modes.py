@@ -141,5 +141,5 @@ def is_settled(operator: torch._ops.OpOverload) -> bool:
 
 def _middle(name: str, bounds: Sequence[Any]) -> float:
     """Return the middle of the bounds of `uniform_`, or the mean of `normal_`."""
-    first, *others = [*(one for one in bounds if isinstance(one, int | float)), 0.0]
+    first, *others = [*(bound for bound in bounds if isinstance(bound, int | float)), 0.0]
     return first if name == "normal" else (first + (others[0] if len(others) > 1 else 1.0)) / 2

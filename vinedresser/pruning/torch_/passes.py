@@ -106,10 +106,10 @@ class _Recorder:
     def _described(self, values: Any) -> tuple[Any, ...]:
         leaves, structure = pytree.tree_flatten(values)
         return structure, *(
-            (self._number(one), tuple(one.shape), one.storage_offset())
-            if isinstance(one, torch.Tensor)
-            else one
-            for one in leaves
+            (self._number(leaf), tuple(leaf.shape), leaf.storage_offset())
+            if isinstance(leaf, torch.Tensor)
+            else leaf
+            for leaf in leaves
         )
 
     def _number(self, tensor: torch.Tensor) -> int:
@@ -172,7 +172,7 @@ def explored(model: torch.nn.Module, example: Example) -> Passes:
         notes.append(
             f"only evaluation mode was checked: in training mode, the example fails: {failure}"
         )
-    if len(runs) > len({one.training for one in runs}):
+    if len(runs) > len({run.training for run in runs}):
         notes.append(
             f"the model draws at random what runs: {len(runs)} different runs were checked; there "
             "may be others"

@@ -53,7 +53,7 @@ class TorchPrunable:
                 f"the model is of type {type(model).__name__}; it must be a torch.nn.Module, as it "
                 "is before torch.jit or torch.compile"
             )
-        if any(torch.nn.parameter.is_lazy(one) for one in model.parameters()):
+        if any(torch.nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
             raise PruningError("the model has uninitialised parameters; run it once")
         self._resolved: Resolved = resolve(model, self._example)
         if not self.groups:

@@ -145,7 +145,7 @@ class _Search:
             known = self.failures.setdefault(site.order, failure)
             if failure.reached > known.reached:
                 self.failures[site.order] = failure
-        paths = sorted({one.path for site in sites for one in site.attributes})
+        paths = sorted({attribute.path for site in sites for attribute in site.attributes})
         guesses = _guesses(paths)
         stage = 1 + max((self.stages.get(site.order, 0) for site in sites), default=0)
         if stage < len(guesses):
@@ -186,9 +186,9 @@ def resolve(model: torch.nn.Module, example: Example) -> Resolved:
         failures = _failures(trial, found, open_groups)
         if not failures:
             failures = {
-                one.name: failure
-                for one in search.suspects(found, open_groups)
-                if (failure := trial.failure(found, [one]))
+                suspect.name: failure
+                for suspect in search.suspects(found, open_groups)
+                if (failure := trial.failure(found, [suspect]))
             }
         if not failures:
             return search.explained(found)

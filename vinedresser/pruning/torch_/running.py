@@ -94,7 +94,7 @@ class Example:
     def tensors(self) -> list[torch.Tensor]:
         """All tensors, in order."""
         leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
-        return [one for one in leaves if isinstance(one, torch.Tensor)]
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def fresh(self) -> Example:
         """Return copies of the arguments: a model may change its arguments in place."""
@@ -126,7 +126,7 @@ class Example:
             stack.enter_context(torch.no_grad())
             stack.enter_context(in_pass(model, one))
             stack.enter_context(EachOperator(settled))
-            if any(one.is_cuda for one in self.tensors):
+            if any(tensor.is_cuda for tensor in self.tensors):
                 # Else convolutions round to 10 bits, and replays differ in their last bits.
                 flags = torch.backends.cudnn.flags(deterministic=True, allow_tf32=False)
                 stack.enter_context(flags)
@@ -170,9 +170,9 @@ def in_precision(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     tensors = named_tensors(model).values()
     # Those that have another type would be copied twice.
     cast = {
-        id(one): like(one, one.detach().to(dtype))
-        for one in tensors
-        if one.is_floating_point() and one.dtype != dtype
+        id(tensor): like(tensor, tensor.detach().to(dtype))
+        for tensor in tensors
+        if tensor.is_floating_point() and tensor.dtype != dtype
     }
     return copied(model, cast).to(dtype)
 
@@ -241,11 +241,11 @@ def output_tensors(result: Any) -> list[torch.Tensor]:
         PruningError: there is none, or something that may contain hidden ones.
     """
     leaves = pytree.tree_leaves(result)
-    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     strange = [
-        type(one).__name__
-        for one in leaves
-        if not isinstance(one, torch.Tensor | int | float | str | bool | None)
+        type(leaf).__name__
+        for leaf in leaves
+        if not isinstance(leaf, torch.Tensor | int | float | str | bool | None)
     ]
     if strange or not tensors:
         raise PruningError(
@@ -263,14 +263,14 @@ def outputs_of(
     Raises:
         PruningError: see `output_tensors`.
     """
-    return [tensor for one in runs for tensor in output_tensors(example.fresh().run(model, one))]
+    return [tensor for run in runs for tensor in output_tensors(example.fresh().run(model, run))]
 
 
 def arrays(tensors: list[torch.Tensor]) -> Outputs:
     """Return tensors as arrays of the host; bfloat16 as float32, which has all its values."""
     return [
-        (one.float() if one.dtype == torch.bfloat16 else one).detach().cpu().numpy()
-        for one in tensors
+        (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().cpu().numpy()
+        for tensor in tensors
     ]
 
 

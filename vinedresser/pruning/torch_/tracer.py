@@ -110,9 +110,9 @@ def trace(
     passes = choices.passes
     ctx = Context(model, named_tensors(model), choices.ways, choices.heads, passes.scopes)
     outputs: list[torch.Tensor] = []
-    for one in passes.runs:
-        ctx.in_training = one.training
-        outputs += _run(ctx, model, example.fresh(), one, masked)
+    for run in passes.runs:
+        ctx.in_training = run.training
+        outputs += _run(ctx, model, example.fresh(), run, masked)
     ctx.lock_made_in_training()
     for name in passes.idle:
         ctx.tie_bias(name)

@@ -335,7 +335,7 @@ def fold_maker(reduce: Call) -> Callable[[], Fold]:
         ConfigError: there is no such fold, or its numbers are wrong.
     """
     name = reduce.function
-    numbers = [one.value for one in reduce.operands if isinstance(one, Number)]
+    numbers = [operand.value for operand in reduce.operands if isinstance(operand, Number)]
     if name in _PLAIN and not numbers:
         return _PLAIN[name]
     if name == "quantile" and len(numbers) == 1 and 0 <= numbers[0] <= 1:

@@ -46,7 +46,7 @@ def _image(value: Image) -> dict[str, Any]:
 
 
 def _examples(value: Examples) -> list[dict[str, Any]]:
-    samples: list[dict[str, Any]] = [{"image": _image(one)} for one in value.images]
+    samples: list[dict[str, Any]] = [{"image": _image(image)} for image in value.images]
     samples = samples or [{"row": _short(row)} for row in value.rows]
     return [
         {"label": label, "prediction": guess, **one}
@@ -60,7 +60,7 @@ def _points(value: Points) -> dict[str, list[float]]:
 
 def _short(values: Sequence[float]) -> list[float]:
     """Return numbers with the digits that a picture shows, so that answers stay small."""
-    return [float(f"{one:.6g}") for one in values]
+    return [float(f"{value:.6g}") for value in values]
 
 
 _PLAIN: Mapping[type[Any], tuple[Kind, Callable[[Any], Any]]] = {

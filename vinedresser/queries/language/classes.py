@@ -92,7 +92,7 @@ def confusion(context: Context, labels: Any, predictions: Any) -> Pending:
     known = shape[1] if len(shape) > len(context.numeric.shape(truth)) else 0
 
     def finish(values: Sequence[NDArray[np.float64]]) -> Confusion:
-        pair = [one.reshape(-1) for one in values]
+        pair = [value.reshape(-1) for value in values]
         # Negative labels mean "ignore" in most losses.
         valid = np.isfinite(pair[0]) & np.isfinite(pair[1]) & (pair[0] >= 0) & (pair[1] >= 0)
         rows, columns = (one[valid] for one in pair)

@@ -99,7 +99,7 @@ def combine_tensors(context: Context, operation: str, operands: Sequence[Any]) -
     tensors = [operand for operand in operands if isinstance(operand, Tensors)]
     if not tensors:
         return combine_results(operation, operands)
-    base = max(tensors, key=lambda one: len(one.names))
+    base = max(tensors, key=lambda tensor: len(tensor.names))
     others = [_partners(base, operand, operation, context.by) for operand in operands]
 
     def read(name: str) -> Array:

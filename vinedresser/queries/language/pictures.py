@@ -98,11 +98,11 @@ def scatter(context: Context, left: Tensors, right: Tensors) -> Pending:
         tensor = single(operand, told).read(operand.names[0])
         context.budget.charge(8 * prod(context.numeric.shape(tensor)))
         rows.append(context.numeric.rows(tensor, None)[0])
-    sizes = [prod(context.numeric.shape(one)) for one in rows]
+    sizes = [prod(context.numeric.shape(row)) for row in rows]
     if sizes[0] != sizes[1]:
         raise QueryError(f"scatter: {sizes[0]:,} and {sizes[1]:,} elements have no pairs")
     step = max(1, math.ceil(sizes[0] / MOST_POINTS))
-    return Pending(lambda found: Points(*found), [one[::step] for one in rows])
+    return Pending(lambda found: Points(*found), [row[::step] for row in rows])
 
 
 def _first_samples(

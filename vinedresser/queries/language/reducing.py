@@ -116,8 +116,8 @@ def _joined(context: Context, rows: list[Array]) -> Array:
     if len(rows) == 1:
         return rows[0]
     numeric = context.numeric
-    for one in rows:
-        context.budget.charge(prod(numeric.shape(one)) * numeric.widening(one)[0])
+    for row in rows:
+        context.budget.charge(prod(numeric.shape(row)) * numeric.widening(row)[0])
     return numeric.join(rows)
 
 

@@ -55,9 +55,9 @@ def ask_live(
         ConfigError: the training refuses the query.
         CorruptData: an answer is damaged.
     """
-    for one in ask_with_pauses(location, query, rank=rank, rate=rate):
-        if one is not None:
-            yield one
+    for pause in ask_with_pauses(location, query, rank=rank, rate=rate):
+        if pause is not None:
+            yield pause
 
 
 def ask_with_pauses(

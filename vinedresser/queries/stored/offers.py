@@ -164,13 +164,17 @@ class Offers:
 
 def sizes_of(segments: Iterable[Segment]) -> dict[str, int]:
     """Return the number of elements of each tensor that was ever stored in full."""
-    layouts = dict.fromkeys(group.layout for one in segments for group in one.record.tensors)
+    layouts = dict.fromkeys(
+        group.layout for segment in segments for group in segment.record.tensors
+    )
     found = {
         name: prod(shape)
         for layout in layouts
         for name, shape in zip(layout.names, layout.shapes, strict=True)
     }
-    aliases = dict.fromkeys(group.layout for one in segments for group in one.record.aliases)
+    aliases = dict.fromkeys(
+        group.layout for segment in segments for group in segment.record.aliases
+    )
     for alias in aliases:
         for name, target in zip(alias.names, alias.targets, strict=True):
             found[name] = found.get(target, 0)

@@ -62,7 +62,7 @@ def sql(store: str | os.PathLike[str] | RunStore, statement: str) -> pd.DataFram
             query = answers[-1].query if answers else ""
             frames.append(answers.to_pandas().assign(run=name, stream=stream, query=query))
     with duckdb.connect(":memory:", config=_LOCKED) as database:
-        database.register("answers", pd.concat([one for one in frames if len(one)] or frames))
+        database.register("answers", pd.concat([frame for frame in frames if len(frame)] or frames))
         database.register("runs", opened.to_pandas())
         try:
             return database.execute(statement).df()

@@ -151,7 +151,10 @@ class Stream(Sequence[Answer]):
 
     def _repr_html_(self) -> str:
         """Return a table of the last answers, for a notebook."""
-        rows = ((one.since, one.step, one.error or one.value) for one in self._answers[-20:])
+        rows = (
+            (answer.since, answer.step, answer.error or answer.value)
+            for answer in self._answers[-20:]
+        )
         return paragraph(repr(self)) + table(("from step", "to step", "value"), rows)
 
     def to_pandas(self) -> pd.DataFrame:

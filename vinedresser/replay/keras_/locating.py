@@ -64,14 +64,14 @@ class _Scan:
         name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
         backward, place = self._place()
         inputs = [one for one in inputs if isinstance(one, tf.Tensor)]
-        outputs = [one for one in outputs if isinstance(one, tf.Tensor)]
+        outputs = [output for output in outputs if isinstance(output, tf.Tensor)]
         self._kept += [*inputs, *outputs]
         if not backward:
             for one in (*inputs, *outputs):
                 self._places.setdefault((name, id(one)), place)
-        for one in outputs:
-            if one.dtype in _FLOATS:
-                self._judge(name, backward, place, [each for each in inputs if _real(each)], one)
+        for output in outputs:
+            if output.dtype in _FLOATS:
+                self._judge(name, backward, place, [each for each in inputs if _real(each)], output)
 
     def _judge(
         self, name: str, backward: str, place: Place, given: Sequence[Any], result: Any
@@ -108,8 +108,8 @@ class _Scan:
                 own = frame.f_locals
                 name = str(own.get("op_name"))
                 tensors = [*(own.get("outputs") or ()), *(own.get("inputs") or ())]
-                places = (self._places.get((name, id(one))) for one in tensors)
-                return f"{name}Grad", next((one for one in places if one), _NOWHERE)
+                places = (self._places.get((name, id(tensor))) for tensor in tensors)
+                return f"{name}Grad", next((place for place in places if place), _NOWHERE)
         return "", _caller(self._modules[-1] if self._modules else "")
 
 

@@ -92,13 +92,13 @@ def recorded_step(snapshot: Snapshot) -> RecordedKerasStep:
             calls = content["calls"]
             batches = [
                 KerasBatch(
-                    one["args"],
-                    one["kwargs"],
-                    one["losses"][-1]["arguments"] if one["losses"] else (),
+                    call["args"],
+                    call["kwargs"],
+                    call["losses"][-1]["arguments"] if call["losses"] else (),
                 )
-                for one in calls
+                for call in calls
             ]
-            losses = [[each["value"] for each in one["losses"]] for one in calls]
+            losses = [[each["value"] for each in call["losses"]] for call in calls]
         step = RecordedKerasStep(
             models, trained, own, content["graph"] is True, batches, losses, dict(shared["random"])
         )

@@ -78,14 +78,14 @@ class KerasReplay:
             if self.parts.loss is None or not self.parts.optimizers:
                 raise ConfigError(f"{self.whose}: the model is not compiled; {NEEDED}")
             self.model.compile(self.parts.optimizers[0], self.parts.loss)
-        if not all(one.built for one in self.parts.models.values()):
+        if not all(model.built for model in self.parts.models.values()):
             self._run(self.step.batches[0], eager=True)
         self._graph = self._function(eager=False)
 
     @property
     def samples(self) -> list[tuple[int, int]]:
         """Number of the batch and row of each sample; [] if they cannot be told apart."""
-        return numbered(batch_size(one) for one in self.step.batches)
+        return numbered(batch_size(batch) for batch in self.step.batches)
 
     def run(
         self,
@@ -172,12 +172,12 @@ class KerasReplay:
 
             with tf.GradientTape() as tape:
                 loss = self._loss(batch)
-            take(None, tape.gradient(loss, [one.value for one in variables]), variables)
+            take(None, tape.gradient(loss, [variable.value for variable in variables]), variables)
             return loss
         self.model.zero_grad()
         loss = self._loss(batch)
         loss.backward()
-        take(None, [one.value.grad for one in variables], variables)
+        take(None, [variable.value.grad for variable in variables], variables)
         return loss.detach()
 
     def _loss(self, batch: KerasBatch) -> Any:

@@ -118,7 +118,7 @@ def locate(replayed: ReplayedKeras) -> tuple[Located | None, list[str]]:
             yield
 
     outcome = again.run(within=scanned, eager=True)
-    found = [scans[0].origin(one) for one in outcome.values.values()]
+    found = [scans[0].origin(value) for value in outcome.values.values()]
     known = [one for one in found if one is not None]
     return min(known, key=lambda one: one.number, default=None), bad
 
@@ -198,5 +198,5 @@ def _backend_version(backend: str) -> str:
 
 
 def _inexact(again: KerasReplay) -> list[str]:
-    layers = [one for model in again.parts.models.values() for one in model._flatten_layers()]
-    return inexact_layers(type(one).__name__ for one in layers)
+    layers = [layer for model in again.parts.models.values() for layer in model._flatten_layers()]
+    return inexact_layers(type(layer).__name__ for layer in layers)

@@ -36,20 +36,20 @@ def breaking_of_calls(
         The samples; rows are those of the first batch if all calls get them. None if the calls have
         different numbers of rows.
     """
-    samples = numbered(batch_size(one) for one in batches)
-    loaded = {one.loaded is not None for one in batches}
+    samples = numbered(batch_size(batch) for batch in batches)
+    loaded = {batch.loaded is not None for batch in batches}
     if len(whole.finite) == len(batches) and len(loaded) == 1:
         number = whole.finite.index(False)
-        others = [one for one in samples if one[0] != number]
+        others = [sample for sample in samples if sample[0] != number]
 
         def breaks_alone(some: Sequence[_Sample]) -> bool:
             finite = run(sorted([*others, *some])).finite
             return False in finite and finite.index(False) == number
 
-        own = [one for one in samples if one[0] == number]
+        own = [sample for sample in samples if sample[0] == number]
         found = breaking(own, breaks_alone, batches=len(batches), inexact=whole.inexact)
         return replace(found, total=len(samples))
-    sizes = {batch_size(one) for one in batches}
+    sizes = {batch_size(batch) for batch in batches}
     if len(sizes) > 1:
         return None
 

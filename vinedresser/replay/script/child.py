@@ -114,8 +114,8 @@ class _OneStep:
         if self._wider is not None:
             models = watched.parts.models.values()
             with in_precision(self._wider, models, watched.optimizers), ExitStack() as inputs:
-                for one in models:
-                    inputs.enter_context(changed_inputs(one, widening(self._wider)))
+                for model in models:
+                    inputs.enter_context(changed_inputs(model, widening(self._wider)))
                 yield
         elif self._settings.locate:
             with locate_in(watched.parts, watched.model) as self._scan:
@@ -167,7 +167,7 @@ class _OneStep:
         if not (notes or comparison.exact or comparison.environment):
             notes = [_OTHER_LOSS]
         return ScriptResult(
-            losses=[float(one) for one in losses],
+            losses=[float(loss) for loss in losses],
             comparison=comparison,
             nonfinite=[
                 (model, path, number) for (model, path), number in outcome.nonfinite.items()

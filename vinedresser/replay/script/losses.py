@@ -68,7 +68,7 @@ class LossFunctions:
         """
         self._places = []
         for scalars, values in zip(self._scalars, recorded, strict=False):
-            known = {digest(one) for one in values}
+            known = {digest(value) for value in values}
             same = [place for place, one in enumerate(scalars) if digest(one) in known]
             self._places.append(same[-1] if same else -1)
         return self.following()
@@ -94,7 +94,9 @@ class LossFunctions:
         Returns:
             The arguments; None if the function does not compare an output with targets.
         """
-        recorded = [one for one in self.targets or () if isinstance(one, Tensor | Computed)]
+        recorded = [
+            target for target in self.targets or () if isinstance(target, Tensor | Computed)
+        ]
         if len({type(one) is Computed for one in recorded}) < 2:
             # No outputs, or no targets.
             return None

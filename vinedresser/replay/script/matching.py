@@ -53,7 +53,9 @@ class Matching:
         if any(map(is_lazy, module.parameters())):
             return None
         parameters = Names(unwrapped(module)).parameters()
-        found = self._names.get(frozenset((one.path, one.value.shape) for one in parameters))
+        found = self._names.get(
+            frozenset((parameter.path, parameter.value.shape) for parameter in parameters)
+        )
         if found is None or not parameters:
             self._others.add(module)
             return None

@@ -153,7 +153,7 @@ class ScriptResult:
     @property
     def outcome(self) -> Outcome:
         """What the step computed, without the digests of the gradients."""
-        losses = [torch.tensor(one, dtype=torch.float64) for one in self.losses]
+        losses = [torch.tensor(loss, dtype=torch.float64) for loss in self.losses]
         return Outcome(losses, {}, {(model, path): one for model, path, one in self.nonfinite})
 
     def to_json(self) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def bisect(replayed: ScriptReplayed) -> Bisection | None:
         ConfigError: the script does not come to such a step.
     """
     step, result = replayed.step, replayed.result
-    samples = numbered(batch_size(one) for one in step.batches)
+    samples = numbered(batch_size(batch) for batch in step.batches)
     if not samples or not replayed.outcome.broken:
         return None
 

@@ -85,7 +85,7 @@ class ScriptTrial:
         self._begin(watched)
         with self._seen(), self._change():
             training = self._training
-            self._rates = [deepcopy(one["lr"]) for one in training.groups] if training else []
+            self._rates = [deepcopy(group["lr"]) for group in training.groups] if training else []
             yield
 
     def done(self, watched: ScriptStep, optimizer: Optimizer | None) -> None:
@@ -134,8 +134,8 @@ class ScriptTrial:
     def begins(self, watched: ScriptStep) -> None:
         """See `StepUser.begins`."""
         if self._training is not None and self._training.clears and watched.model is not None:
-            for one in watched.model.parameters():
-                one.grad = None
+            for parameter in watched.model.parameters():
+                parameter.grad = None
 
     def joining(self, _: nn.Module) -> AbstractContextManager[object]:
         """See `StepUser.joining`; a trial begins once all models were seen."""
@@ -273,9 +273,14 @@ class ScriptTrial:
                 self._alternates,
                 [
                     ScriptChange(
-                        one.kind, one.words, one.control, one.values, one.network, one.learns
+                        change.kind,
+                        change.words,
+                        change.control,
+                        change.values,
+                        change.network,
+                        change.learns,
                     )
-                    for one in self._changes
+                    for change in self._changes
                 ],
                 self._network,
             )
@@ -286,9 +291,9 @@ def _optimizers_of(model: nn.Module, optimizers: list[Optimizer]) -> list[Optimi
     """Return the optimizers that have parameters of a model."""
     ours = set(map(id, model.parameters()))
     return [
-        one
-        for one in optimizers
-        if any(id(each) in ours for group in one.param_groups for each in group["params"])
+        optimizer
+        for optimizer in optimizers
+        if any(id(each) in ours for group in optimizer.param_groups for each in group["params"])
     ]
 
 

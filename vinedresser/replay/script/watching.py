@@ -204,7 +204,7 @@ class ScriptStep(LoopListener):
         waits = self._user.needs_all and len(self.parts.models) < len(self._step.models)
         if waits or not trains(module, self._recorded):
             return None
-        trained = any(one.grad is not None for one in module.parameters())
+        trained = any(parameter.grad is not None for parameter in module.parameters())
         several = len(self._step.models) > 1
         if several and not self.steps and self._backwards and not trained:
             # The calls so far were for the updates of others: the gradients were cleared since.
@@ -260,7 +260,7 @@ class ScriptStep(LoopListener):
 
     def _before_loss(self, module: nn.Module, args: Any) -> Any:
         """Return the recorded arguments for a loss module; None for other modules."""
-        if not self.losses.on or any(module is one for one in self.parts.models.values()):
+        if not self.losses.on or any(module is model for model in self.parts.models.values()):
             return None
         made = self.losses.replaced(args, whole=True)
         return None if made is None else tuple(made)
@@ -272,18 +272,22 @@ class ScriptStep(LoopListener):
         self._updated_since.clear()
         if self._calls:
             if self.model is not None:
-                gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
+                gradients = [
+                    parameter.grad
+                    for parameter in self.model.parameters()
+                    if parameter.grad is not None
+                ]
                 if self._backwards:
                     self.finite.append(all_finite(gradients))
                 else:
-                    self.stale = any(bool(one.any()) for one in gradients)
+                    self.stale = any(bool(gradient.any()) for gradient in gradients)
             self._backwards += 1
             self.losses.take(list(losses))
 
     def step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
         """Finish before the update; with a closure, after it has computed the gradients."""
         if not has_closure(args, kwargs):
-            found = {one for one in self.parts.models if self._updates(optimizer, one)}
+            found = {model for model in self.parts.models if self._updates(optimizer, model)}
             self._updated_since |= found
             if self._name in found:
                 self._updated(optimizer)

@@ -38,7 +38,7 @@ class Changeable:
     @property
     def groups(self) -> list[dict[str, Any]]:
         """The parameter groups of all optimizers; restoring the state makes new ones."""
-        return [one for each in self.optimizers for one in each.param_groups]
+        return [group for each in self.optimizers for group in each.param_groups]
 
 
 def _same(batch: Batch) -> Batch:

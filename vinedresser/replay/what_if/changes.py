@@ -70,7 +70,7 @@ def _updates(training: Changeable, facts: Facts) -> Iterator[Change]:
     if facts.accumulates:
         yield Change("zero_grad", "zero_grad() before each step", partial(_cleared, training))
     groups = training.groups
-    rates = [float(one["lr"]) for one in groups]
+    rates = [float(group["lr"]) for group in groups]
     for factor in _factors(facts):
         words = f"learning rate {rates[0] * factor:.4g} instead of {rates[0]:.4g}"
         if len(set(rates)) > 1:
@@ -82,12 +82,12 @@ def _updates(training: Changeable, facts: Facts) -> Iterator[Change]:
         words = f"gradients clipped to a norm of {_CLIP:g}, from up to {facts.norm:.3g}"
         values = facts.norm, _CLIP
         yield Change("clipping", words, partial(_clipped, training), values=values)
-    decay = max(float(one.get("weight_decay") or 0.0) for one in groups)
+    decay = max(float(group.get("weight_decay") or 0.0) for group in groups)
     if decay > 0:
         words = f"no weight decay instead of {decay:g}"
         within = partial(_without_decay, training)
         yield Change("weight decay", words, within, values=(decay, 0.0))
-    eps = [float(one["eps"]) for one in groups if type(one.get("eps")) is float]
+    eps = [float(group["eps"]) for group in groups if type(group.get("eps")) is float]
     if eps and max(eps) < _EPS:
         words = f"eps {_EPS:g} instead of {eps[0]:g} in the optimizer"
         yield Change("eps", words, partial(_with_eps, training), values=(eps[0], _EPS))
@@ -108,10 +108,10 @@ def _factors(facts: Facts) -> list[float]:
 
 def _networks(training: Changeable, models: list[nn.Module], first: Batch) -> Iterator[Change]:
     dropouts = [
-        one
+        module
         for each in models
-        for one in each.modules()
-        if isinstance(one, _DropoutNd) and one.training and one.p > 0
+        for module in each.modules()
+        if isinstance(module, _DropoutNd) and module.training and module.p > 0
     ]
     if dropouts:
         within = partial(_without_dropout, dropouts)
@@ -178,24 +178,24 @@ def _in_precision(
 # Restoring the recorded state sets the options of the optimizers back.
 @contextmanager
 def _scaled(training: Changeable, factor: float) -> Iterator[None]:
-    for one in training.groups:
-        one["lr"] = one["lr"] * factor
+    for group in training.groups:
+        group["lr"] = group["lr"] * factor
     yield
 
 
 @contextmanager
 def _with_eps(training: Changeable) -> Iterator[None]:
-    for one in training.groups:
-        if type(one.get("eps")) is float:
-            one["eps"] = _EPS
+    for group in training.groups:
+        if type(group.get("eps")) is float:
+            group["eps"] = _EPS
     yield
 
 
 @contextmanager
 def _without_decay(training: Changeable) -> Iterator[None]:
-    for one in training.groups:
-        if "weight_decay" in one:
-            one["weight_decay"] = 0.0
+    for group in training.groups:
+        if "weight_decay" in group:
+            group["weight_decay"] = 0.0
     yield
 
 
@@ -203,8 +203,8 @@ def _without_decay(training: Changeable) -> Iterator[None]:
 def _clipped(training: Changeable) -> Iterator[None]:
     def clip(gradients: list[Tensor]) -> None:
         norm = torch.nn.utils.get_total_norm(gradients)
-        for one in gradients:
-            one.mul_((_CLIP / (norm + 1e-6)).clamp(max=1.0).to(one.device))
+        for gradient in gradients:
+            gradient.mul_((_CLIP / (norm + 1e-6)).clamp(max=1.0).to(gradient.device))
 
     training.before_update.append(clip)
     try:

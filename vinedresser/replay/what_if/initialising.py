@@ -80,9 +80,9 @@ def initialized(weights: list[Unusual], seed: int) -> Iterator[None]:
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for one in weights:
-            drawn = torch.randn(one.value.shape, generator=generator) * one.std
-            one.value.copy_(drawn.to(one.value))
+        for weight in weights:
+            drawn = torch.randn(weight.value.shape, generator=generator) * weight.std
+            weight.value.copy_(drawn.to(weight.value))
     yield
 
 

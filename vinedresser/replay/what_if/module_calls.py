@@ -38,5 +38,5 @@ def during_calls(
     try:
         yield
     finally:
-        for one in handles:
-            one.remove()
+        for handle in handles:
+            handle.remove()

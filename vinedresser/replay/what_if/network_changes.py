@@ -116,8 +116,8 @@ def _initial(model: nn.Module, network: Network, *, vanished: bool) -> Iterator[
     """
     names = [name for _, name in network.hidden]
     weights = unusual_weights(model, max(set(names), key=names.count, default=""))
-    weights = [one for one in weights if vanished or one.why in ("equal", "large")]
-    reasons = {one.why for one in weights}
+    weights = [weight for weight in weights if vanished or weight.why in ("equal", "large")]
+    reasons = {weight.why for weight in weights}
     for why in ("equal", "large", "small", "biases"):
         if why in reasons:
             break

@@ -82,7 +82,9 @@ def in_precision(
     """
     narrow, widen = _narrower(wide), widening(wide)
     models = list(models)
-    parameters = [one for each in models for one in each.parameters() if one.dtype in narrow]
+    parameters = [
+        parameter for each in models for parameter in each.parameters() if parameter.dtype in narrow
+    ]
     buffers = [
         (module, name, one.dtype)
         for each in models
@@ -90,7 +92,7 @@ def in_precision(
         for name, one in module._buffers.items()
         if one is not None and one.dtype in narrow
     ]
-    dtypes = [one.dtype for one in parameters]
+    dtypes = [parameter.dtype for parameter in parameters]
     default = torch.get_default_dtype()
     _cast(parameters, [wide] * len(dtypes))
     _cast_buffers([(module, name, wide) for module, name, _ in buffers])

@@ -101,9 +101,9 @@ class WhatIf:
         if not self._controlled:
             return []
         best: dict[str, Trial] = {}
-        for one in self.trials:
-            if one.cures and not one.control:
-                best.setdefault(one.kind, one)
+        for trial in self.trials:
+            if trial.cures and not trial.control:
+                best.setdefault(trial.kind, trial)
         return list(best.values())
 
     @property
@@ -137,8 +137,8 @@ class WhatIf:
             falls = f"the loss falls from {self.before:.4g} to {self.unchanged.last:.4g}"
             turns = "all values are finite; losses of models that are updated in turns say no more"
             return f"{falls if self.judged else turns}: no symptom"
-        tried = [one for one in self.trials if not one.control]
-        controls = [one.change for one in self.trials if self._refutes(one)]
+        tried = [trial for trial in self.trials if not trial.control]
+        controls = [trial.change for trial in self.trials if self._refutes(trial)]
         if controls:
             return f"nothing follows: {' and '.join(controls)}, a control, cures it as well"
         if self.controls_left and any(one.cures for one in tried):
@@ -146,8 +146,8 @@ class WhatIf:
             return f"nothing follows: {left}, a control, was not completed"
         if not self.cures:
             return f"none of {len(tried)} changes cures it" if tried else "no change applies"
-        changes = " or ".join(one.change for one in self.cures)
-        losses = " or ".join(f"{one.course.last:.4g}" for one in self.cures)
+        changes = " or ".join(cure.change for cure in self.cures)
+        losses = " or ".join(f"{cure.course.last:.4g}" for cure in self.cures)
         unchanged = course_words(self.unchanged)
         return (
             f"{changes} cures it (loss {losses} after {self.steps} steps; unchanged: {unchanged})"

@@ -78,7 +78,7 @@ class Training(Changeable):
             self._restore()
             self._attempt(0)
         self._steps_itself = bool(self._seen)
-        recorded = sum(len(one.optimizers) for one in self._again.step.models.values())
+        recorded = sum(len(model.optimizers) for model in self._again.step.models.values())
         if not self.optimizers and recorded == 1:
             self.optimizers += self._seen or optimizers_for(self._again.parts, self._again.step)
         if not self.optimizers or len(self.optimizers) != recorded:
@@ -231,7 +231,11 @@ class Training(Changeable):
             parameter.grad = None
 
     def _parameters(self) -> list[nn.Parameter]:
-        return [one for each in self._again.parts.models.values() for one in each.parameters()]
+        return [
+            parameter
+            for each in self._again.parts.models.values()
+            for parameter in each.parameters()
+        ]
 
     def _accumulates(self) -> bool:
         """Return whether the gradients of a whole step are added to those before it."""
@@ -265,7 +269,7 @@ def finite_norm(gradients: Sequence[Tensor]) -> float | None:
     Args:
         gradients: the gradients of an update.
     """
-    dense = [one for one in gradients if not one.is_sparse]
+    dense = [gradient for gradient in gradients if not gradient.is_sparse]
     norm = float(torch.nn.utils.get_total_norm(dense)) if dense else 0.0
     sure = norm < math.inf and len(dense) == len(gradients)
     return None if not sure and any(map(nonfinite_entries, gradients)) else norm
@@ -283,11 +287,11 @@ def distance(parts: Parts, step: RecordedStep) -> float:
     moved = size = 0.0
     for name, model in parts.models.items():
         recorded = step.models[name].parameters
-        for one in Names(unwrapped(model)).parameters():
-            if one.value.requires_grad:
-                before = recorded[one.path].to(one.value.device)
+        for parameter in Names(unwrapped(model)).parameters():
+            if parameter.value.requires_grad:
+                before = recorded[parameter.path].to(parameter.value.device)
                 size += float(before.norm()) ** 2
-                moved += float((one.value.detach() - before).norm()) ** 2
+                moved += float((parameter.value.detach() - before).norm()) ** 2
     return math.sqrt(moved / size) if size else math.inf
 
 
@@ -301,14 +305,18 @@ def optimizers_for(parts: Parts, step: RecordedStep) -> list[Optimizer]:
     Raises:
         ConfigError: it is not known which parameters the optimizer has.
     """
-    found = [(name, one) for name, each in step.models.items() for one in each.optimizers]
+    found = [
+        (name, optimizer) for name, each in step.models.items() for optimizer in each.optimizers
+    ]
     advice = "the factory must return the optimizer, after the model"
     if len(found) != 1:
         raise ConfigError(f"{advice}: the snapshot has {len(found)} optimizers")
     name, recorded = found[0]
     made = getattr(torch.optim, str(recorded["type"]), None)
     groups = recorded["state"]["param_groups"]
-    parameters = [one for one in parts.models[name].parameters() if one.requires_grad]
+    parameters = [
+        parameter for parameter in parts.models[name].parameters() if parameter.requires_grad
+    ]
     if not isinstance(made, type) or not issubclass(made, Optimizer) or made is Optimizer:
         raise ConfigError(f"{advice}: {recorded['type']} is not an optimizer of torch")
     if len(groups) != 1 or len(groups[0]["params"]) != len(parameters):

@@ -29,7 +29,7 @@ def untrained(model: nn.Module, optimizers: list[Optimizer]) -> list[tuple[str, 
         if not one.requires_grad or id(one) not in held
     ]
     number = sum(one.numel() for _, one in found)
-    return found if 2 * number <= sum(one.numel() for one in model.parameters()) else []
+    return found if 2 * number <= sum(parameter.numel() for parameter in model.parameters()) else []
 
 
 @contextmanager
@@ -45,9 +45,9 @@ def trained(parameters: list[nn.Parameter], optimizers: list[Optimizer]) -> Iter
         id(one) for each in optimizers for group in each.param_groups for one in group["params"]
     }
     group = optimizer.param_groups[0]
-    frozen = [one for one in parameters if not one.requires_grad]
+    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
     # In a group that has them already, they are only frozen.
-    missing = [one for one in parameters if id(one) not in held]
+    missing = [parameter for parameter in parameters if id(parameter) not in held]
     for one in frozen:
         one.requires_grad_(True)
     if missing:

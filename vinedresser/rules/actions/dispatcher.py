@@ -90,11 +90,11 @@ class Dispatcher:
     def close(self) -> None:
         """Wait for all actions, for a bounded time."""
         queues = (self._training, self._outgoing)
-        for one in queues:
-            one.end()
+        for queue in queues:
+            queue.end()
         end = time.monotonic() + _LAST_CALL
         for patience in (end, end + _END):
-            ended = [one.join(max(patience - time.monotonic(), 0.0)) for one in queues]
+            ended = [queue.join(max(patience - time.monotonic(), 0.0)) for queue in queues]
             if all(ended):
                 return
             self._giving_up.set()

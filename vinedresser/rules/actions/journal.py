@@ -68,4 +68,4 @@ class Journal:
             self._lines.append(json.dumps(record.to_json()))
             if record.outcome != "failed":
                 self._over.add(record.id)
-            self._storage.put(self._key, ["".join(f"{one}\n" for one in self._lines).encode()])
+            self._storage.put(self._key, ["".join(f"{line}\n" for line in self._lines).encode()])

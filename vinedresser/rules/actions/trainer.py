@@ -71,7 +71,7 @@ class AdjustAction:
         factor: float | None = None,
         value: float | None = None,
     ) -> ActionResult:
-        made = [one for one in _requests(context.storage) if one.parameter == parameter]
+        made = [request for request in _requests(context.storage) if request.parameter == parameter]
         known = {one.id for one in made}
         if len(made) >= self._settings.times and _identity(context, parameter) not in known:
             return ActionResult("refused", f"{parameter}: already changed {len(made)} times")
@@ -100,7 +100,7 @@ class BoostAction:
         record = read_record(context.storage, RunRecord)
         names = [] if record is None else record.classes
         earlier = {} if record is None else record.boosted
-        asked = {one.parameter for one in _requests(context.storage)}
+        asked = {request.parameter for request in _requests(context.storage)}
         asked |= {f"boost.{name}" for name, one in earlier.items() if one[0] > 1}
         results = []
         for number in shares:
@@ -116,8 +116,8 @@ class BoostAction:
 def _joined(results: Sequence[ActionResult]) -> ActionResult:
     """Return the result of several changes: if one was made, the action is not taken again."""
     order = ("done", "failed", "refused")
-    word = min((one.word for one in results), key=order.index)
-    return ActionResult(word, "; ".join(one.detail for one in results))
+    word = min((result.word for result in results), key=order.index)
+    return ActionResult(word, "; ".join(result.detail for result in results))
 
 
 def _identity(context: ActionContext, parameter: str) -> str:

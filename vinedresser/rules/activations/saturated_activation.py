@@ -98,7 +98,7 @@ class SaturatedActivation(SymptomRule):
     def _risen(self) -> bool:
         """Return whether all losses have risen far above their start."""
         losses = self.outcome.progress.losses.values()
-        return bool(losses) and all(one.thrown_up() for one in losses)
+        return bool(losses) and all(loss.thrown_up() for loss in losses)
 
     def _slopes(self, step: Step) -> dict[str, float]:
         """Return the mean slopes, as shares of the maximum, in model order."""

@@ -138,7 +138,7 @@ def _is_hopeless(finding: Finding) -> bool:
 
 
 def _explained(cause: Finding, findings: Sequence[Finding]) -> list[Finding]:
-    return [one for one in findings if one is not cause and _explains(cause, one)]
+    return [finding for finding in findings if finding is not cause and _explains(cause, finding)]
 
 
 def _explains(cause: Finding, finding: Finding) -> bool:

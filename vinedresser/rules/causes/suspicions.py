@@ -61,7 +61,7 @@ class SuspicionWriter:
         """
         if step.rank != 0 or step.mode != self._mode or self._metric not in results_of(step):
             return
-        found = [one for one in engine.suspicions() if self._stops(one)]
+        found = [suspicion for suspicion in engine.suspicions() if self._stops(suspicion)]
         record = SuspicionRecord(step.step, [json.loads(finding_line(one)) for one in found])
         write_record(self._storage, record, key=self._key)
 
@@ -76,4 +76,4 @@ def read_suspicions(storage: Storage, group: str) -> tuple[int, list[Finding]] |
     record = read_record(storage, SuspicionRecord, key=suspicions_key(group))
     if record is None:
         return None
-    return record.step, [Finding.from_json(one) for one in record.findings]
+    return record.step, [Finding.from_json(finding) for finding in record.findings]

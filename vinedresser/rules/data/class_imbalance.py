@@ -351,7 +351,9 @@ class ClassImbalance(OnceRule):
             for part in (matrices[: len(matrices) // 2], matrices[len(matrices) // 2 :])
         ]
         missed = [
-            one for one in classes if self._not_learned(*(_missed_of(half, one) for half in halves))
+            class_
+            for class_ in classes
+            if self._not_learned(*(_missed_of(half, class_) for half in halves))
         ]
         good = missed and len(halves[0]) == 2 and self.outcome.verdict().kind == "good"
         return [] if good else missed

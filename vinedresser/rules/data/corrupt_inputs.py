@@ -185,8 +185,8 @@ class CorruptInputs(OnceRule):
         """Return whether all targets are the inputs, as of an autoencoder."""
         targets = [np.asarray(one.labels, np.float64) for one in self.batches.paired]
         return bool(targets) and all(
-            one.size == values.size and bool((one.ravel() == values.ravel()).all())
-            for one in targets
+            target.size == values.size and bool((target.ravel() == values.ravel()).all())
+            for target in targets
         )
 
     def _finding(self) -> Finding | None:
@@ -388,10 +388,10 @@ def _of_other_size(found: OtherSize) -> Symptom:
 def _flat(inputs: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:
     """Return all inputs side by side, float64 [rows, features]; None without common rows."""
     arrays = list(inputs.values())
-    if not arrays or any(not one.ndim or one.dtype.kind not in "biuf" for one in arrays):
+    if not arrays or any(not array.ndim or array.dtype.kind not in "biuf" for array in arrays):
         return None
-    if len({len(one) for one in arrays}) > 1 or len(arrays[0]) < 2:
+    if len({len(array) for array in arrays}) > 1 or len(arrays[0]) < 2:
         return None
-    flat = [np.asarray(one, np.float64).reshape(len(one), -1) for one in arrays]
+    flat = [np.asarray(array, np.float64).reshape(len(array), -1) for array in arrays]
     values = np.concatenate(flat, axis=1)
     return values if values.shape[1] and np.isfinite(values).all() else None

@@ -32,7 +32,7 @@ class OnlyNumber:
             for one in inputs.values()
             if one.dtype.kind == "f" and one.ndim > 1 and one.size and one.shape not in masked
         ]
-        ends = {float(end) for one in numbers for end in (one.min(), one.max())}
+        ends = {float(end) for number in numbers for end in (number.min(), number.max())}
         value = ends.pop() if len(ends) == 1 else math.nan
         self._value = value if self._value in (None, value) else math.nan
 

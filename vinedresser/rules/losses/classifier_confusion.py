@@ -123,7 +123,9 @@ class ClassifierConfusion(OnceRule):
             for truth, predicted in np.argwhere(matrix).tolist()
             if truth != predicted and rows[truth] >= _ROWS
         ]
-        found = sorted((one for one in cells if one.sure > self.share), key=lambda one: -one.share)
+        found = sorted(
+            (cell for cell in cells if cell.sure > self.share), key=lambda one: -one.share
+        )
         if not found or self._last is None:
             return None
         named = found[:_NAMED]

@@ -118,7 +118,7 @@ class InitialLoss(SymptomRule):
         reductions = ((loss, one.get("settings", {})) for loss, one in typed.items())
         # In Keras, weight penalties are added to a mean.
         self._means = {loss for loss, one in reductions if one.get("reduction") in _MEANS}
-        kinds = {str(one.get("type")).lower() for one in info.optimizers}
+        kinds = {str(optimizer.get("type")).lower() for optimizer in info.optimizers}
         self._scaled = not kinds or not kinds <= _NORMALISING
 
     def is_checked(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)

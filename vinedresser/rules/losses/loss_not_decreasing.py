@@ -153,5 +153,5 @@ def _examples(batches: Batches) -> int:
     """Return the number of examples of the last step; 0 if none were captured."""
     labels = [one.labels for one in batches.compared]
     if labels:
-        return max(one.size if one.dtype.kind in "iu" else len(one) for one in labels)
+        return max(label.size if label.dtype.kind in "iu" else len(label) for label in labels)
     return max((len(one) for one in batches.inputs.values() if one.ndim), default=0)

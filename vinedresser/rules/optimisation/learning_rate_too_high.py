@@ -84,7 +84,11 @@ class LearningRateTooHigh(SymptomRule):
 
     def begin(self, info: RunRecord) -> None:
         """Read the momentum of gradient descent."""
-        given = [one.get("settings", {}) for one in info.optimizers if one.get("type") == "SGD"]
+        given = [
+            optimizer.get("settings", {})
+            for optimizer in info.optimizers
+            if optimizer.get("type") == "SGD"
+        ]
         # Dampening scales each gradient by 1 less it.
         found = [one.get("momentum") for one in given if not one.get("dampening")]
         self._momentum = max((float(m) for m in found if isinstance(m, int | float)), default=0.0)

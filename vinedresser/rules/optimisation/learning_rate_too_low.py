@@ -84,9 +84,9 @@ class LearningRateTooLow(SymptomRule):
 
     def begin(self, info: RunRecord) -> None:
         """Read the learning rates of the optimizers."""
-        self._descends = all(one.get("type") == "SGD" for one in info.optimizers)
-        rates = [one.get("settings", {}).get("lr") for one in info.optimizers]
-        self._created = max((one for one in rates if isinstance(one, int | float)), default=0.0)
+        self._descends = all(optimizer.get("type") == "SGD" for optimizer in info.optimizers)
+        rates = [optimizer.get("settings", {}).get("lr") for optimizer in info.optimizers]
+        self._created = max((rate for rate in rates if isinstance(rate, int | float)), default=0.0)
 
     def may_recover(self, symptom: Symptom) -> bool:
         """See `SymptomRule.may_recover`: on a plateau, a usual rate makes small steps, too."""
@@ -129,9 +129,9 @@ class LearningRateTooLow(SymptomRule):
         if self.outcome.opposite():
             # Such a loss has a wrong sign, or wrong labels: larger steps would do more harm.
             return None
-        for one in self.predicted.agreements():
-            if one.fall > _SURE * one.error and one.share >= self.share:
-                return self._of_agreement(tensor, ratios[tensor], one)
+        for agreement in self.predicted.agreements():
+            if agreement.fall > _SURE * agreement.error and agreement.share >= self.share:
+                return self._of_agreement(tensor, ratios[tensor], agreement)
         return None
 
     def _of_ratios(self, step: Step, tensor: str, ratios: dict[str, float]) -> Symptom:

@@ -167,7 +167,7 @@ class MixedPrecision(OnceRule):
         if share > self.skipped:
             measured = ("skipped", share, self.skipped)
             seen = f"{share:.0%} of the steps from {first.step} to {last.step} were skipped"
-        elif all(one.scale <= _LEAST_SCALE for one in states) and last.scale < highest:
+        elif all(state.scale <= _LEAST_SCALE for state in states) and last.scale < highest:
             seen = f"the loss scale has decreased from {highest:g} to {last.scale:g}"
         elif all(now.scale < before.scale for before, now in pairwise(states)):
             measured = ("scale", last.scale, first.scale)
@@ -210,9 +210,9 @@ class MixedPrecision(OnceRule):
             "mixed_bfloat16) without a scaler; otherwise lower the learning rate, clip the "
             "gradients after scaler.unscale_(optimizer), and keep losses and norms in float32",
             evidence={
-                "steps": [one.step for one in states],
-                "scales": [one.scale for one in states],
-                "skipped": [one.skipped for one in states],
+                "steps": [state.step for state in states],
+                "scales": [state.scale for state in states],
+                "skipped": [state.skipped for state in states],
             },
         )
 

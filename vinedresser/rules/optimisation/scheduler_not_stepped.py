@@ -104,7 +104,7 @@ class SchedulerNotStepped(SymptomRule):
 
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate that the optimizer was made with."""
-        rates = [one.get("settings", {}).get("lr") for one in info.optimizers]
+        rates = [optimizer.get("settings", {}).get("lr") for optimizer in info.optimizers]
         alone = rates[0] if len(rates) == 1 else None
         self._made_with = float(alone) if isinstance(alone, int | float) else 0.0
 
@@ -117,7 +117,7 @@ class SchedulerNotStepped(SymptomRule):
         self._mode, self._last = "train", step
         counts = self._captured(step, "scheduler_count").values()
         self._first_count = min([self._first_count, *counts])
-        self._remade = max([self._remade, *(int(one - self._first_count) for one in counts)])
+        self._remade = max([self._remade, *(int(count - self._first_count) for count in counts)])
         if self._remade >= _MOST_REMADE and not self._remade_told and self._constant():
             self._remade_told = True
             return self._made_anew(step)

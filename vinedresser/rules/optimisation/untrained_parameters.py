@@ -131,9 +131,9 @@ class UntrainedParameters(Rule):
         self._torch = info.framework == "torch" and bool(info.optimizers)
         self._alone = models == len(info.optimizers) == 1
         self._held = [
-            (one["tensors"], one["parameters"])
-            for one in info.optimizers
-            if all(isinstance(one.get(key), int) for key in ("tensors", "parameters"))
+            (optimizer["tensors"], optimizer["parameters"])
+            for optimizer in info.optimizers
+            if all(isinstance(optimizer.get(key), int) for key in ("tensors", "parameters"))
         ]
 
     def update(self, step: Step) -> Finding | None:

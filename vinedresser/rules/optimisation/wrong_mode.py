@@ -123,7 +123,9 @@ class WrongMode(Rule):
         """Check a model in a train step."""
         prefix = name.removeprefix("state/").removesuffix(_STATE)
         updates = step.reduction_of("updates", "l2")
-        if step.mode != "train" or not any(one.startswith(f"updates/{prefix}") for one in updates):
+        if step.mode != "train" or not any(
+            update.startswith(f"updates/{prefix}") for update in updates
+        ):
             return None
         means = _means(step, prefix)
         if means:

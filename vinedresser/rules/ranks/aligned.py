@@ -44,7 +44,7 @@ class Aligned(Generic[_Value]):
                 del self._open[next(iter(self._open))]
             return None
         del self._open[step.step]
-        return [ranks[one] for one in sorted(ranks)]
+        return [ranks[rank] for rank in sorted(ranks)]
 
 
 class RankRule(OnceRule):

@@ -66,7 +66,9 @@ def unlike(name: str, replicas: Sequence[Replica], *, gradient: bool = False) ->
         gradient: compare its gradients; they do not differ if a rank has none.
     """
     path = name.partition("/")[2]
-    values = [one.gradients.get(path) if gradient else one.weights[name] for one in replicas]
+    values = [
+        replica.gradients.get(path) if gradient else replica.weights[name] for replica in replicas
+    ]
     return None not in values and len(set(values)) > 1
 
 
@@ -116,7 +118,8 @@ def divergence_of(
     differ = {
         key: {rank: f"{one[key]:g}" for rank, one in enumerate(settings)}
         for key in (settings[0] if settings else ())
-        if all(key in one for one in settings) and len({one[key] for one in settings}) > 1
+        if all(key in setting for setting in settings)
+        and len({setting[key] for setting in settings}) > 1
     }
     if differ and not torn:
         key, values = next(iter(differ.items()))

@@ -171,12 +171,12 @@ def _factors(ranks: list[_Sample]) -> _Vector | None:
     None if that gradient is not a weighted sum of the ranks' gradients.
     """
     whole = ranks[0].consumed
-    if len({one.local.shape for one in ranks}) > 1 or whole.shape != ranks[0].local.shape:
+    if len({rank.local.shape for rank in ranks}) > 1 or whole.shape != ranks[0].local.shape:
         return None
-    if any(not np.array_equal(one.consumed, whole) for one in ranks):
+    if any(not np.array_equal(rank.consumed, whole) for rank in ranks):
         # Not reduced: see `ReplicaDivergence`.
         return None
-    own = np.stack([one.local for one in ranks], axis=1)
+    own = np.stack([rank.local for rank in ranks], axis=1)
     size = float(np.linalg.norm(whole))
     if len(whole) < _FEWEST * len(ranks) or not (np.isfinite(own).all() and 0 < size < np.inf):
         return None
@@ -193,12 +193,12 @@ def _fault_of(ranks: list[_Sample]) -> _Fault | None:
     if factors is not None:
         low, high = float(factors.min()), float(factors.max())
         summed = abs(low - 1) < _EXACT and abs(high - 1) < _EXACT
-        if summed and all(one.mean for one in ranks):
+        if summed and all(rank.mean for rank in ranks):
             return _summed(world)
         if high - low > 10 * _EXACT * high and low > 0 and high < (1 + _EXACT) / world:
             return _scaled_apart(factors, world)
     passes = ranks[0].passes
-    if passes > 1 and all(one.passes == passes == one.reducing for one in ranks):
+    if passes > 1 and all(rank.passes == passes == rank.reducing for rank in ranks):
         return _Fault(
             "reduced_too_often",
             f"a step has {passes:.0f} backward passes, and each reduces the gradients over the "

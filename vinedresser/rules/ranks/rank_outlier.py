@@ -106,7 +106,7 @@ class RankOutlier(RankRule):
 
     def _look(self, step: Step, name: str, ranks: Sequence[_Block]) -> Finding | None:
         means = [one.mean for one in ranks]
-        if not all(math.isfinite(one) and one > 0 for one in means):
+        if not all(math.isfinite(mean) and mean > 0 for mean in means):
             self._agreed.pop(name, None)
             return None
         count, usual = self._agreed.get(name, (0, 0.0))

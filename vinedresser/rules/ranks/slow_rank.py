@@ -143,7 +143,7 @@ class SlowRank(RankRule):
 
 
 def _middle(ranks: Sequence[_Times], word: str) -> float:
-    return float(np.median([getattr(one, word) for one in ranks]))
+    return float(np.median([getattr(rank, word) for rank in ranks]))
 
 
 def _means(rows: NDArray[np.float64]) -> _Times:

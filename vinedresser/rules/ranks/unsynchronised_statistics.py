@@ -62,11 +62,11 @@ class UnsynchronisedStatistics(RankRule):
         ranks = self._prints.add(step, prints, self.world) if prints else None
         if ranks is None:
             return None
-        names = [name for name in ranks[0] if len({one.get(name) for one in ranks}) > 1]
+        names = [name for name in ranks[0] if len({rank.get(name) for rank in ranks}) > 1]
         if not self._patience.add(step.step, seen=bool(names)):
             return None
         since = self._patience.since
-        odd = deviating([one.get(names[0]) for one in ranks])
+        odd = deviating([rank.get(names[0]) for rank in ranks])
         who = f"{told(odd)} differs" if odd else "the ranks differ"
         return self.found(
             step,

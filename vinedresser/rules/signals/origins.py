@@ -75,10 +75,10 @@ def row_origins(step: Step, rows: Sequence[bytes]) -> dict[bytes, Origin]:
 
 def look_at(origins: Sequence[Origin]) -> str:
     """Return what to do to look at records, to append to a remedy; "" without records."""
-    commands = " and ".join(f"`{visible(one.command)}`" for one in dict.fromkeys(origins))
+    commands = " and ".join(f"`{visible(origin.command)}`" for origin in dict.fromkeys(origins))
     return f"; {commands} prints {'it' if len(set(origins)) == 1 else 'them'}" if commands else ""
 
 
 def as_evidence(origins: Sequence[Origin]) -> list[dict[str, Any]]:
     """Return records as evidence of a finding."""
-    return [one._asdict() for one in origins]
+    return [origin._asdict() for origin in origins]

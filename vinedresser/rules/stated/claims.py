@@ -164,14 +164,17 @@ class _Holds(Claimed):
 
     def __init__(self, line: Expectation) -> None:
         super().__init__(line)
-        self._sides = [(one, Side(one.left), Side(one.right)) for one in line.comparisons]
+        self._sides = [
+            (comparison, Side(comparison.left), Side(comparison.right))
+            for comparison in line.comparisons
+        ]
         self._met: set[str] = set()
         self._modes: set[str] = set()
         self._last: Breach | None = None
         self._first: int | None = None
 
     def _choices(self, values: StepValues) -> list[str]:
-        return [one for one in values.scalars if one.startswith(f"{values.mode}/")]
+        return [scalar for scalar in values.scalars if scalar.startswith(f"{values.mode}/")]
 
     def _look(self, values: StepValues) -> Breach | None:
         if values.mode == "train" and "eval" in self._modes:
@@ -224,7 +227,7 @@ class _Course(Claimed):
         self._first = 0
 
     def _choices(self, values: StepValues) -> list[str]:
-        return [one for one in values.scalars if one.startswith(f"{values.mode}/")]
+        return [scalar for scalar in values.scalars if scalar.startswith(f"{values.mode}/")]
 
     def _look(self, values: StepValues) -> Breach | None:
         names = matching(self.line.subject, tuple(values.scalars))
@@ -275,12 +278,12 @@ class _Parameters(Claimed):
         self._looks = 0
 
     def _choices(self, values: StepValues) -> list[str]:
-        return [path_of(one) for one in values.names if one.partition("/")[0] in _PARAMETERS]
+        return [path_of(name) for name in values.names if name.partition("/")[0] in _PARAMETERS]
 
     def _look(self, values: StepValues) -> Breach | None:
         now = {}
         for kind in _PARAMETERS:
-            named = {path_of(one): one for one in values.names if one.startswith(f"{kind}/")}
+            named = {path_of(name): name for name in values.names if name.startswith(f"{kind}/")}
             for path in matching(self.line.subject, tuple(named)):
                 now[path] = tuple(
                     float(one)
@@ -339,7 +342,9 @@ def needs_of(lines: Iterable[str]) -> Iterator[Need]:
 
 
 def _needs_of_comparisons(line: Expectation) -> Iterator[Need]:
-    for side in (side for one in line.comparisons for side in (one.left, one.right)):
+    for side in (
+        side for comparison in line.comparisons for side in (comparison.left, comparison.right)
+    ):
         for name, words in stored_needs(side).reductions.items():
             collection = BATCH.get(name, name.partition("/")[0])
             if collection not in BUILT_IN or collection in ("losses", "metrics"):

@@ -83,7 +83,7 @@ class GoodRuns:
         levels: dict[str, dict[int, list[float]]] = {}
         for name, windows in courses[0].items():
             for window in windows:
-                found = [one.get(name, {}).get(window, math.nan) for one in courses]
+                found = [course.get(name, {}).get(window, math.nan) for course in courses]
                 if all(map(math.isfinite, found)):
                     levels.setdefault(name, {})[window] = found
         *_, last = runs.values()

@@ -147,7 +147,7 @@ class Side:
         found: list[Any] = []
         pending = self._evaluator.begin(values)
         assert pending is not None, "without a condition"
-        arrays = [np.asarray(one, np.float64) for one in pending.arrays]
+        arrays = [np.asarray(array, np.float64) for array in pending.arrays]
         self._evaluator.finish(pending, arrays, found.append)
         try:
             return float(np.asarray(found[0]).item())

@@ -169,7 +169,9 @@ class NoSignal(SymptomRule):
     def _empty(self) -> bool:
         """Return whether all losses of many steps were 0, and no gradient has ever arrived."""
         long = self._step >= _STEPS and not self._arrived
-        return long and bool(self._bounds) and not any(any(one) for one in self._bounds.values())
+        return (
+            long and bool(self._bounds) and not any(any(bound) for bound in self._bounds.values())
+        )
 
     def is_checked(self, step: Step) -> bool:
         """See `SymptomRule.is_checked`: whatever of the needs was captured."""

@@ -142,7 +142,11 @@ def _advice(step: Step, profile: GradientProfile) -> Advice:
     """
     layers = len(profile.sizes)
     passed = f"each of {layers} layers passes about 1/{1 / profile.per_layer:.2g} of the gradient"
-    scales = [one.scale for one in weight_scales(step).values() if one.scale > 0]
+    scales = [
+        weight_scale.scale
+        for weight_scale in weight_scales(step).values()
+        if weight_scale.scale > 0
+    ]
     scale = statistics.median_high(scales) if scales else None
     if scale is not None and scale < _TINY_SCALE:
         return Advice(

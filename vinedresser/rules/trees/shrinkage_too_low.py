@@ -99,8 +99,8 @@ class ShrinkageTooLow(OnceRule):
     def begin(self, info: RunRecord) -> None:
         """Read the parameters of the ensemble."""
         self._ensemble = Ensemble(info)
-        kinds = [str(one.get("type", "")) for one in info.losses.values()]
-        self._logarithms = bool(kinds) and all(one.startswith(_LOGARITHMS) for one in kinds)
+        kinds = [str(loss.get("type", "")) for loss in info.losses.values()]
+        self._logarithms = bool(kinds) and all(kind.startswith(_LOGARITHMS) for kind in kinds)
         rate = self._ensemble.shrinkage
         self._done = rate is None or not rate > 0
 
@@ -125,7 +125,7 @@ class ShrinkageTooLow(OnceRule):
         short = self.expected_steps is not None and rounds < _WHOLE * self.expected_steps
         if rounds < self.rounds or short or not self._falls():
             return None
-        held = next((one for one in self._limits(rounds) if one.moved < self.reach), None)
+        held = next((limit for limit in self._limits(rounds) if limit.moved < self.reach), None)
         if held is None:
             return None
         name, values = next(iter(self._train.items()))

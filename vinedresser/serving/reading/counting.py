@@ -49,7 +49,7 @@ def request_counts(folder: ServiceFolder, problems: Problems) -> RequestCounts:
         except CorruptData as error:
             problems.note(str(error))
             beats.append(None)
-    known = [one for one in beats if one is not None]
+    known = [beat for beat in beats if beat is not None]
     if len(known) < len(beats):
         return RequestCounts(None, None, None, exact=False)
     now = time.time()
@@ -63,5 +63,5 @@ def request_counts(folder: ServiceFolder, problems: Problems) -> RequestCounts:
 
 def _sum(counts: list[int | None]) -> int | None:
     """Return the sum; None if any is not known."""
-    known = [one for one in counts if one is not None]
+    known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

@@ -165,7 +165,7 @@ class RequestStore:
             NotARun: no service has recorded anything there.
             StoreError: the storage refused.
         """
-        plain = [one.item() if isinstance(one, np.generic) else one for one in labels]
+        plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
         names = [stored_id(one).decode() for one in ids]
         self._check()
         for first in range(0, max(len(names), len(plain)), _LABELS_EACH):
@@ -291,7 +291,7 @@ class RequestStore:
 def _steps(
     reading: RunReading, first: int, only: frozenset[str] | None = None
 ) -> Iterator[RequestStep]:
-    return (one for one in reading.steps(first, only) if not isinstance(one, int))
+    return (step for step in reading.steps(first, only) if not isinstance(step, int))
 
 
 def _positions(cursor: Mapping[str, Any] | None) -> dict[str, Position]:

@@ -58,5 +58,5 @@ def concatenated(pieces: Sequence[Requests]) -> Requests:
         np.concatenate([nothing, *(piece.times for piece in pieces)]),
         np.concatenate([nothing, *(piece.probabilities for piece in pieces)]),
         {name: joined([piece.columns.get(name) for piece in pieces], counts) for name in names},
-        tuple(one for piece in pieces for one in piece.labels),
+        tuple(label for piece in pieces for label in piece.labels),
     )

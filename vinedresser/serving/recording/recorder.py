@@ -75,7 +75,9 @@ class RequestRecorder:
     ) -> None:
         if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
             raise ConfigError(f"sample: {sample!r} is not a share above 0 and up to 1")
-        if isinstance(features, str) or not all(isinstance(one, str) for one in features or ()):
+        if isinstance(features, str) or not all(
+            isinstance(feature, str) for feature in features or ()
+        ):
             raise ConfigError(f"features: {features!r} is not a list of names")
         check_classify(classify)
         self._settings = Settings(

@@ -111,7 +111,7 @@ def encode_columns(columns: Mapping[str, NDArray[Any]]) -> dict[str, HostTensor]
 def _encode_texts(texts: Sequence[str | None]) -> tuple[HostTensor, HostTensor]:
     """Return the bytes of all texts, uint8 [bytes], and the length of each, int64 [rows]."""
     # Lone surrogates, which JSON may contain, are no text that UTF-8 has.
-    encoded = [None if one is None else one.encode("utf-8", "replace") for one in texts]
+    encoded = [None if text is None else text.encode("utf-8", "replace") for text in texts]
     lengths = [-1 if one is None else len(one) for one in encoded]
     whole = np.frombuffer(b"".join(one or b"" for one in encoded), np.uint8)
     return tensor_of(whole), tensor_of(np.array(lengths, np.int64))

@@ -182,7 +182,7 @@ class LabelsRecord(Record):
         check_time("time", self.time)
         if len(self.ids) != len(self.labels) or not all(isinstance(one, str) for one in self.ids):
             raise ValueError(f"{len(self.ids)} ids for {len(self.labels)} labels")
-        if not all(isinstance(one, str | int | float) for one in self.labels):
+        if not all(isinstance(label, str | int | float) for label in self.labels):
             raise TypeError("labels must be numbers, texts or booleans")
 
 

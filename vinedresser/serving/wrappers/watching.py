@@ -95,7 +95,7 @@ def describe_model(
             watched.close()
     names = dict.fromkeys(name for columns in described.pieces for name in columns)
     return {
-        name: joined([one.get(name) for one in described.pieces], described.counts)
+        name: joined([piece.get(name) for piece in described.pieces], described.counts)
         for name in names
     }
 

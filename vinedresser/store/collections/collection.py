@@ -192,7 +192,7 @@ class Collection:
         if not (self.modules or self.types):
             return self
         of_types = [path for path, info in modules.items() if info.type in self.types]
-        paths = dict.fromkeys([*(_path(one, path_of) for one in self.modules), *of_types])
+        paths = dict.fromkeys([*(_path(module, path_of) for module in self.modules), *of_types])
         return replace(self, modules=tuple(paths))
 
     def merged(self, other: Collection) -> Collection:

@@ -88,7 +88,7 @@ class History:
         self._load()
         yield from self._tensor_layouts
         yield from self._alias_layouts
-        yield from (one for one in self._column_layouts if one.reductions is not None)
+        yield from (layout for layout in self._column_layouts if layout.reductions is not None)
 
     @property
     def column_layouts(self) -> list[ColumnLayout]:

@@ -181,7 +181,11 @@ class Run:
             ConfigError: the regex is invalid, or the run has no such collection.
         """
         test = self._selector.test(regex, collection)
-        layouts = [one for each in self._histories.values() for one in each.column_layouts]
+        layouts = [
+            column_layout
+            for each in self._histories.values()
+            for column_layout in each.column_layouts
+        ]
         names = _names(layout.names for layout in layouts if layout.reductions is None)
         return [name for name in names if test(name)]
 
@@ -304,7 +308,7 @@ class Run:
         """
         history = self._histories.get(rank)
         layouts = [] if history is None else history.column_layouts
-        words = dict.fromkeys(word for one in layouts for word in one.reductions or ())
+        words = dict.fromkeys(word for layout in layouts for word in layout.reductions or ())
         parts = {word: self._columns(select, word, mode, rank) for word in (None, *words)}
         return frame_of({word or "": columns for word, columns in parts.items()})
 

@@ -140,7 +140,7 @@ def _frame(columns: list[Column]) -> pd.DataFrame:
         ) from error
 
     def joined(part: str, dtype: Any) -> NDArray[Any]:
-        return np.concatenate([np.empty(0, dtype), *(getattr(one, part) for one in columns)])
+        return np.concatenate([np.empty(0, dtype), *(getattr(column, part) for column in columns)])
 
     names = [column.name for column in columns]
     lengths = [len(column) for column in columns]

@@ -37,9 +37,9 @@ def read_system(storage: Storage, faults: list[str]) -> list[SystemRecord]:
 def system_columns(records: Sequence[SystemRecord]) -> Columns:
     """Return a column for each system metric, such as ``system/cpu_utilization_percentage``."""
     rows: dict[str, list[tuple[int, float, float]]] = {}
-    for one in records:
-        for name, value in one.values.items():
-            rows.setdefault(name, []).append((one.step, value, one.time))
+    for record in records:
+        for name, value in record.values.items():
+            rows.setdefault(name, []).append((record.step, value, record.time))
     found = []
     for name, points in rows.items():
         steps, values, times = zip(*points, strict=True)

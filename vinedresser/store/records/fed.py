@@ -37,13 +37,13 @@ class FedRecord(Record):
     def __post_init__(self) -> None:
         """Refuse what readers cannot add up."""
         check_time("time", self.time)
-        for one in self.data_sets:
-            if not all(type(one[name]) is int for name in ("objects", "records", "damaged")):
+        for data_set in self.data_sets:
+            if not all(type(data_set[name]) is int for name in ("objects", "records", "damaged")):
                 raise TypeError("numbers of objects and records must be integers")
 
     def total(self, name: str) -> int:
         """Return the sum of a number over the data sets."""
-        return sum(one[name] for one in self.data_sets)
+        return sum(data_set[name] for data_set in self.data_sets)
 
 
 def fed_records(storage: Storage) -> list[FedRecord]:

@@ -82,7 +82,7 @@ def check_hosts(launcher: LauncherSettings, hosts: int | list[str], ranks: int) 
     if count < 1:
         raise ValueError(f"hosts: must be at least 1, not {count}")
     if not isinstance(hosts, int):
-        if any(not one or one.startswith("-") or set(one) & set(" ,:;\0\n") for one in hosts):
+        if any(not host or host.startswith("-") or set(host) & set(" ,:;\0\n") for host in hosts):
             raise ValueError(f"hosts: {hosts!r} are not names of hosts")
         if len({*hosts}) < count:
             raise ValueError(f"hosts: {hosts!r} names a host twice")

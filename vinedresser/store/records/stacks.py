@@ -44,11 +44,11 @@ class StacksRecord(Record):
     def __post_init__(self) -> None:
         """Refuse what are not stacks, since they become text."""
         check_time("time", self.time)
-        for one in self.ranks:
-            if one["state"] not in ("running", "stopped", "ended"):
-                raise ValueError(f"state is {one['state']!r}")
-            for file, line, function in one["frames"]:
+        for rank in self.ranks:
+            if rank["state"] not in ("running", "stopped", "ended"):
+                raise ValueError(f"state is {rank['state']!r}")
+            for file, line, function in rank["frames"]:
                 if not (isinstance(file, str) and type(line) is int and isinstance(function, str)):
                     raise TypeError(f"{(file, line, function)!r} is not a frame")
-            if not isinstance(one.get("here", 0.0), float):
-                raise TypeError(f"{one['here']!r} is not a number of seconds")
+            if not isinstance(rank.get("here", 0.0), float):
+                raise TypeError(f"{rank['here']!r} is not a number of seconds")

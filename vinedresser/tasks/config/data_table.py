@@ -42,7 +42,7 @@ def checked_channels(table: object, base: Path, where: str) -> dict[str, list[st
             )
         sources = [given] if isinstance(given, str) else given
         if not (isinstance(sources, list) and sources) or not all(
-            isinstance(one, str) and one for one in sources
+            isinstance(source, str) and source for source in sources
         ):
             raise ConfigError(
                 f"{where}.{name}: must be a path or URL, or a list of several, not {given!r}"
@@ -53,7 +53,9 @@ def checked_channels(table: object, base: Path, where: str) -> dict[str, list[st
                 f"{where}.{name}: {given!r} is a size, and a channel is a path or URL"
                 f"{did_you_mean(name, [_CACHE]) or f'; the size of the cache is {_CACHE}'}"
             )
-        channels[name] = [one if is_remote(one) else _absolute(one, base) for one in sources]
+        channels[name] = [
+            source if is_remote(source) else _absolute(source, base) for source in sources
+        ]
     return channels
 
 

@@ -54,12 +54,12 @@ def good_runs_for(
         places = [_checked(one, script, where) for one in given]
     else:
         places = _last_good(store, script, _chosen(command, parameters))
-    return _read(tuple(str(one) for one in places)) if places else None
+    return _read(tuple(str(place) for place in places)) if places else None
 
 
 @lru_cache(maxsize=16)
 def _read(places: tuple[str, ...]) -> GoodRuns:
-    return GoodRuns.of({PurePath(one).name: open_run(parse_location(one)) for one in places})
+    return GoodRuns.of({PurePath(place).name: open_run(parse_location(place)) for place in places})
 
 
 def _checked(given: str, script: str, where: str) -> Location:

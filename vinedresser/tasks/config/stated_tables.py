@@ -72,7 +72,7 @@ def references_in(table: object, base: Path, where: str) -> tuple[str, ...]:
     runs = [given] if isinstance(given, str) else given
     if AUTO in runs and len(runs) > 1:
         raise ConfigError(f'{where}.run: "{AUTO}" stands alone; leave out the runs or it')
-    return tuple(one if one == AUTO or is_remote(one) else str(base / one) for one in runs)
+    return tuple(run if run == AUTO or is_remote(run) else str(base / run) for run in runs)
 
 
 def add_stated(

@@ -89,13 +89,13 @@ def with_settings(experiment: Experiment, table: PruneTable, space: Space) -> Ex
     for one in _searched(space):
         if not one.when:
             settings.pop(one.name, None)
-    specs = [replace(one, parameters=one.parameters | settings) for one in experiment.specs]
+    specs = [replace(spec, parameters=spec.parameters | settings) for spec in experiment.specs]
     return replace(experiment, specs=tuple(specs))
 
 
 def _searched(space: Space) -> list[Dimension]:
     """Return the settings of the prunings in the space."""
-    return [one for one in space.dimensions if one.name.startswith(PREFIX)]
+    return [dimension for dimension in space.dimensions if dimension.name.startswith(PREFIX)]
 
 
 def _flat(space: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,4 +128,4 @@ def _values(dimension: Dimension) -> list[Choice]:
     if dimension.kind == "choice":
         return list(dimension.choices)
     ends = dimension.low, dimension.high
-    return [int(one) if dimension.kind == "int" else one for one in ends]
+    return [int(end) if dimension.kind == "int" else end for end in ends]

@@ -72,8 +72,8 @@ def equip_additional(first: Path) -> list[Path]:
         StoreError: a directory cannot be read or written.
     """
     runs = additional_runs(first)
-    for one in runs:
-        _equip(first, one)
+    for run in runs:
+        _equip(first, run)
     return runs
 
 

@@ -70,7 +70,8 @@ def end_tags(
         "stop.step": stop.step if stop else None,
         "stop.reason": status.reason if status.rule else stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in judged.findings)) or None,
-        "controls": "\n".join(f"step {one.step}: {one.words}" for one in run.controls()) or None,
+        "controls": "\n".join(f"step {control.step}: {control.words}" for control in run.controls())
+        or None,
         "preflight": checked.summary if checked else None,
         "outputs": outputs_note(run.storage, damaged) or None,
         **_verdict_tags(judged),
@@ -137,7 +138,7 @@ def description(judged: Verdict, tracking: TrackingRecord | None) -> str:
         for root, remedy in zip(judged.causes, judged.remedies, strict=True)
         for note in (
             _note(root.finding, remedy, judged.proof if root.finding is judged.finding else ""),
-            *(_symptom(one) for one in root.symptoms),
+            *(_symptom(symptom) for symptom in root.symptoms),
         )
     ]
     return "\n\n".join([line, *notes])

@@ -86,8 +86,8 @@ class MetricPoints:
 
     def close(self) -> None:
         """Send what waits."""
-        for one in self._bounds.values():
-            one.close()
+        for bound in self._bounds.values():
+            bound.close()
 
     def _send(self, key: str, value: float, step: Step, *, bound: bool) -> None:
         if not bound and math.isinf(value):

@@ -77,9 +77,9 @@ class _Companions:
             StoreError: the storage refused a request.
         """
         records = read_system(self._storage, [])
-        for one in records[self._records :]:
-            for key, value in system_points(one).items():
-                self._sink.log(key, value, step=one.step, time=one.time)
+        for record in records[self._records :]:
+            for key, value in system_points(record).items():
+                self._sink.log(key, value, step=record.step, time=record.time)
         self._records = len(records)
 
 

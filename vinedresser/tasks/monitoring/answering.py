@@ -57,7 +57,7 @@ def answer(life: Life) -> AnswerRecord:
     if progress.windows:
         window = read_record(life.storage, WindowRecord, key=window_key(progress.windows - 1))
     reasons = _reasons(life, progress, window, counts)
-    drift = [one for one in alerts if one.id == alert_id(life.record, "drift")]
+    drift = [alert for alert in alerts if alert.id == alert_id(life.record, "drift")]
     verdict: Answer = "cannot tell" if window is None else window.verdict["answer"]
     if window is None:
         needed = life.monitor.window.requests
@@ -96,7 +96,7 @@ def _reasons(
         found += [] if batch is None else [str(one) for one in batch.verdict["reasons"]]
     if counts.lost:
         found.append(f"{count(counts.lost, 'request')} that the recorder lost: nothing is known")
-    return found + [f"damaged requests: {one}" for one in life.requests.problems]
+    return found + [f"damaged requests: {problem}" for problem in life.requests.problems]
 
 
 def _numbers(counts: RequestCounts, windows: int, requests: tuple[int, int, int]) -> str:
@@ -139,8 +139,8 @@ def _said(
     if drift and window.verdict["answer"] != "drift":
         # Of labels that were judged after the window.
         said = [one.text for one in drift]
-    shown = [one for one in reasons if one not in window.verdict["reasons"]]
+    shown = [reason for reason in reasons if reason not in window.verdict["reasons"]]
     if shown:
         said.append(f"cannot tell of {'; '.join(shown)}")
-    said += [f"alert: {one.text}" for one in alerts if one not in drift]
+    said += [f"alert: {alert.text}" for alert in alerts if alert not in drift]
     return said

@@ -163,8 +163,10 @@ def is_cooling(life: Life, subject: Subject) -> bool:
     folder = life.folder / "explanations"
     recent = time.time() - life.monitor.explain.cooldown
     others = [one for one in LocalStorage(folder).folders() if one != subject.id]
-    records = [read_record(LocalStorage(folder / one), ExplanationRecord) for one in others]
-    return any(one is not None and not one.skipped and one.time > recent for one in records)
+    records = [read_record(LocalStorage(folder / other), ExplanationRecord) for other in others]
+    return any(
+        record is not None and not record.skipped and record.time > recent for record in records
+    )
 
 
 def explain(life: Life, subject: Subject) -> Explanation:
@@ -268,7 +270,7 @@ def _told(
         **{f"explanation.{key}": value for key, value in shift.items()},
     }
     files = (PAGE, SHEET, FIGURES)
-    artifacts = {one: folder / one for one in files if (folder / one).is_file()}
+    artifacts = {file: folder / file for file in files if (folder / file).is_file()}
     finish(uri, run_id, "FINISHED", tags, artifacts)
     set_tags(uri, parent, {"explanation": record.text, "explanation.run_id": run_id})
     record = replace(record, told=True)

@@ -352,7 +352,7 @@ def lives_in(state: Path) -> list[int]:
     Args:
         state: folder of its state.
     """
-    found = [_LIFE.fullmatch(one) for one in LocalStorage(state).folders()]
+    found = [_LIFE.fullmatch(folder) for folder in LocalStorage(state).folders()]
     lives = sorted(int(one[1]) for one in found if one is not None)
     return [one for one in lives if (life_folder(state, one) / MonitorRecord.KEY).is_file()]
 

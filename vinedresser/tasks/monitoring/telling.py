@@ -55,7 +55,7 @@ def tell_windows(life: Life, answer: AnswerRecord) -> None:
         found = [*_metrics(window.verdict)]
         _log(sink, names, found, window.number, window.last)
     for batch in batches:
-        found = [one for one in _metrics(batch.verdict) if one[0].endswith("/accuracy")]
+        found = [metric for metric in _metrics(batch.verdict) if metric[0].endswith("/accuracy")]
         _log(sink, names, found, batch.window, batch.time)
         for accuracy in _accuracies(batch):
             sink.log("accuracy", accuracy, step=batch.window, time=batch.time)
@@ -90,9 +90,9 @@ def _write_page(
         reasons=answer.reasons,
         baseline=Baseline.load(life.baseline),
         windows=progress.windows,
-        verdicts=[one.verdict for one in windows],
+        verdicts=[window.verdict for window in windows],
         columns=columns,
-        alerts=[one.text for one in alerts],
+        alerts=[alert.text for alert in alerts],
     )
     return write_monitor_report(page, life.folder / "monitor.html")
 

@@ -82,9 +82,11 @@ def last_checkpoint(run: Run, besides: Collection[SavedCheckpoint] = ()) -> Save
     beats = heartbeats(run.storage)
     complete = bool(beats) and all(beat.closed for beat in beats)
     steps = run.steps("train")
-    for one in saved_checkpoints(run.storage):
-        if one not in besides and (complete or (len(steps) and one.steps <= steps[-1])):
-            return one
+    for checkpoint in saved_checkpoints(run.storage):
+        if checkpoint not in besides and (
+            complete or (len(steps) and checkpoint.steps <= steps[-1])
+        ):
+            return checkpoint
     return None
 
 

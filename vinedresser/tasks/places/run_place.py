@@ -114,7 +114,7 @@ class RunPlace:
         Args:
             equip: adds to a run's directory the files that its readers expect.
         """
-        begun = [one for one in additional_runs(self.directory) if one not in self._known]
+        begun = [run for run in additional_runs(self.directory) if run not in self._known]
         self._known.update(begun)
         for directory in begun:
             equip(directory)

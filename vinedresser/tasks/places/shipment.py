@@ -134,7 +134,7 @@ def _adapt(storage: LocalStorage, shipment: Shipment) -> None:
     assert launch is not None, "it was prepared"
     program, *arguments = launch.argv
     program = sys.executable if program == shipment.python else program
-    argv = [program, *(_here(one, shipment, storage) for one in arguments)]
+    argv = [program, *(_here(argument, shipment, storage) for argument in arguments)]
     environment = launch.environment
     if launch.attach:
         environment = environment | attach_environment(os.environ | environment)

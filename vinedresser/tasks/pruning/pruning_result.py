@@ -199,7 +199,7 @@ def leave_pruning_artifact(
 def _findings(store: Location) -> dict[str, Sequence[Finding]]:
     """Return the findings by name of the run, of runs that have some."""
     results = [result_or_damage(location) for location in runs_in(store)]
-    return {one.name: one.verdict.findings for one in results if one.verdict.findings}
+    return {result.name: result.verdict.findings for result in results if result.verdict.findings}
 
 
 def _tags(result: PruningResult, pruning: Pruning) -> dict[str, object]:

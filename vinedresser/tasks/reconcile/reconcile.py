@@ -181,7 +181,7 @@ def _reconcile_removed(store: Path) -> list[Reconciled]:
 
     for note in [*removed_runs(store, faults, RunNote)]:
         results += _attempt(Path(note.directory).name, partial(end, note))
-    return [*results, *(Reconciled("note on a run", one, failed=True) for one in faults)]
+    return [*results, *(Reconciled("note on a run", fault, failed=True) for fault in faults)]
 
 
 def _end_flow(store: Location, flow: FlowRecord) -> str:
@@ -206,4 +206,4 @@ def _reconcile_flows(store: Location, *, prefect: bool) -> list[Reconciled]:
             forget_flow(store, flow)
         elif prefect and is_within_reach(flow):
             results += _attempt(f"flow run {flow.name}", partial(_end_flow, store, flow))
-    return [*results, *(Reconciled("record of a flow run", one, failed=True) for one in faults)]
+    return [*results, *(Reconciled("record of a flow run", fault, failed=True) for fault in faults)]

@@ -284,9 +284,9 @@ def healthy_checkpoint(run: Run, since: int) -> SavedCheckpoint | None:
         since: first step at which something was wrong.
     """
     losses = [column.of("train") for column in run.scalars("losses").values()]
-    for one in saved_checkpoints(run.storage):
-        if one.steps <= since and all(_not_risen(loss, one.steps) for loss in losses):
-            return one
+    for checkpoint in saved_checkpoints(run.storage):
+        if checkpoint.steps <= since and all(_not_risen(loss, checkpoint.steps) for loss in losses):
+            return checkpoint
     return None
 
 

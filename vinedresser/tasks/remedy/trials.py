@@ -144,7 +144,7 @@ def snapshot_before(records: list[SnapshotRecord], since: int) -> SnapshotRecord
         records: the snapshots of a run, by step.
         since: first step with the symptom.
     """
-    usable = [one for one in records if one.framework == "torch" and one.rank == 0]
+    usable = [record for record in records if record.framework == "torch" and record.rank == 0]
     before = [one for one in usable if one.reason == "periodic" and one.step <= since]
     return before[-1] if before else usable[0] if usable else None
 

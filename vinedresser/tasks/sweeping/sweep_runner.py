@@ -228,7 +228,7 @@ class SweepRunner:
 
     def finish(self) -> None:
         """Set `problem` if all trials failed; call it when they are over."""
-        failed = [one.ending for one in self.trials() if one.ending.state == "failed"]
+        failed = [trial.ending for trial in self.trials() if trial.ending.state == "failed"]
         if not self.problem and failed and len(failed) == len(self.trials()):
             said = f"all {len(failed)} trials" if len(failed) > 1 else "its only trial"
             self.problem = f"{said} failed: {failed[-1].reason}"

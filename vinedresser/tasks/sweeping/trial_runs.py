@@ -182,7 +182,7 @@ class TrialRuns:
         ending = self._ending(run)
         if ending is None or ending.state != "pruned" or ending.rule:
             return ending
-        fatal = [one.finding for one in root_causes(run.findings())]
+        fatal = [cause.finding for cause in root_causes(run.findings())]
         found = next((one for one in fatal if one.severity == "stop"), None)
         if found is None:
             return ending

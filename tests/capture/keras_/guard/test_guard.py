@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 def taken(run: Path) -> list[tuple[int, str]]:
     faults: list[str] = []
     found: list[tuple[int, str]] = [
-        (one.step, one.reason) for one in list_snapshots(LocalStorage(run), faults)
+        (snapshot.step, snapshot.reason) for snapshot in list_snapshots(LocalStorage(run), faults)
     ]
     assert faults == []
     return found
@@ -66,7 +66,7 @@ def test_the_snapshot_holds_the_state_before_the_bad_step(tmp_path: Path) -> Non
     found = model_of(snapshot)
     assert found["parameters"].keys() >= {"conv2d.kernel", "dense.bias"}
     kept = {**found["parameters"], **found["buffers"]}
-    wanted = {one.path: one.numpy() for one in before.variables}
+    wanted = {variable.path: variable.numpy() for variable in before.variables}
     assert len(kept) == len(wanted)
     # Statistics of batch normalization and the state of dropout are those before the forward.
     assert sorted(one.tobytes() for one in kept.values()) == sorted(
@@ -76,7 +76,7 @@ def test_the_snapshot_holds_the_state_before_the_bad_step(tmp_path: Path) -> Non
     for one, other in zip(found["data"], (images, weights, samples), strict=True):
         np.testing.assert_array_equal(one, other[bad])
     assert [one.tobytes() for one in found["optimizers"][0]["variables"]] == [
-        one.numpy().tobytes() for one in before.optimizer.variables
+        variable.numpy().tobytes() for variable in before.optimizer.variables
     ]
     assert snapshot.record.left_out == {}
     assert snapshot.record.inexact == []
@@ -101,7 +101,7 @@ def test_the_training_is_the_same_with_and_without(make: Any, tmp_path: Path) ->
     settings = SnapshotSettings(every=2, keep=9)
     guarded, problems = train(tmp_path / "run", make(), snapshots=settings)
     assert guarded == plain
-    assert not [one for one in problems if "failed" in one]
+    assert not [problem for problem in problems if "failed" in problem]
     steps = [(step, "nonfinite" if step == BAD_STEP else "periodic") for step in (0, 2, 4, 6)]
     assert taken(tmp_path / "run") == steps
 
@@ -119,7 +119,7 @@ def test_a_stop_comes_before_the_update(options: dict[str, Any], tmp_path: Path)
     model = distances(**options)
     with pytest.raises(TrainingStopped):
         train(tmp_path / "run", model, snapshots=SnapshotSettings(stop=True))
-    assert all(np.isfinite(one).all() for one in model.get_weights())
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
     assert int(model.optimizer.iterations) == BAD_STEP
     run = open_run(tmp_path / "run")
     assert run.status.state == "stopped"
@@ -184,7 +184,7 @@ def test_a_custom_loop(compiled: bool, tmp_path: Path) -> None:
         if hook is not None:
             hook.close()
             assert hook.problems == []
-        bits.append([one.numpy().tobytes() for one in model.variables])
+        bits.append([variable.numpy().tobytes() for variable in model.variables])
     assert bits[0] == bits[1]
     assert taken(tmp_path / "run") == [(BAD_STEP, "nonfinite")]
     snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")

@@ -50,7 +50,7 @@ def test_a_bad_sample_on_one_of_two_replicas(tmp_path: Path) -> None:
     assert finding.step == BAD_STEP
     # The part of the batch that one replica had.
     contents = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}").tensors
-    assert any(one.shape[:1] == (BATCH // 2,) for one in contents.values())
+    assert any(content.shape[:1] == (BATCH // 2,) for content in contents.values())
     for hooked, plain in zip(weights(tmp_path, "hook"), weights(tmp_path, "plain"), strict=True):
         np.testing.assert_array_equal(hooked, plain)
 
@@ -60,5 +60,5 @@ def test_a_stop_comes_before_the_update_of_all_replicas(tmp_path: Path) -> None:
     assert run(tmp_path, "stop") == 0
     stopped = open_run(tmp_path / "run")
     assert stopped.status.state == "stopped"
-    assert [one.step for one in stopped.findings()] == [BAD_STEP]
-    assert all(np.isfinite(one).all() for one in weights(tmp_path, "hook"))
+    assert [finding.step for finding in stopped.findings()] == [BAD_STEP]
+    assert all(np.isfinite(weight).all() for weight in weights(tmp_path, "hook"))

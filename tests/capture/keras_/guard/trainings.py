@@ -104,5 +104,8 @@ def train(
     finally:
         if hook is not None:
             hook.close()
-    bits = [np.asarray(keras.ops.convert_to_numpy(one.value)).tobytes() for one in model.variables]
+    bits = [
+        np.asarray(keras.ops.convert_to_numpy(variable.value)).tobytes()
+        for variable in model.variables
+    ]
     return bits, [] if hook is None else hook.problems

@@ -47,11 +47,11 @@ def test_memory_is_reused_when_all_copies_have_been_read() -> None:
     tensors = [torch.ones(5), torch.ones(2, 3)]
     copies = later.copy(record, tensors)
     first, second = (copies.statistics(place, frozenset({"l1"}), None) for place in (0, 1))
-    addresses = {one.data_ptr() for one in copies.tensors}
+    addresses = {tensor.data_ptr() for tensor in copies.tensors}
     first.settle()
-    assert addresses.isdisjoint(one.data_ptr() for one in later.copy(record, tensors).tensors)
+    assert addresses.isdisjoint(tensor.data_ptr() for tensor in later.copy(record, tensors).tensors)
     second.settle()
-    assert addresses == {one.data_ptr() for one in later.copy(record, tensors).tensors}
+    assert addresses == {tensor.data_ptr() for tensor in later.copy(record, tensors).tensors}
     assert (first.scalars, second.scalars) == ({"l1": 5.0}, {"l1": 6.0})
 
 

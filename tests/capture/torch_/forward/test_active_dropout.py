@@ -58,7 +58,7 @@ def trained(path: Path | None) -> list[Tensor]:
         hook.close()
         assert hook.problems == []
         assert not net._forward_hooks
-    return [*found, torch.get_rng_state(), *(one.detach() for one in net.parameters())]
+    return [*found, torch.get_rng_state(), *(parameter.detach() for parameter in net.parameters())]
 
 
 def test_it_is_recorded_and_nothing_changes(tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def train(path: Path | None, **collections: Any) -> list[Tensor]:
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [torch.get_rng_state(), *(one.detach() for one in model.parameters())]
+    return [torch.get_rng_state(), *(parameter.detach() for parameter in model.parameters())]
 
 
 def test_the_training_is_bit_identical_and_names_are_those_of_modules(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_the_training_is_bit_identical_and_names_are_those_of_modules(tmp_path: 
     run = open_run(tmp_path / "run")
     layers = [f"decoder.layers.{n}.{part}_attn" for n in (0, 1) for part in ("self", "multihead")]
     assert set(run.tensor_names()) == {
-        *(f"attention/{one}" for one in layers), "attention/mine", "attention/mine#1",
+        *(f"attention/{layer}" for layer in layers), "attention/mine", "attention/mine#1",
     }  # fmt: skip
     for name in run.tensor_names():
         view = run.tensor(name)

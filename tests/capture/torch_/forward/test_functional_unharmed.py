@@ -44,7 +44,7 @@ def train(path: Path | None, model: nn.Module, rows: Tensor, steps: int = 3) -> 
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [torch.get_rng_state(), *(one.detach() for one in model.parameters())]
+    return [torch.get_rng_state(), *(parameter.detach() for parameter in model.parameters())]
 
 
 def same(one: list[Tensor], other: list[Tensor]) -> bool:
@@ -260,7 +260,9 @@ def test_a_single_layer_uses_torchs_fast_path(tmp_path: Path) -> None:
         model.eval()
         with torch.no_grad(), torch.profiler.profile() as profile:
             model(x)
-    assert "aten::_transformer_encoder_layer_fwd" in {one.key for one in profile.key_averages()}
+    assert "aten::_transformer_encoder_layer_fwd" in {
+        average.key for average in profile.key_averages()
+    }
     run = open_run(tmp_path / "run")
     assert run.tensor("outputs/TransformerEncoderLayer").steps("train").tolist() == [0]
     assert run.tensor("inputs/linear1").steps("train").tolist() == [0]

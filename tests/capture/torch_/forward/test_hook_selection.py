@@ -111,7 +111,7 @@ def captured(
         {name: dict(one) for name, one in step.reductions.items()}
         for step in open_run(path).follow()
     ]
-    return steps, [one.detach() for one in model.parameters()]
+    return steps, [parameter.detach() for parameter in model.parameters()]
 
 
 @pytest.mark.thorough

@@ -79,8 +79,8 @@ class Transformer(nn.Module):
 
 def drawn(model: nn.Module, dtype: torch.dtype = torch.float64) -> nn.Module:
     torch.manual_seed(0)
-    for one in model.parameters():
-        nn.init.normal_(one, 0, 0.4)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, 0, 0.4)
     return model.to(dtype)
 
 
@@ -119,7 +119,7 @@ def captured(
 def read(run: Run, step: int = 0) -> Terms:
     """Return what was captured at a step, without the kind."""
     names = run.tensor_names(collection="loss_terms")
-    return {one.partition("/")[2]: run.tensor(one).value(step) for one in names}
+    return {name.partition("/")[2]: run.tensor(name).value(step) for name in names}
 
 
 def sums(values: NDArray[Any]) -> NDArray[np.float64]:

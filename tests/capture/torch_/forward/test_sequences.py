@@ -95,7 +95,7 @@ def train(path: Path | None, step_loss: _Step, loss: _Loss) -> tuple[list[Tensor
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [one.detach() for one in model.parameters()], seen
+    return [parameter.detach() for parameter in model.parameters()], seen
 
 
 def compared(run: Run, step: int) -> list[Any]:

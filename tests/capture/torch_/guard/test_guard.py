@@ -24,7 +24,7 @@ from vinedresser.testing.small_disk import small_disk
 def taken(run: Path) -> list[tuple[int, str]]:
     faults: list[str] = []
     found: list[tuple[int, str]] = [
-        (one.step, one.reason) for one in list_snapshots(LocalStorage(run), faults)
+        (snapshot.step, snapshot.reason) for snapshot in list_snapshots(LocalStorage(run), faults)
     ]
     assert faults == []
     return found
@@ -279,7 +279,7 @@ def test_gradients_that_a_closure_computes(
             optimizer.step(closure=closure) if keyword else optimizer.step(closure)
         hook.close()
         assert hook.problems == []
-        bits.append([one.detach().numpy().tobytes() for one in model.parameters()])
+        bits.append([parameter.detach().numpy().tobytes() for parameter in model.parameters()])
     assert bits[0] == bits[1]
     assert taken(tmp_path / "nonfinite") == [(2, "nonfinite")]
     snapshot = open_snapshot(tmp_path / "nonfinite" / "snapshots" / "step-2")
@@ -287,10 +287,10 @@ def test_gradients_that_a_closure_computes(
     # One evaluation of the closure, with the weights that it had.
     calls = found["calls"]
     assert isinstance(calls, list)
-    assert [one["args"][0].tolist() for one in calls] == [[[3.0] * 4] * 3]
+    assert [call["args"][0].tolist() for call in calls] == [[[3.0] * 4] * 3]
     parameters = found["parameters"]
     assert isinstance(parameters, dict)
-    assert all(torch.isfinite(one).all() for one in parameters.values())
+    assert all(torch.isfinite(parameter).all() for parameter in parameters.values())
 
 
 def test_inputs_that_cannot_be_stored_are_named(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_full_disk_costs_one_line_and_nothing_else(
     folder.mkdir()
     with small_disk(folder, 16384):
         _, others = train(folder / "run")
-        told = [one for one in capfd.readouterr().err.splitlines() if "snapshot" in one]
+        told = [line for line in capfd.readouterr().err.splitlines() if "snapshot" in line]
         assert taken(folder / "run") == []
     assert len(told) == 1
     assert f"no snapshot of step {BAD_STEP}" in told[0]

@@ -51,7 +51,7 @@ def test_every_rank_keeps_the_same_step_and_its_own_batch(
             "the gradients are means over all ranks, which one rank cannot reproduce"
         ]
         parameters = replayed.replay.step.models[""].parameters.values()
-        assert all(torch.isfinite(one).all() for one in parameters)
+        assert all(torch.isfinite(parameter).all() for parameter in parameters)
         broken.append(replayed.outcome.broken)
         if replayed.outcome.broken:
             samples = bisect(replayed)
@@ -121,5 +121,6 @@ def test_on_an_object_store_it_is_the_same(s3: str, tmp_path: Path) -> None:
     )
     assert replayed.comparison.exact
     assert all(
-        torch.isfinite(one).all() for one in replayed.replay.step.models[""].parameters.values()
+        torch.isfinite(parameter).all()
+        for parameter in replayed.replay.step.models[""].parameters.values()
     )

@@ -55,7 +55,7 @@ def trained(
                     hook.metric("accuracy", 0.125)
     run = open_run(path)
     named = {name: one.values.tolist() for name, one in named_scalars(run).items()}
-    return shares, named, [one.detach() for one in model.parameters()]
+    return shares, named, [parameter.detach() for parameter in model.parameters()]
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ class TwiceEvaluated(torch.optim.SGD):
             loss = closure()
         parameters = [one for group in self.param_groups for one in group["params"]]
         with torch.no_grad():
-            for one in parameters:
-                one.add_(0.5)
+            for parameter in parameters:
+                parameter.add_(0.5)
         with torch.enable_grad():
             closure()
         with torch.no_grad():
-            for one in parameters:
-                one.sub_(0.5)
+            for parameter in parameters:
+                parameter.sub_(0.5)
         super().step()
         return loss
 
@@ -79,7 +79,7 @@ class Training:
         return functional.cross_entropy(self.model(self.x), self.y)
 
     def note(self, *losses: Tensor) -> None:
-        self.wanted.append(sum(one.item() for one in losses))
+        self.wanted.append(sum(loss.item() for loss in losses))
 
 
 def asked(*kinds: str) -> dict[str, SaveConfig]:

@@ -182,7 +182,7 @@ def train(path: Path | None, step_loss: _StepLoss) -> tuple[list[Tensor], list[C
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [torch.get_rng_state(), *(one.detach() for one in model.parameters())], seen
+    return [torch.get_rng_state(), *(parameter.detach() for parameter in model.parameters())], seen
 
 
 def assert_compared(run: Run, seen: list[Compared], name: str = "loss") -> None:
@@ -289,7 +289,7 @@ def random_term(chance: random.Random, outputs: list[Tensor]) -> Term:
 
 def certain_terms(terms: list[Term]) -> list[Term]:
     """Return the terms of which one may be recorded."""
-    certain = [one for one in terms if one.kind]
+    certain = [term for term in terms if term.kind]
     if len({one.forwards for one in certain if one.kind == "numbers"}) > 1:
         certain = [one for one in certain if one.kind == "classes"]
     first = [one for one in certain if one.forwards == {1}]
@@ -311,8 +311,8 @@ def test_random_sums_have_only_certain_labels(seed: int) -> None:
             mark_outputs(output, number)
         terms = [random_term(chance, outputs) for _ in range(chance.randint(1, 4))]
         loss = terms[0].value
-        for one in terms[1:]:
-            loss = loss + one.value
+        for term in terms[1:]:
+            loss = loss + term.value
         found = inputs_of_several(loss, numbers=True)
         expected = certain_terms(terms)
         if found is not None:

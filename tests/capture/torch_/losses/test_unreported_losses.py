@@ -146,7 +146,7 @@ def test_the_factor_of_a_scaler_is_no_part_of_the_loss(tmp_path: Path) -> None:
 def test_each_of_two_named_models_has_its_loss_and_others_have_none(tmp_path: Path) -> None:
     first, second, other = network(), network(), network()
     models = [first, second, other]
-    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in models]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
     losses: list[list[float]] = [[], [], []]
     with Hook(tmp_path / "run") as hook:
         hook.watch(first, optimizer=optimizers[0], name="first")

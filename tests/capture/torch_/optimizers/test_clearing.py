@@ -194,7 +194,7 @@ def test_a_model_saved_or_copied_in_the_step_has_no_hook(tmp_path: Path) -> None
         assert saved(model) == saved(plain)
         twin = copy.deepcopy(model)
         loss_of(twin).backward()
-        assert all(one._backward_hooks is None for one in twin.parameters())
+        assert all(parameter._backward_hooks is None for parameter in twin.parameters())
 
 
 def test_a_model_that_is_not_trained_in_each_step(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def fit(
     if hook is not None:
         hook.close()
         assert hook.problems == []
-    return [one.detach() for one in model.parameters()], optimizer
+    return [parameter.detach() for parameter in model.parameters()], optimizer
 
 
 def known(optimizer: Optimizer, model: nn.Module) -> dict[str, Any]:

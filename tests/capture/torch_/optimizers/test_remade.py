@@ -33,8 +33,8 @@ def test_optimizers_of_other_parameters_or_beside_each_other_are_listed(tmp_path
         for _ in range(3):
             for part, optimizers in zip(model, ([first, second], [third]), strict=True):
                 part(torch.ones(1, 2)).sum().backward()
-                for one in optimizers:
-                    one.step()
+                for optimizer in optimizers:
+                    optimizer.step()
     told = open_run(tmp_path / "run").info.optimizers
     assert [one["settings"]["lr"] for one in told] == [0.1, 0.2, 0.3]
     assert not any("made" in one for one in told)

@@ -133,10 +133,10 @@ class _Reduced(Training):
         return model
 
     def reduce(self, parameters: list[nn.Parameter], divisor: int = 2) -> None:
-        for one in parameters:
-            dist.all_reduce(one.grad)
-            assert one.grad is not None
-            one.grad.div_(divisor)
+        for parameter in parameters:
+            dist.all_reduce(parameter.grad)
+            assert parameter.grad is not None
+            parameter.grad.div_(divisor)
 
     def backward(self) -> None:
         super().backward()
@@ -220,7 +220,7 @@ class _StaleMasters(Training):
     """The optimizer updates master weights, which rank 1 does not copy to the model."""
 
     def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
-        self.masters = [one.detach().clone() for one in model.parameters()]
+        self.masters = [parameter.detach().clone() for parameter in model.parameters()]
         return torch.optim.SGD(model.parameters(), lr=0.0)
 
     def after(self) -> None:
@@ -246,8 +246,8 @@ class _StartsApart(_Reduced):
     def made(self) -> nn.Module:
         model = super().made()
         if self.faulty:
-            for one in model.parameters():
-                nn.init.normal_(one, std=0.3)
+            for parameter in model.parameters():
+                nn.init.normal_(parameter, std=0.3)
         return model
 
 
@@ -320,8 +320,8 @@ class _TensorParallel(Training):
         super().backward()
         if self.healthy:
             norm = self.model.get_submodule("norm")
-            for one in norm.parameters():
-                dist.all_reduce(one.grad)
+            for parameter in norm.parameters():
+                dist.all_reduce(parameter.grad)
 
 
 class _Sharded(Training):

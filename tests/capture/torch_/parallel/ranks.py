@@ -81,7 +81,7 @@ def run_ranks(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        said = [one.read_text(encoding="utf-8") for one in errors]
+        said = [error.read_text(encoding="utf-8") for error in errors]
     assert code == 0, "\n".join(said)
     return said
 

@@ -106,6 +106,8 @@ def test_a_script_that_ignores_its_rank_is_told_of(tmp_path: Path) -> None:
 def test_a_healthy_job_finishes_with_the_findings_of_one_process(tmp_path: Path) -> None:
     done, run = train(tmp_path, "none", 60, "--preset", "default")
     assert (done.returncode, done.stdout) == (0, "trained 0\n")
-    assert [one for one in run.findings() if one.severity != "info"] == []
+    assert [finding for finding in run.findings() if finding.severity != "info"] == []
     assert "trains by itself" not in done.stderr
-    assert [one.last_step for one in heartbeats(LocalStorage(tmp_path / "runs/one"))] == [59, 59]
+    assert [
+        heartbeat.last_step for heartbeat in heartbeats(LocalStorage(tmp_path / "runs/one"))
+    ] == [59, 59]

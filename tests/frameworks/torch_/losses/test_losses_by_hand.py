@@ -71,8 +71,8 @@ def test_an_error_of_values_that_follow_from_the_output(
     assert not found.predictions.requires_grad
     candidates = [Y, Y[:, 0], Y[:, :1], Y[:, :2]]
     assert any(
-        one.shape == found.labels.shape and torch.allclose(one, found.labels, atol=1e-5)
-        for one in candidates
+        candidate.shape == found.labels.shape and torch.allclose(candidate, found.labels, atol=1e-5)
+        for candidate in candidates
     )
 
 

@@ -44,7 +44,7 @@ def test_a_loss_that_diverges_is_sent_up_to_ten_times_the_usual() -> None:
 def test_losses_that_do_not_diverge_are_sent_as_they_are(values: list[float]) -> None:
     found, note = sent(values)
     assert note == ""
-    assert [str(one) for one in found] == [str(one) for one in values]
+    assert [str(one) for one in found] == [str(value) for value in values]
 
 
 def test_the_first_value_may_be_infinite() -> None:

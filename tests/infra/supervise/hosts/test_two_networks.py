@@ -108,4 +108,4 @@ def test_a_network_that_is_cut_is_a_hang_of_both_hosts(
     assert record.stop is not None
     assert record.stop.rule == "stalled_training"
     assert stacks is not None
-    assert all("train.py" in str(one["frames"]) for one in stacks.ranks)
+    assert all("train.py" in str(rank["frames"]) for rank in stacks.ranks)

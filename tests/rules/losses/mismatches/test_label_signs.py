@@ -54,7 +54,7 @@ def _found(
             loss(*forward(model, torch.randn(24, 2, 4)), label(signs)).backward()
             optimizer.step()
     findings = judge(open_run(folder), rules)
-    return [(one.evidence["kind"], one.tensor) for one in findings if one.fault]
+    return [(finding.evidence["kind"], finding.tensor) for finding in findings if finding.fault]
 
 
 @pytest.mark.parametrize("forward", [_twice, _at_once])

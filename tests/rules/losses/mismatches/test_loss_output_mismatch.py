@@ -31,7 +31,7 @@ def network(out: int, last: nn.Module | None = None, inner: int = 64) -> nn.Modu
 
 def found(case: Case, directory: Path) -> Finding | None:
     findings = judged(case, directory / "run", LossOutputMismatch())
-    assert all(one.fault == "loss_output_mismatch" for one in findings)
+    assert all(finding.fault == "loss_output_mismatch" for finding in findings)
     assert len(findings) <= 1
     return findings[0] if findings else None
 
@@ -354,7 +354,7 @@ def test_a_negated_loss_that_is_known_after_the_first_step(*, known: bool, tmp_p
             setup = {"function": "cross_entropy", "negated": True, "activation": ""}
             engine.on_record(replace(run.info, losses={"loss": setup}))
         findings += engine.update(step)
-    assert [one.evidence["kind"] for one in findings] == (["negated"] if known else [])
+    assert [finding.evidence["kind"] for finding in findings] == (["negated"] if known else [])
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_a_sigmoid_belongs_to_a_binary_cross_entropy(
         losses={"loss": {"type": loss, "settings": {"from_logits": False}}},
     )
     findings = judge(run, [LossOutputMismatch()])
-    assert [one.evidence["kind"] for one in findings] == kinds
+    assert [finding.evidence["kind"] for finding in findings] == kinds
 
 
 def test_patience_0_raises() -> None:
@@ -430,4 +430,4 @@ def test_in_keras(last: str | None, kind: str | None, tmp_path: Path) -> None:
         hook.watch(model)
         model.fit(data.x.numpy(), data.y.numpy(), batch_size=32, epochs=3, verbose=0)
     findings = judge(open_run(tmp_path / "run"), rules)
-    assert [one.evidence["kind"] for one in findings] == ([kind] if kind else [])
+    assert [finding.evidence["kind"] for finding in findings] == ([kind] if kind else [])

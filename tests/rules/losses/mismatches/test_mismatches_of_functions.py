@@ -103,5 +103,5 @@ def test_mismatch_of_a_function(body: str, kind: str | None, tmp_path: Path) -> 
     result = attached("train.py", cwd=tmp_path, options=options)
     assert result.returncode in (0, 3), result.stderr
     findings = open_run(tmp_path / "runs" / "run").findings()
-    assert [one.evidence.get("kind") for one in findings] == ([kind] if kind else [])
-    assert all(one.step <= 15 for one in findings)
+    assert [finding.evidence.get("kind") for finding in findings] == ([kind] if kind else [])
+    assert all(finding.step <= 15 for finding in findings)

@@ -140,9 +140,9 @@ class TensorFlowOperations:
             # Only now, a tape tells.
             if before and pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop([one]):
                 self._trained.add(id(one))
-        for one in results:
-            self._made[id(one)] = operation
-            self._results.append(one)
+        for result in results:
+            self._made[id(result)] = operation
+            self._results.append(result)
 
 
 def _is_elsewhere(tensor: Any) -> bool:

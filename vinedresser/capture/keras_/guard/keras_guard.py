@@ -146,7 +146,7 @@ class KerasGuard:
             "own_step": own,
             "graph": self._in_graph,
             "data": notes.data if notes is not None and own else None,
-            "origins": [one.packed() for one in self._sources(notes)],
+            "origins": [source.packed() for source in self._sources(notes)],
             "loss": None if notes is None else notes.loss,
             "calls": [
                 {
@@ -165,12 +165,14 @@ class KerasGuard:
             },
             "optimizers": [
                 {
-                    "type": type(one).__name__,
-                    "variables": [np.array(host_value(each)) for each in optimizer_variables(one)],
-                    "steps_now": one is self._stepping,
+                    "type": type(optimizer).__name__,
+                    "variables": [
+                        np.array(host_value(each)) for each in optimizer_variables(optimizer)
+                    ],
+                    "steps_now": optimizer is self._stepping,
                 }
-                for one in self._watched.optimizers()
-                if one.built
+                for optimizer in self._watched.optimizers()
+                if optimizer.built
             ],
         }
 
@@ -308,7 +310,9 @@ class KerasGuard:
         return [BatchSource(origins, rows == len(origins))]
 
     def _weights_finite(self) -> bool:
-        return all(nonfinite_entries(one) == 0 for one in parameters(self._names).values())
+        return all(
+            nonfinite_entries(parameter) == 0 for parameter in parameters(self._names).values()
+        )
 
     def _named(self, optimizer: Any, gradients: Any, variables: Any) -> _Gradients:
         """Return the gradients of the model's parameters by path."""

@@ -74,7 +74,7 @@ class StepNotes:
         """Keep a loss of the latest call, with predictions replaced by their place."""
         if not self.calls:
             return
-        computed = {id(one) for call in self.calls for one in call.outputs}
+        computed = {id(output) for call in self.calls for output in call.outputs}
 
         def kept(one: Any) -> Any:
             if id(one) not in computed:
@@ -92,13 +92,13 @@ class StepNotes:
             loss=mapped(self.loss, change),
             calls=[
                 NotedCall(
-                    mapped(one.args, change),
-                    mapped(one.kwargs, change),
+                    mapped(call.args, change),
+                    mapped(call.kwargs, change),
                     [
                         (name, mapped(value, change), mapped(arguments, change))
-                        for name, value, arguments in one.losses
+                        for name, value, arguments in call.losses
                     ],
                 )
-                for one in self.calls
+                for call in self.calls
             ],
         )

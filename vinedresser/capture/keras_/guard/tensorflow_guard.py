@@ -388,7 +388,7 @@ def _sum_of_squares(gradients: list[Any]) -> Any:
     if not gradients:
         return tf.constant(0.0)
     wide = [
-        tf.cast(one, tf.float32) if one.dtype in (tf.float16, tf.bfloat16) else one
-        for one in gradients
+        tf.cast(gradient, tf.float32) if gradient.dtype in (tf.float16, tf.bfloat16) else gradient
+        for gradient in gradients
     ]
     return tf.add_n([tf.cast(tf.nn.l2_loss(one), tf.float32) for one in wide])

@@ -81,7 +81,7 @@ class Differentiation:
             rank = getattr(getattr(self.target, "shape", None), "rank", None)
             self.target = self.target if rank == 0 else None
             sources, self._sources = keras.tree.flatten(self._sources), None
-            self._variables = _identities(one for one in sources if hasattr(one, "assign"))
+            self._variables = _identities(source for source in sources if hasattr(source, "assign"))
 
     def concerns(self, variables: Iterable[Any]) -> bool:
         """Return whether gradients of some of these variables were taken; call `reduce` before."""
@@ -209,7 +209,7 @@ class LoopLosses:
         if self._differentiating is not None:
             return self._differentiating()
         outputs = self._known_outputs()
-        if any(predictions is one for one in outputs):
+        if any(predictions is output for output in outputs):
             return True
         if self._operations is None or not _is_tensor(predictions):
             return False
@@ -319,7 +319,7 @@ def _constant(tensor: Any) -> float:
 
 def _identities(variables: Iterable[Any]) -> set[int]:
     """Return the ids of variables, of Keras or of TensorFlow."""
-    return {id(getattr(one, "_value", one)) for one in variables}
+    return {id(getattr(variable, "_value", variable)) for variable in variables}
 
 
 def _is_tensor(value: Any) -> bool:

@@ -93,7 +93,9 @@ class OptimizerUpdate:
             return False
         if self._optimizer is self._inner:
             return True
-        given = [self._backend.dense(one) for one in self._gradients if one is not None]
+        given = [
+            self._backend.dense(gradient) for gradient in self._gradients if gradient is not None
+        ]
         return bool(self._optimizer.check_finite(given))
 
     def _consumed(self) -> list[tuple[Any, Any]]:

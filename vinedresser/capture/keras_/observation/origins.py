@@ -48,9 +48,9 @@ class Origins:
 
     def __init__(self, outputs: Sequence[Any], operations: Operations) -> None:
         self._operations = operations
-        self._outputs = {id(one) for one in outputs}
+        self._outputs = {id(output) for output in outputs}
         self._known = dict.fromkeys(self._outputs, Origin.OUTPUT)
-        self._lengths = {one.shape[0] for one in outputs if len(one.shape)}
+        self._lengths = {output.shape[0] for output in outputs if len(output.shape)}
         self._left = _MOST_TENSORS
 
     def of(self, tensor: Any) -> Origin:

@@ -136,8 +136,8 @@ class WatchedModel:
         """
         known = self._optimizers.get(id(optimizer))
         if known is None:
-            own = {id(one) for one in self.model.variables}
-            own |= {id(getattr(one, "_value", one)) for one in self.model.variables}
+            own = {id(variable) for variable in self.model.variables}
+            own |= {id(getattr(variable, "_value", variable)) for variable in self.model.variables}
             given = optimizer._trainable_variables if variables is None else variables
             updates = any(id(one) in own or id(getattr(one, "_value", one)) in own for one in given)
             known = self._optimizers[id(optimizer)] = (updates, optimizer)

@@ -25,7 +25,9 @@ def device_statistics(rows: Tensor, names: tuple[str, ...]) -> list[Tensor]:
     """
     if not rows.shape[1]:
         values = map(statistic_of_empty, names)
-        return [torch.full(rows.shape[:1], one, dtype=_WIDE, device=rows.device) for one in values]
+        return [
+            torch.full(rows.shape[:1], value, dtype=_WIDE, device=rows.device) for value in values
+        ]
     found = _Rows(_wide_enough(rows))
     return [_FORMULAS[name](found) for name in names]
 

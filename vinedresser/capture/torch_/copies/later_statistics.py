@@ -114,11 +114,11 @@ class LaterStatistics:
         """
         return (
             all(
-                type(one) in _ORDINARY
-                and one.dtype in _DTYPES
-                and one.layout is torch.strided
-                and one.device.type == "cpu"
-                for one in tensors
+                type(tensor) in _ORDINARY
+                and tensor.dtype in _DTYPES
+                and tensor.layout is torch.strided
+                and tensor.device.type == "cpu"
+                for tensor in tensors
             )
             and recording.arriving_bytes + _bytes(tensors) <= self._most
         )
@@ -130,7 +130,7 @@ class LaterStatistics:
             recording: recording that receives the statistics of each copy.
             tensors: at least one.
         """
-        layout = tuple([(one.dtype, one.shape) for one in tensors])
+        layout = tuple([(tensor.dtype, tensor.shape) for tensor in tensors])
         copies = self._memory.take(layout)
         with torch.no_grad():
             torch._foreach_copy_(copies, list(tensors))
@@ -139,4 +139,4 @@ class LaterStatistics:
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
-    return sum([one.nbytes for one in tensors])
+    return sum([tensor.nbytes for tensor in tensors])

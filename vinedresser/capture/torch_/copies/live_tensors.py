@@ -44,7 +44,7 @@ class LiveTensors:
         if steady and not tensor.is_inference():
             others[name] = _Reference(tensor, name, self._overwritten)
             return
-        copied = sum(one.octets for one in others.values() if isinstance(one, _Copy))
+        copied = sum(other.octets for other in others.values() if isinstance(other, _Copy))
         others[name] = _Copy(tensor, fits=copied + tensor.nbytes <= MOST_COPIED)
 
     def add(

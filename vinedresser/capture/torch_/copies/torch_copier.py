@@ -202,8 +202,8 @@ class TorchCopier:
         def complete(record: StepRecord) -> None:
             for event in events:
                 event.synchronize()
-            for one in transfers:
-                one.take()
+            for transfer in transfers:
+                transfer.take()
             record.scalars = recording.scalars()
 
         recording.arriving.append(complete)

@@ -194,7 +194,7 @@ class ForwardHooks:
         if places is None or places == frozenset({root}):
             return places is not None
         # The inputs of other models may be due, too. A function belongs to the module calling it.
-        called = {one.rpartition(".")[0] for one in places if one.endswith("()")}
+        called = {place.rpartition(".")[0] for place in places if place.endswith("()")}
         inside = places | called
         return root not in called and inside.isdisjoint(
             path for path, _ in self._names.modules() if path != root

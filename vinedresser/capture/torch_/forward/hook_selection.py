@@ -76,7 +76,7 @@ def runs_only_known_code(modules: Iterable[nn.Module]) -> bool:
     Args:
         modules: all modules of the model.
     """
-    return all(_is_simple(one) or _is_activation(one) for one in modules)
+    return all(_is_simple(module) or _is_activation(module) for module in modules)
 
 
 def _is_simple(module: nn.Module) -> bool:
@@ -92,7 +92,7 @@ def _is_activation(module: nn.Module) -> bool:
 def _is_as_torch_made_it(module: nn.Module) -> bool:
     """Return whether a call of a module runs only code of torch and vinedresser."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    return "forward" not in vars(module) and all(type(one) is ModuleHook for one in hooks)
+    return "forward" not in vars(module) and all(type(hook) is ModuleHook for hook in hooks)
 
 
 def fused_modules(modules: Iterable[nn.Module]) -> list[nn.Module]:
@@ -115,5 +115,8 @@ def _is_fused(module: nn.TransformerEncoderLayer | nn.MultiheadAttention) -> boo
         and attention.batch_first
         and attention._qkv_same_embed_dim
         and attention.num_heads % 2 == 0
-        and not (torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters()))
+        and not (
+            torch.is_grad_enabled()
+            and any(parameter.requires_grad for parameter in module.parameters())
+        )
     )

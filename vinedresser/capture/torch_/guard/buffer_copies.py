@@ -95,7 +95,7 @@ class BufferCopies:
         known = {id(kept.buffer): kept for kept in self._copies if kept is not None}
         self._listed = self._names.buffer_places()
         buffers = (module._buffers.get(key) for _, module, key in self._listed)
-        self._copies = [known.get(id(one)) for one in buffers]
+        self._copies = [known.get(id(buffer)) for buffer in buffers]
 
 
 def _kept(buffer: Tensor) -> _Kept:

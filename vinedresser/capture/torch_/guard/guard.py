@@ -153,7 +153,9 @@ class TorchGuard:
         alive = [one for one in (reference() for reference in self._optimizers) if one is not None]
         inner = self._inner
         return {
-            "parameters": {inner(one.path): one.value.detach() for one in parameters},
+            "parameters": {
+                inner(parameter.path): parameter.value.detach() for parameter in parameters
+            },
             "buffers": {
                 inner(name.partition("/")[2]): value
                 for name, value in self._buffers.values().items()
@@ -161,30 +163,30 @@ class TorchGuard:
             "in_eval": [inner(path) for path, module in modules if not module.training],
             "calls": [
                 {
-                    "args": one.args,
-                    "kwargs": one.kwargs,
-                    "loaded": _storable(one.loaded),
+                    "args": call.args,
+                    "kwargs": call.kwargs,
+                    "loaded": _storable(call.loaded),
                     "losses": [
                         {
                             "name": name,
                             "value": loss_value(value),
                             "arguments": without_computed(arguments),
                         }
-                        for name, value, arguments in one.losses
+                        for name, value, arguments in call.losses
                     ],
                 }
-                for one in self._calls.calls
+                for call in self._calls.calls
             ],
             "origins": [
-                None if one.source is None else one.source.packed() for one in self._calls.calls
+                None if call.source is None else call.source.packed() for call in self._calls.calls
             ],
             "gradients": {
-                inner(one.path): {
-                    "sha256": digest(one.value.grad),
-                    "nonfinite": nonfinite_entries(one.value.grad),
+                inner(parameter.path): {
+                    "sha256": digest(parameter.value.grad),
+                    "nonfinite": nonfinite_entries(parameter.value.grad),
                 }
-                for one in parameters
-                if one.value.grad is not None
+                for parameter in parameters
+                if parameter.value.grad is not None
             },
             "optimizers": [
                 {
@@ -216,7 +218,7 @@ class TorchGuard:
             found.append("the step called the model too often, or with too much data, to keep it")
         elif not self._calls.calls:
             found.append("no call of the model was seen in this step")
-        if any(one.changed for one in self._calls.calls):
+        if any(call.changed for call in self._calls.calls):
             found.append("an input was changed in place after the model had read it")
         if isinstance(self._root, DistributedDataParallel):
             found.append(MEANS)
@@ -283,7 +285,7 @@ class TorchGuard:
         self._stepping = weakref.ref(optimizer)
         affected = self._affected(optimizer) if self._taker.guarding else []
         if affected and (not self._taker.alarmed or self._intact()):
-            sources = (one.source for one in self._calls.calls)
+            sources = (call.source for call in self._calls.calls)
             step = self._taker.step
             self._taker.alarm(gradient_alarm(affected, self._losses(), step, sources))
         elif due:
@@ -295,9 +297,9 @@ class TorchGuard:
             return []
         ours = {id(one) for group in optimizer.param_groups for one in group["params"]}
         found = [
-            (one.gradient, nonfinite_entries(one.value.grad))
-            for one in self._names.parameters()
-            if id(one.value) in ours and one.value.grad is not None
+            (parameter.gradient, nonfinite_entries(parameter.value.grad))
+            for parameter in self._names.parameters()
+            if id(parameter.value) in ours and parameter.value.grad is not None
         ]
         return [(name, number) for name, number in found if number]
 
@@ -306,11 +308,13 @@ class TorchGuard:
 
         What one model has lost spoils those that it trains with, such as those of a GAN.
         """
-        guards = (one for one in self._taker.sources.values() if isinstance(one, TorchGuard))
-        return all(all_finite(one._model.parameters()) for one in guards)
+        guards = (
+            source for source in self._taker.sources.values() if isinstance(source, TorchGuard)
+        )
+        return all(all_finite(guard._model.parameters()) for guard in guards)
 
     def _losses(self) -> list[tuple[str, float]]:
-        values = (one for call in self._calls.calls for one in call.losses)
+        values = (loss for call in self._calls.calls for loss in call.losses)
         return [
             (f"losses/{name}{place}", float(tensor.detach()))
             for name, value, _ in values

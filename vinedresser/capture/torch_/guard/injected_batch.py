@@ -70,15 +70,21 @@ class InjectedBatch:
         model, loss_fn = copy.deepcopy((self._model(), loss_fn))
         assert model is not None, "its training runs"
         parameters = [
-            one for one in Names(unwrapped(model)).parameters() if one.value.requires_grad
+            parameter
+            for parameter in Names(unwrapped(model)).parameters()
+            if parameter.value.requires_grad
         ]
-        values, recorded, total = [], [], [torch.zeros_like(one.value) for one in parameters]
+        values, recorded, total = (
+            [],
+            [],
+            [torch.zeros_like(parameter.value) for parameter in parameters],
+        )
         for call in calls:
             with torch.enable_grad():
                 output = model(*call["args"], **call["kwargs"])
                 loss = _loss(loss_fn, call, output)
                 found = torch.autograd.grad(
-                    loss, [one.value for one in parameters], allow_unused=True
+                    loss, [parameter.value for parameter in parameters], allow_unused=True
                 )
             values.append(float(loss.detach()))
             recorded += [float(each["value"]) for each in call["losses"][-1:]]
@@ -114,7 +120,7 @@ def _inputs(location: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     shared = snapshot.value(record.contents.get("shared"), codec)
     try:
         calls = models[trained_model(models)]["calls"]
-        found = [{key: one[key] for key in ("args", "kwargs", "losses")} for one in calls]
+        found = [{key: call[key] for key in ("args", "kwargs", "losses")} for call in calls]
         random = dict(shared["random"])
     except (KeyError, TypeError, AttributeError, StopIteration) as error:
         raise CorruptData(f"{location}: not the contents of a step: {error!r}") from error

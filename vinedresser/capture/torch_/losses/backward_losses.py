@@ -162,7 +162,7 @@ class BackwardLosses:
     def backward(self, tensors: Iterable[Any]) -> None:
         """Handle tensors before their backward pass."""
         scaled, self._scaled = self._scaled, False
-        losses = [one for one in tensors if is_loss(one)]
+        losses = [tensor for tensor in tensors if is_loss(tensor)]
         fresh = [one for one in losses if not any(last() is one for last in self._last)]
         if not fresh:
             return

@@ -145,7 +145,7 @@ def are_shared(parts: Sequence[Part]) -> bool:
         parts: losses of the micro-batches of a step, at least one, all means.
     """
     first = parts[0]
-    alike = all(one.kernels == first.kernels and one.divisor == first.divisor for one in parts)
+    alike = all(part.kernels == first.kernels and part.divisor == first.divisor for part in parts)
     return alike and math.isclose(len(parts), first.divisor)
 
 
@@ -157,8 +157,8 @@ def are_divided_by_labels(parts: Sequence[Part]) -> bool:
     Args:
         parts: losses of the micro-batches, at least one, all sums whose labels were counted.
     """
-    count = sum(one.labels for one in parts)
-    alike = all(one.divisor == parts[0].divisor for one in parts)
+    count = sum(part.labels for part in parts)
+    alike = all(part.divisor == parts[0].divisor for part in parts)
     return alike and count <= parts[0].divisor <= _ABOUT * count
 
 
@@ -184,7 +184,7 @@ def _factor(node: Any) -> float | None:
 def _weighted(node: Any) -> bool:
     """Return whether the function of an autograd node has weights of classes or samples."""
     weights = [getattr(node, f"_saved_{name}", None) for name in ("weight", "pos_weight")]
-    return any(one is not None for one in weights)
+    return any(weight is not None for weight in weights)
 
 
 def _is_mean(node: Any) -> bool:

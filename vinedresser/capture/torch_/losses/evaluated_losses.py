@@ -138,13 +138,13 @@ class EvaluatedLosses:
         if not parts:
             return
         first = parts[0]
-        if any(one.returned != first.returned or one.share != first.share for one in parts):
+        if any(part.returned != first.returned or part.share != first.share for part in parts):
             first = first._replace(returned=None)
         if not first.summed:
             self._kernels = first.kernels if are_shared(parts) else ()
             if first.mean and math.isclose(len(parts), first.share):
                 self._returned = first.returned
-        elif all(one.summed for one in parts):
+        elif all(part.summed for part in parts):
             if self._sum_is_mean is None:
                 self._sum_is_mean = are_divided_by_labels(parts)
             if self._sum_is_mean:
@@ -289,7 +289,7 @@ def _evaluated(kernel: Kernel, args: tuple[Any, ...], value: Any) -> Evaluated |
     """
     predictions, labels, *weights = args[: kernel.reduction]
     reduction, *settings = args[kernel.reduction :]
-    if any(one is not None for one in weights) or not isinstance(value, Tensor):
+    if any(weight is not None for weight in weights) or not isinstance(value, Tensor):
         return None
     if reduction not in (_MEAN, _SUM):
         return None

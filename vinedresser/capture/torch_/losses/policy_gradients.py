@@ -135,9 +135,9 @@ def _differ(weights: list[float]) -> bool:
 def _is_clipped(node: Any) -> bool:
     """Return whether a node computes min(ratio * A, clamp(ratio) * A), or the maximum."""
     products = _compared(node)
-    if not products or any(one is None or _factor(one) is None for one in products):
+    if not products or any(product is None or _factor(product) is None for product in products):
         return False
-    first, second = (_origin(one) for one in products)
+    first, second = (_origin(product) for product in products)
     return _clamps(first, second) or _clamps(second, first)
 
 

@@ -107,7 +107,7 @@ def _all_alike(found: list[_Candidate]) -> bool:
 def _candidate(comparison: Comparison) -> _Candidate | None:
     """Return a comparison with its forwards; None if it has no certain labels."""
     kind = _kind(comparison.inputs.labels)
-    origins = [one for one in comparison.node.next_functions if one[0] is not None]
+    origins = [function for function in comparison.node.next_functions if function[0] is not None]
     numbers = kind == "numbers"
     direct = comparison.direct or (len(origins) == 1 and _is_output(*origins[0]))
     if kind is None or (numbers and not (direct and measures_errors(comparison.inputs.function))):

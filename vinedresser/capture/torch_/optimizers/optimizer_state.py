@@ -79,7 +79,7 @@ def kept_of(optimizer: Optimizer, parameters: Iterable[NamedParameter]) -> list[
         optimizer: the optimizer; most have no state before their first step.
         parameters: parameters to look up.
     """
-    found = ((one, optimizer.state.get(one.value)) for one in parameters)
+    found = ((parameter, optimizer.state.get(parameter.value)) for parameter in parameters)
     return [(one, kept) for one, kept in found if isinstance(kept, dict)]
 
 

@@ -81,7 +81,7 @@ class OptimizerHooks(LoopListener):
     def parameters(self) -> list[nn.Parameter]:
         """Return the model's parameters that the optimizer updates whose steps end its steps."""
         ids = updated([] if self.last is None else [self.last])
-        return [one for one in self._model.parameters() if id(one) in ids]
+        return [parameter for parameter in self._model.parameters() if id(parameter) in ids]
 
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Return whether the step of an optimizer ends the model's step."""

@@ -88,4 +88,4 @@ class RemadeOptimizers:
 def _versions(optimizer: Optimizer) -> tuple[int, ...]:
     """Return how often the first and the last parameter were changed in place."""
     ends = optimizer.param_groups[0]["params"][:1] + optimizer.param_groups[-1]["params"][-1:]
-    return tuple([one._version for one in ends])
+    return tuple([end._version for end in ends])

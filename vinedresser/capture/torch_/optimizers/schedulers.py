@@ -90,7 +90,7 @@ class Schedulers:
         alive = [one for one in (found() for found in self._found[optimizer]) if one is not None]
         if not alive and (others := self._noted.of(optimizer)):
             # Another one has replaced it.
-            self._found[optimizer] = [weakref.ref(one) for one in others]
+            self._found[optimizer] = [weakref.ref(other) for other in others]
             alive = others
         # Schedulers step once in their constructor; composed ones have no counter.
         taken = [int(getattr(one, "_step_count", 1)) - 1 for one in alive]
@@ -102,8 +102,8 @@ def schedulers_of(optimizer: Optimizer) -> list[LRScheduler]:
     # Attributes are in a dictionary, or in the object itself. To look at all objects of the process
     # takes Python twice as long.
     holders = gc.get_referrers(optimizer)
-    holders += gc.get_referrers(*(one for one in holders if type(one) is dict))
-    found = {id(one): one for one in holders if issubclass(type(one), LRScheduler)}
+    holders += gc.get_referrers(*(holder for holder in holders if type(holder) is dict))
+    found = {id(holder): holder for holder in holders if issubclass(type(holder), LRScheduler)}
     return [one for one in found.values() if _refers(one, optimizer)]
 
 

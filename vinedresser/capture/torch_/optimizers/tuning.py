@@ -29,9 +29,11 @@ class TorchLearningRate:
     def __init__(self, optimizer: Optimizer, schedulers: Iterable[Any]) -> None:
         self._optimizer = optimizer
         self._schedulers = list(schedulers)
-        for one in self._schedulers:
-            if getattr(one, "optimizer", None) is not optimizer:
-                raise ConfigError(f"tunable('lr', …): {one!r} is not a scheduler of the optimizer")
+        for scheduler in self._schedulers:
+            if getattr(scheduler, "optimizer", None) is not optimizer:
+                raise ConfigError(
+                    f"tunable('lr', …): {scheduler!r} is not a scheduler of the optimizer"
+                )
 
     def change(self, change: Change) -> Changed:
         """See `Tunable.change`."""
@@ -69,9 +71,11 @@ class GradientClip:
         self._optimizers = list(optimizers)
         self._hook = guard("clipping the gradients", self._clip)
         self._norm: float | None = None
-        for one in self._optimizers:
-            if not isinstance(one, Optimizer):
-                raise ConfigError(f"tunable('clip', …): {one!r} is not a torch.optim.Optimizer")
+        for optimizer in self._optimizers:
+            if not isinstance(optimizer, Optimizer):
+                raise ConfigError(
+                    f"tunable('clip', …): {optimizer!r} is not a torch.optim.Optimizer"
+                )
 
     def change(self, change: Change) -> Changed:
         """See `Tunable.change`."""

@@ -27,7 +27,11 @@ class UnappliedGradients:
 
     def begin(self, parameters: Iterable[Tensor]) -> None:
         """Keep a few elements of the parameters, of any shape, before the first backward pass."""
-        self._samples = [(weakref.ref(one), _sample(one)) for one in parameters if _is_plain(one)]
+        self._samples = [
+            (weakref.ref(parameter), _sample(parameter))
+            for parameter in parameters
+            if _is_plain(parameter)
+        ]
 
     def found(self, passes: int) -> bool:
         """Return whether optimizer.step() is missing; waits for the device.

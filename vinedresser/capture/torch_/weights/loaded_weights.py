@@ -29,7 +29,7 @@ class LoadedWeights(LoopListener):
     def cover(self, parameters: Iterable[Tensor]) -> bool:
         """Return whether half of some parameters or more were loaded."""
         modules = [one for reference in (self._modules or {}).values() if (one := reference())]
-        loaded = {id(value) for one in modules for value in one.parameters()}
+        loaded = {id(value) for module in modules for value in module.parameters()}
         found = [id(value) in loaded for value in parameters]
         return bool(loaded) and 2 * sum(found) >= len(found) > 0
 

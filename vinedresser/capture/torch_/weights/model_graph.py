@@ -157,13 +157,15 @@ class _Walk:
         if name == _LEAF:
             return _Result(constant=self._names.get(id(node.variable), _OTHER))
         arguments = [self._results[one] for one, _ in node.next_functions if one is not None]
-        constants = [one.constant for one in arguments if one.constant]
-        data = [one for one in arguments if not one.constant]
+        constants = [argument.constant for argument in arguments if argument.constant]
+        data = [argument for argument in arguments if not argument.constant]
         if name not in _PRODUCTS and len(constants) == len(arguments) == 1 and _renames(name):
             return arguments[0]
         weights = max((one.weights for one in data), key=len, default=())
         bent = any(one.bent for one in data)
-        self.order |= dict.fromkeys(one for one in constants if one in self._names.values())
+        self.order |= dict.fromkeys(
+            constant for constant in constants if constant in self._names.values()
+        )
         if name in _PRODUCTS:
             return self._product(node, data, _Result(weights, bent))
         if name in _LINEAR or (name in _SUMS and len(arguments) == 2):
@@ -188,7 +190,7 @@ class _Walk:
         # The bias of a convolution is the last argument, that of a dense layer the first.
         name, arguments = node.name(), [one for one, _ in node.next_functions]
         factors = arguments[1:] if name.startswith(("Add", "Badd")) else arguments[:2]
-        found = [self._results[one].constant for one in factors if one is not None]
+        found = [self._results[factor].constant for factor in factors if factor is not None]
         return next((one for one in found if one), "")
 
 

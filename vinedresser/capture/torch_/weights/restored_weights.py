@@ -46,7 +46,7 @@ class RestoredWeights(LoopListener):
     def state_taken(self, module: nn.Module) -> None:
         """See `LoopListener.state_taken`."""
         if module is self._model():
-            trained = [one for one in module.parameters() if one.requires_grad]
+            trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
             self._ends = [weakref.ref(one) for one in (*trained[:1], *trained[-1:])]
             self._taken, self._stepped = self._sums(), []
 

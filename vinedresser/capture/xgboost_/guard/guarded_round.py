@@ -109,7 +109,7 @@ class GuardedRound:
 
     def _words(self, rows: NDArray[Any]) -> str:
         """Return rows in words, such as "2 of 400 rows (3, 17)"."""
-        numbers = [str(one) for one in rows[:_MOST_ROWS]]
+        numbers = [str(row) for row in rows[:_MOST_ROWS]]
         more = ", …" if rows.size > _MOST_ROWS else ""
         return f"{rows.size} of {self.call.data.num_row()} rows ({', '.join(numbers)}{more})"
 

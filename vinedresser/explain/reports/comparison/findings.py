@@ -48,7 +48,9 @@ class RuleRow:
 def rule_rows(comparison: Comparison) -> list[RuleRow]:
     """Return a row for each rule that fired in any run, the most frequent first."""
     counts = Counter(
-        rule for run in comparison.runs for rule in dict.fromkeys(one.rule for one in run.findings)
+        rule
+        for run in comparison.runs
+        for rule in dict.fromkeys(finding.rule for finding in run.findings)
     )
     return [
         RuleRow(rule, number, [_cell(run, rule) for run in comparison.drawn])

@@ -159,7 +159,7 @@ def _at(run: Run, step: int) -> tuple[str, dict[str, NDArray[Any]]]:
     for name in run.tensor_names(collection=_KIND):
         plain = name.removeprefix(f"{_KIND}/")
         view = run.tensor(name)
-        if not any(_is_inside(plain, one) for one in others) and step in view.steps("train"):
+        if not any(_is_inside(plain, other) for other in others) and step in view.steps("train"):
             found[plain] = view.value(step, "train")
     rows = found.get(f"{root}[rows]")
     counts = {len(one) if one.ndim else 0 for one in found.values()}
@@ -206,7 +206,7 @@ def _fits(term: NDArray[Any], lengths: tuple[int, ...]) -> bool:
 
 def _map(terms: list[NDArray[Any]], lengths: tuple[int, ...]) -> NDArray[np.float32] | None:
     """Return the sum of all terms with places, float32 [K, lengths...]; None without a map."""
-    shown = [one for one in terms if lengths and _fits(one, lengths)]
+    shown = [term for term in terms if lengths and _fits(term, lengths)]
     if not shown:
         return None
     by_size: dict[tuple[int, ...], NDArray[np.float64]] = {}
@@ -224,7 +224,7 @@ def _input_term(terms: _Tensors, count: int) -> NDArray[Any]:
         return np.zeros((count, 0), np.float64)
     if len(terms) == 1:
         return next(iter(terms.values()))
-    return np.concatenate([one.reshape(count, -1) for one in terms.values()], 1)
+    return np.concatenate([term.reshape(count, -1) for term in terms.values()], 1)
 
 
 def _tolerance(total: NDArray[Any], outputs: NDArray[Any] | None) -> float:

@@ -56,15 +56,15 @@ def _sentence(run: Run, root: str, call: str, share: float) -> str:
 
 def _silent(run: Run, root: str, path: str) -> list[str]:
     """Return the modules directly inside a module that have no terms."""
-    names = [one.partition("/")[2] for one in run.tensor_names(collection="loss_terms")]
-    known = {one.partition("[")[0].partition("#")[0] for one in names}
+    names = [name.partition("/")[2] for name in run.tensor_names(collection="loss_terms")]
+    known = {name.partition("[")[0].partition("#")[0] for name in names}
     # The paths of a model begin with its name, if it was watched under one.
-    named = any(one.startswith(f"{root}.") for one in run.info.modules)
+    named = any(module.startswith(f"{root}.") for module in run.info.modules)
     prefix = f"{path}." if named or path != root else ""
     inside = [
-        one
-        for one in run.info.modules
-        if one != root and one.startswith(prefix) and "." not in one.removeprefix(prefix)
+        module
+        for module in run.info.modules
+        if module != root and module.startswith(prefix) and "." not in module.removeprefix(prefix)
     ]
     return [
         one

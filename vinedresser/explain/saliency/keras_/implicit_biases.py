@@ -73,7 +73,7 @@ def implicit_bias(output: Any, dependent: Sequence[Any]) -> Any | None:
 
 def _degree(name: str, arguments: Sequence[Any], dependent: Sequence[Any]) -> float | None:
     """Return the degree of homogeneity in the arguments, or None if there is none."""
-    tensors = [one for one in arguments if one.dtype.is_floating]
+    tensors = [argument for argument in arguments if argument.dtype.is_floating]
     only_first = len(dependent) == 1 and arguments[0] is dependent[0]
     if name in _LINEAR and only_first:
         return 1.0
@@ -82,7 +82,7 @@ def _degree(name: str, arguments: Sequence[Any], dependent: Sequence[Any]) -> fl
     if name in _SUMS and len(tensors) == len(dependent):
         return 1.0
     if name in ("RealDiv", "Div"):
-        above, below = (_is_among(one, dependent) for one in arguments)
+        above, below = (_is_among(argument, dependent) for argument in arguments)
         return float(above - below)
     if name == "SquaredDifference" and len(dependent) == 2:
         return 2.0

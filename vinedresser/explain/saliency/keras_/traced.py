@@ -108,7 +108,7 @@ class Traced:
         if not pictures:
             return None
         lengths = tuple(self._shown.pixels.values())
-        maps = [enlarged(one.numpy(), lengths) for one in pictures]
+        maps = [enlarged(picture.numpy(), lengths) for picture in pictures]
         return np.asarray(np.sum(maps, axis=0), np.float32)
 
     def _run(self, inputs: Any, targets: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Traced:
         found = noted_operators(
             graph.get_operations()[count:],
             given,
-            frozenset(one.name for one in self._model._flatten_layers(include_self=False)),
+            frozenset(layer.name for layer in self._model._flatten_layers(include_self=False)),
             channels_last=self._shown.channels_last,
         )
         if not found.leaves:

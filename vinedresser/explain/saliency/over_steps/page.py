@@ -71,8 +71,8 @@ def _sheet_rows(run: Run, found: SaliencyOverSteps) -> list[SheetRow]:
     """Return a row per example: the image, and its map at each step."""
     last = run.info.framework == "keras"
     pairs = [
-        tiles(found.inputs, one, classes=run.info.classes, channels_last=last)
-        for one in found.results
+        tiles(found.inputs, result, classes=run.info.classes, channels_last=last)
+        for result in found.results
     ]
     rows = []
     for place in range(len(found.inputs)):
@@ -89,7 +89,7 @@ def _tables(run: Run, found: SaliencyOverSteps) -> list[tuple[str, list[str], li
     tables = []
     heads = ["step", *(f"{step:,}" for step in found.steps)]
     for place, example in enumerate(found.inputs):
-        parts = np.stack([contributions(one, place) for one in found.results])
+        parts = np.stack([contributions(result, place) for result in found.results])
         shown = np.sort(np.argsort(-np.abs(parts[-1]), kind="stable")[:_MOST_PARTS])
         target = int(found.results[-1].targets[place])
         classes = run.info.classes
@@ -101,6 +101,6 @@ def _tables(run: Run, found: SaliencyOverSteps) -> list[tuple[str, list[str], li
             ]
             for one in shown
         ]
-        outputs = [number(float(one.outputs[place]), 4) for one in found.results]
+        outputs = [number(float(result.outputs[place]), 4) for result in found.results]
         tables.append((f"example {place}: {name}", heads, [["output", *outputs], *rows]))
     return tables

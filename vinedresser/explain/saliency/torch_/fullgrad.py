@@ -252,8 +252,8 @@ def _frozen(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     """
     in_training = [module for module in model.modules() if module.training]
     tensors = (*model.parameters(), *model.buffers())
-    trained = [one for one in tensors if one.is_leaf and one.requires_grad]
-    buffers = [(one, one._version, one.clone()) for one in model.buffers()]
+    trained = [tensor for tensor in tensors if tensor.is_leaf and tensor.requires_grad]
+    buffers = [(buffer, buffer._version, buffer.clone()) for buffer in model.buffers()]
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.enable_grad())

@@ -128,7 +128,7 @@ def implicit_biases(call: Call, dependent: _Dependent, state: DispatchState) -> 
     none: _Biases = [None] * len(call.outputs)
     degree = 1.0 if call.operator.is_view else _degree(call, dependent)
     if degree is not None:
-        return none if degree == 1 else [(1 - degree) * one for one in call.outputs]
+        return none if degree == 1 else [(1 - degree) * output for output in call.outputs]
     if call.name in _AFFINE:
         return _at_zero(call, dependent)
     if call.name in _ADDED_PRODUCTS:
@@ -161,7 +161,7 @@ def _degree(call: Call, dependent: _Dependent) -> float | None:
 
 
 def _is_among(value: Any, tensors: _Dependent) -> bool:
-    return any(value is one for one in tensors)
+    return any(value is tensor for tensor in tensors)
 
 
 def _replaced(values: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -169,7 +169,7 @@ def _replaced(values: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(values, torch.Tensor):
         return change(values)
     if isinstance(values, list | tuple):
-        return [_replaced(one, change) for one in values]
+        return [_replaced(value, change) for value in values]
     return values
 
 

@@ -83,7 +83,7 @@ class Tracer:
         call = Call(func, args, kwargs)
         dependent: list[torch.Tensor] = []
         if torch.is_grad_enabled() and call.name != "detach":
-            dependent = [one for one in call.tensors if one.requires_grad]
+            dependent = [tensor for tensor in call.tensors if tensor.requires_grad]
         if not dependent:
             return self._constant(call)
         sources = [(one, self._axes_of(one)) for one in dependent]

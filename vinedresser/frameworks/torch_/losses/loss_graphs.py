@@ -115,15 +115,15 @@ def loss_inputs(loss: Tensor, places: int = 1) -> LossInputs | None:
         compared = [(one.node._sequence_nr(), one.inputs) for one in found.elementary]
         return _of_places(found, compared) if places > 1 else found.nearest()
     negated = found.signs == {-1}
-    same = [one for one in found.calls if one.name() == found.calls[0].name()]
+    same = [call for call in found.calls if call.name() == found.calls[0].name()]
     if places > 1 and len(same) > 1:
         calls = [(one._sequence_nr(), _compared(one, negated=negated)) for one in same]
         return _of_places(found, calls)
     nearest = _compared(found.calls[0], negated=negated)
     others = [_compared(one, negated=negated) for one in same[1:]]
-    if nearest is None or any(have_other_labels(nearest, one) for one in others):
+    if nearest is None or any(have_other_labels(nearest, other) for other in others):
         return None
-    return _with_other_labels(nearest, [one for one in others if one is not None])
+    return _with_other_labels(nearest, [other for other in others if other is not None])
 
 
 class Comparison(NamedTuple):
@@ -151,7 +151,7 @@ def comparisons(loss: Tensor) -> list[Comparison]:
     """
     found = _search(loss, 1)
     negated = found.signs == {-1}
-    calls = [(one, _compared(one, negated=negated)) for one in found.calls]
+    calls = [(call, _compared(call, negated=negated)) for call in found.calls]
     known = [Comparison(one, inputs, direct=False) for one, inputs in calls if inputs is not None]
     return known if found.calls else found.elementary
 
@@ -280,8 +280,8 @@ def _of_places(
 def _kind(inputs: LossInputs) -> tuple[Any, ...]:
     """Return what must be equal in comparisons whose rows are joined."""
     tensors = inputs.predictions, inputs.labels
-    shapes = (one.shape[1:] if inputs.labels.ndim else one.shape for one in tensors)
-    return inputs.function, inputs.activation, *shapes, *(one.device for one in tensors)
+    shapes = (tensor.shape[1:] if inputs.labels.ndim else tensor.shape for tensor in tensors)
+    return inputs.function, inputs.activation, *shapes, *(tensor.device for tensor in tensors)
 
 
 def _has_labels(node: Any) -> bool:

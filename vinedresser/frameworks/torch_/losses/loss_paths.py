@@ -132,10 +132,10 @@ def _counted(node: Any, place: int) -> Tensor | None:
     if node.name() == "MaskedSelectBackward0":
         return saved(node, "mask")
     # Unpacking may run the user's code.
-    if any(one.unpack_hook is not None for one in node._raw_saved_indices):
+    if any(index.unpack_hook is not None for index in node._raw_saved_indices):
         return None
     indices = node._saved_indices
-    if any(one is None for one in indices):
+    if any(index is None for index in indices):
         return None
     shape = result_shape(*node.next_functions[0])
     chosen = torch.zeros(shape, dtype=torch.bool, device=indices[0].device)

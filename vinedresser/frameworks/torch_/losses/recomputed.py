@@ -42,7 +42,7 @@ _OF_ONE: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "Select": lambda x, node: x.select(signed(node._saved_dim), signed(node._saved_index)),
     "Transpose": lambda x, node: x.transpose(signed(node._saved_dim0), signed(node._saved_dim1)),
     "T": lambda x, _: x.t(),
-    "Permute": lambda x, node: x.permute([signed(one) for one in node._saved_dims]),
+    "Permute": lambda x, node: x.permute([signed(saved_dim) for saved_dim in node._saved_dims]),
     "Alias": lambda x, _: x,
     "Clone": lambda x, _: x,
 }
@@ -100,7 +100,7 @@ def without_constant(node: Any, place: int = 0) -> Recomputed | None:
         return found
     function = node.name().partition("Backward")[0]
     origins = list(node.next_functions)
-    given = [one for one in origins if one[0] is not None]
+    given = [origin for origin in origins if origin[0] is not None]
     if function not in ("Add", "Sub", "Rsub") or len(given) != 1 or node._saved_alpha != 1:
         return None
     found = recomputed(*given[0])
@@ -170,7 +170,7 @@ class _Values:
         if len(node.next_functions) < 2:
             return self._of_number(node, function)
         (first, _), (second, _) = node.next_functions[:2]
-        found = [self.of(*one) for one in node.next_functions[:2]]
+        found = [self.of(*next_function) for next_function in node.next_functions[:2]]
         known = [one for one in found if one is not None]
         if len(known) < (first is not None) + (second is not None) or not known:
             return None
@@ -179,7 +179,7 @@ class _Values:
             saved(node, name) if one is None and name else one and one.value
             for one, name in zip(found, names, strict=True)
         ]
-        if any(one is None for one in values):
+        if any(value is None for value in values):
             return None
         if not any(names):
             values[1] = node._saved_alpha * values[1]
@@ -197,7 +197,7 @@ class _Values:
     def _joined(self, node: Any, join: Callable[..., Tensor]) -> Recomputed | None:
         if len(node.next_functions) > _MOST_NODES:
             return None
-        found = [self.of(*one) for one in node.next_functions]
+        found = [self.of(*function) for function in node.next_functions]
         known = [one for one in found if one is not None]
         if not known or len(known) < len(found):
             return None
@@ -215,14 +215,14 @@ def _summed(value: Tensor, node: Any, _: int) -> Tensor:
     axes = getattr(node, "_saved_dim", None)
     if axes is None:
         return value.sum()
-    return value.sum([signed(one) for one in axes], keepdim=node._saved_keepdim)
+    return value.sum([signed(axis) for axis in axes], keepdim=node._saved_keepdim)
 
 
 def _averaged(value: Tensor, node: Any, _: int) -> Tensor:
     axes = getattr(node, "_saved_dim", None)
     if axes is None:
         return value.mean()
-    return value.mean([signed(one) for one in axes], keepdim=node._saved_keepdim)
+    return value.mean([signed(axis) for axis in axes], keepdim=node._saved_keepdim)
 
 
 def _expanded(value: Tensor, node: Any, place: int) -> Tensor:

@@ -196,7 +196,7 @@ class HostsJob:
             self._begin([host.report for host in self._hosts if host.report is not None])
 
     def _begin(self, reports: list[HostReport]) -> None:
-        machines = {(one.process["host"], one.process["boot"]) for one in reports}
+        machines = {(report.process["host"], report.process["boot"]) for report in reports}
         lonely = [
             host
             for host, one in zip(self._hosts, reports, strict=True)
@@ -211,7 +211,7 @@ class HostsJob:
         for host, one in zip(self._hosts, reports, strict=True):
             if len(host.ranks) > one.cores:
                 self._say(f"{host.name}: {len(host.ranks)} ranks share {one.cores} cores")
-        workers = [f"{one.address}:{port}" for one in reports for port in one.ports]
+        workers = [f"{report.address}:{port}" for report in reports for port in report.ports]
         self._orders = HostOrders(self._orders.sign, workers, self._orders.orders)
         self._tell()
 
@@ -302,7 +302,9 @@ class HostsJob:
             turn()
             self.tend()
         silent = {"state": "running", "frames": [], "here": 0.0, "works": True}
-        return [one for host in self._hosts for one in host.stacks or [silent] * len(host.ranks)]
+        return [
+            stack for host in self._hosts for stack in host.stacks or [silent] * len(host.ranks)
+        ]
 
     def drain(self, turn: Callable[[], None]) -> None:
         """Read the rest of the logs, and show it.

@@ -40,7 +40,9 @@ class RankOutput:
 
     def move(self) -> bool:
         """Copy what is new; return whether there was something."""
-        if any(one.receiver is not None and not one.receiver.idle for one in self._outlets):
+        if any(
+            outlet.receiver is not None and not outlet.receiver.idle for outlet in self._outlets
+        ):
             return True
         try:
             descriptor = open_file(self._directory, self._key)

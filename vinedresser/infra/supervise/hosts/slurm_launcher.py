@@ -81,7 +81,7 @@ def batch_script(launch: LaunchRecord, directory: Path) -> str:
         options.append(f"--gpus-per-node={each * launch.gpus_per_rank}")
     if not isinstance(launch.hosts, int):
         options.append(f"--nodelist={','.join(launch.hosts)}")
-    lines = ["#!/bin/bash", *(f"#SBATCH {one}" for one in options)]
+    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options)]
     # srun no longer takes this from the job.
     lines.append(f'export SRUN_CPUS_PER_TASK="${{SLURM_CPUS_PER_TASK:-{each}}}"')
     lines.append(f"exec srun --kill-on-bad-exit=0 {shlex.join(host_command(directory))}")

@@ -222,7 +222,8 @@ class Job:
         for group in closing:
             deadline = time.monotonic() + _DRAIN
             while time.monotonic() < deadline and not (
-                all(one.closed for one in pumps) and all(one.idle for one in self._receivers)
+                all(one.closed for one in pumps)
+                and all(receiver.idle for receiver in self._receivers)
             ):
                 turn()
             for one in group:

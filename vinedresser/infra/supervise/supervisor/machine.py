@@ -60,5 +60,5 @@ def _packages(program: str, environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     # What is imported is found first.
     folders = [Path(one) for one in reversed(dict.fromkeys(sys.path))]
-    names = (path.stem.rpartition("-") for one in folders for path in one.glob("*.dist-info"))
+    names = (path.stem.rpartition("-") for folder in folders for path in folder.glob("*.dist-info"))
     return {name: version for name, _, version in names}

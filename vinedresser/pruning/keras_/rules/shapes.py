@@ -45,7 +45,7 @@ def _flatten(call: Call) -> list[Labelled]:
 
 
 def _permuted(tensor: Labelled, axes: Sequence[int]) -> list[Labelled]:
-    return [Labelled(tensor.labels.transpose(axes), tuple(tensor.shape[one] for one in axes))]
+    return [Labelled(tensor.labels.transpose(axes), tuple(tensor.shape[axis] for axis in axes))]
 
 
 def _permute(call: Call) -> list[Labelled]:
@@ -153,7 +153,7 @@ def _reduction(call: Call) -> list[Labelled]:
     axes = given if isinstance(given, (list, tuple)) else [given]
     if given is None:
         raise UnsupportedUse(f"{call} mixes examples")
-    return _reduced(call, [without_batch(one, call.input.rank, call) for one in axes])
+    return _reduced(call, [without_batch(axis, call.input.rank, call) for axis in axes])
 
 
 def _pad(call: Call) -> list[Labelled]:

@@ -87,7 +87,7 @@ def product(ctx: Context, call: Call) -> list[list[Layer]]:
     if call.name not in {"addmm", "baddbmm"}:
         return [layers]
     added = call["self"]
-    united = {one.dim: one.labels for one in layers}
+    united = {layer.dim: layer.labels for layer in layers}
     for dim in range(call.outputs[0].ndim):
         own_dim = dim - (call.outputs[0].ndim - added.ndim)
         if own_dim >= 0 and added.shape[own_dim] > 1:

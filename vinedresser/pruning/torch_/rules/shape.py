@@ -277,7 +277,7 @@ def stack(ctx: Context, call: Call) -> list[list[Layer]]:
     """Join tensors in a new dimension."""
     dim = call["dim"] % call.outputs[0].ndim
     layers = _joined(ctx, call, list(call["tensors"]), -1)
-    return [[Layer(one.dim + (one.dim >= dim), one.labels) for one in layers]]
+    return [[Layer(layer.dim + (layer.dim >= dim), layer.labels) for layer in layers]]
 
 
 def pixel_shuffle(ctx: Context, call: Call) -> list[list[Layer]]:

@@ -72,7 +72,9 @@ def _is_alike(model: Any, recorded: RecordedKerasModel) -> bool:
     if not model.built:
         return True
     paths = variable_paths(Names(model))
-    trained = {paths.get(id(one)): tuple(one.shape) for one in model.trainable_variables}
+    trained = {
+        paths.get(id(variable)): tuple(variable.shape) for variable in model.trainable_variables
+    }
     return all(
         trained.get(path) == recorded.variables[path].shape
         for path in recorded.gradients
@@ -92,7 +94,7 @@ def _answer(settings: KerasScriptSettings, snapshot: Snapshot, model: Any) -> Ke
     located, inputs = locate(replayed) if settings.looks == "locate" else (None, [])
     outcome = replayed.outcome
     return KerasAnswer(
-        [float(one) for one in outcome.losses],
+        [float(loss) for loss in outcome.losses],
         replayed.comparison,
         outcome.nonfinite,
         located,

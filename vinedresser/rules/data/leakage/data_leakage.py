@@ -176,7 +176,7 @@ class DataLeakage(OnceRule):
             return False
         shape = inputs[0].shape[1:]
         labels = (one.labels for one in self.batches.compared)
-        return any(one.dtype.kind == "f" and one.shape[1:] == shape != (1,) for one in labels)
+        return any(label.dtype.kind == "f" and label.shape[1:] == shape != (1,) for label in labels)
 
     def _is_complete(self) -> bool:
         """Return whether there can be few rows, or the training rows are most of them."""

@@ -54,8 +54,8 @@ class Sentinels:
         self._seen.update(digests)
         self._inputs.append(inputs[new])
         self._labels.append(labels[new])
-        ones = sum(int(one.sum()) for one in self._labels)
-        count = sum(len(one) for one in self._labels)
+        ones = sum(int(label.sum()) for label in self._labels)
+        count = sum(len(label) for label in self._labels)
         self.over = count >= _MOST
         if count < _ROWS or min(ones, count - ones) < _OF_CLASS:
             return []

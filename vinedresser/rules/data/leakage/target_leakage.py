@@ -177,7 +177,7 @@ class TargetLeakage(OnceRule):
         columns = self._columns.leaking()
         if not columns:
             return None
-        named = listed([f"column {one}" for one in columns])
+        named = listed([f"column {column}" for column in columns])
         what = "one value per class" if self._columns.classes else "the values of the target"
         return self._found(
             step,
@@ -192,7 +192,7 @@ class TargetLeakage(OnceRule):
         )
 
     def _of_sentinels(self, step: Step, name: str, columns: list[int]) -> Finding:
-        named = listed([f"column {one}" for one in columns])
+        named = listed([f"column {column}" for column in columns])
         return self._found(
             step,
             name,
@@ -221,7 +221,7 @@ class TargetLeakage(OnceRule):
             value=self._end.rows,
             threshold=self.rows,
             seen=f"the targets of {self._end.rows} distinct windows are values of their last "
-            f"positions ({listed([f'feature {one}' for one in features])})",
+            f"positions ({listed([f'feature {feature}' for feature in features])})",
             cause="the windows end too late: they contain what should be predicted",
             remedy="end each window before its target: series[i : i + n] and series[i + n]",
             evidence={"features": features, "rows": self._end.rows},

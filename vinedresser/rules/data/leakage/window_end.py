@@ -72,7 +72,7 @@ class WindowEnd:
 
     def features(self) -> list[int]:
         """Return the feature that each target is, at the last position; [] if that is open."""
-        if self.apart or not self._values or min(len(one) for one in self._values) < _VALUES:
+        if self.apart or not self._values or min(len(value) for value in self._values) < _VALUES:
             return []
         same = next(iter(self._same.values()))
         return [int(one) for one in same.argmax(1)]

@@ -140,12 +140,12 @@ class PredictedFall(Signal):
 
     def _agreement(self, blocks: list[tuple[int, float, float]]) -> Agreement | None:
         half = len(blocks) // 2
-        predicted = math.fsum(one[2] for one in blocks) / max(len(blocks), 1)
+        predicted = math.fsum(block[2] for block in blocks) / max(len(blocks), 1)
         if len(blocks) < _FEWEST or not predicted > 0:
             return None
-        means = [one[1] for one in blocks]
+        means = [block[1] for block in blocks]
         fall = (math.fsum(means[:half]) - math.fsum(means[-half:])) / half
-        firsts = [one[0] for one in blocks]
+        firsts = [block[0] for block in blocks]
         apart = (math.fsum(firsts[-half:]) - math.fsum(firsts[:half])) / half
         error = spread(means) * math.sqrt(2 / half)
         return Agreement(fall / apart / predicted, fall, error, blocks[0][0])

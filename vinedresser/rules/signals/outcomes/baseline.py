@@ -184,7 +184,7 @@ def baseline_gain(inputs: _Array, labels: NDArray[Any], classes: int) -> float |
         return None
     binary = numbers is None and bool(((targets == 0) | (targets == 1)).all())
     predictions = [*_ridge(scaled, targets), neighbours(scaled, targets)]
-    gains = [_gain(one, targets, numbers, binary=binary) for one in predictions]
+    gains = [_gain(prediction, targets, numbers, binary=binary) for prediction in predictions]
     return max((gain for gain in gains if gain is not None), default=None)
 
 

@@ -78,4 +78,4 @@ def _last_gains(series: FitSeries) -> list[Gain]:
 
 
 def _mean(gains: list[Gain]) -> float:
-    return math.fsum(one.value for one in gains) / len(gains)
+    return math.fsum(gain.value for gain in gains) / len(gains)

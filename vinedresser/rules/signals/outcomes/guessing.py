@@ -68,7 +68,7 @@ class Guessing(BatchSignal):
             return None
         shares = series.counts / series.total
         if series.task == "labels":
-            return float(np.mean([_entropy(np.array([one, 1 - one])) for one in shares]))
+            return float(np.mean([_entropy(np.array([share, 1 - share])) for share in shares]))
         return _entropy(shares)
 
     def deviation(self, name: str) -> float:
@@ -137,7 +137,10 @@ def loss_of_constants(identity: LossIdentity, compared: Compared) -> float | Non
 def _least(loss: str, targets: NDArray[np.float64]) -> float:
     """Return the loss [rows, outputs] of the better of two constants, the median and the mean."""
     constants = (np.median(targets, 0), targets.mean(0))
-    losses = (FORMULAS[loss, ""](targets, np.broadcast_to(one, targets.shape)) for one in constants)
+    losses = (
+        FORMULAS[loss, ""](targets, np.broadcast_to(constant, targets.shape))
+        for constant in constants
+    )
     return min(float(one.mean()) for one in losses if one is not None)
 
 

@@ -56,7 +56,11 @@ class HeldOut(BatchSignal):
             for one in batches.paired
             if (numbers := _classes(one.labels, one.predictions)) is not None
         }
-        if inputs is None or not labels or any(len(one) != len(inputs) for one in labels.values()):
+        if (
+            inputs is None
+            or not labels
+            or any(len(label) != len(inputs) for label in labels.values())
+        ):
             return
         if self._labels and (
             set(labels) != set(self._labels) or inputs.shape[1] != self._inputs[0].shape[1]

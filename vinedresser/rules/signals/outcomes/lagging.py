@@ -109,7 +109,7 @@ class Lagging(Signal):
             and self.outcome.is_late(loss, gain)
             and gain.value + _SURE * gain.error < _WORSE
             and len(windows) == _WINDOWS
-            and all(one.value < _WORSE for one in windows)
+            and all(window.value < _WORSE for window in windows)
         )
 
     def _lags(self, loss: str) -> bool:

@@ -124,7 +124,9 @@ class LearningOutcome(Signal):
         """
         losses = self.losses.values()
         still = not self.adversaries
-        return bool(losses) and all(one.blown_up(rise) or (still and one.stuck()) for one in losses)
+        return bool(losses) and all(
+            loss.blown_up(rise) or (still and loss.stuck()) for loss in losses
+        )
 
     def improving_metric(self) -> str | None:
         """Return the name of a metric that improves; None if there is none."""

@@ -128,11 +128,11 @@ class MetricScale(NamedTuple):
         """
         if self.kind == "perplexity":
             # In nats, as the cross-entropy.
-            return [1 - math.log(max(one, 1.0)) / math.log(self.guessing) for one in values]
+            return [1 - math.log(max(value, 1.0)) / math.log(self.guessing) for value in values]
         percent = self.share and max(map(abs, values), default=0.0) > _SHARE
         unit = 100.0 if percent else 1.0
         way = self.best - self.guessing
-        return [(one / unit - self.guessing) / way for one in values]
+        return [(value / unit - self.guessing) / way for value in values]
 
 
 def direction(name: str) -> int:

@@ -61,8 +61,8 @@ class MixedBaseline(Baseline):
         if len(inputs) == 1 and features(next(iter(inputs.values()))) is not None:
             return None
         values = [inputs[name] for name in sorted(inputs)]
-        rows = {len(one) if one.ndim else 0 for one in values}
-        if len(rows) != 1 or 0 in rows or any(one.dtype.kind not in "biuf" for one in values):
+        rows = {len(value) if value.ndim else 0 for value in values}
+        if len(rows) != 1 or 0 in rows or any(value.dtype.kind not in "biuf" for value in values):
             return None
         kinds = [
             _Input(name, inputs[name].shape[1:], inputs[name].dtype.kind in "iu")
@@ -70,7 +70,7 @@ class MixedBaseline(Baseline):
         ]
         self._kinds = self._kinds or kinds
         (count,) = rows
-        flat = [np.asarray(one, np.float64).reshape(count, -1) for one in values]
+        flat = [np.asarray(value, np.float64).reshape(count, -1) for value in values]
         joined = np.concatenate(flat, axis=1)
         usable = joined.shape[1] <= _MOST_NUMBERS and bool(np.isfinite(joined).all())
         return joined if usable and kinds == self._kinds else None

@@ -32,7 +32,9 @@ def normalises_first(modules: Mapping[str, Sequence[str]]) -> bool:
     if len(models) != 1:
         return False
     layers = {path: words for path, words in modules.items() if path not in models}
-    first = next((one for one in layers if not any(p.startswith(f"{one}.") for p in layers)), None)
+    first = next(
+        (layer for layer in layers if not any(p.startswith(f"{layer}.") for p in layers)), None
+    )
     return first is not None and normalises({first: layers[first]})
 
 
@@ -73,7 +75,7 @@ class ModelNames:
             name: full name of a tensor, such as ``weights/critic.0.weight``.
         """
         path = name.partition("/")[2]
-        return next((one for one in self._prefixes if path.startswith(one)), "")
+        return next((prefix for prefix in self._prefixes if path.startswith(prefix)), "")
 
     def grouped(self, names: Iterable[str]) -> list[list[str]]:
         """Return full names of tensors by model, in order."""

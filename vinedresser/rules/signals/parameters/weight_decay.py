@@ -11,7 +11,7 @@ __all__ = ["decay_per_step", "direct_decay", "greatest_decay"]
 
 def greatest_decay(info: RunRecord) -> float:
     """Return the largest weight decay of the optimizers; 0.0 without any."""
-    return max((_number(one, "weight_decay") for one in info.optimizers), default=0.0)
+    return max((_number(optimizer, "weight_decay") for optimizer in info.optimizers), default=0.0)
 
 
 def decay_per_step(info: RunRecord) -> float:
@@ -19,7 +19,10 @@ def decay_per_step(info: RunRecord) -> float:
 
     It is the learning rate with which an optimizer was created times its decay (`direct_decay`).
     """
-    return max((_number(one, "lr") * _direct(one, info) for one in info.optimizers), default=0.0)
+    return max(
+        (_number(optimizer, "lr") * _direct(optimizer, info) for optimizer in info.optimizers),
+        default=0.0,
+    )
 
 
 def direct_decay(info: RunRecord) -> float:

@@ -110,7 +110,7 @@ class LossTerms:
         """Note the result of a call, None if it failed, and have its gradients taken."""
         results = [value for _, value in leaves(output) if value.requires_grad]
         with WithoutModes():
-            edges = {edge_of(one): one for one in results if one.is_floating_point()}
+            edges = {edge_of(result): result for result in results if result.is_floating_point()}
         # What a call returns as it got it has no term.
         fresh = {edge: one for edge, one in edges.items() if edge not in call.arguments}
         with torch.no_grad(), WithoutModes():
