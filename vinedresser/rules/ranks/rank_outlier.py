@@ -137,7 +137,7 @@ class RankOutlier(RankRule):
     ) -> Finding:
         rest = float(np.median([one for place, one in enumerate(means) if place != rank]))
         norm = _is_norm(name)
-        what = "the norm of the gradient before the reduction" if norm else name
+        what = "the norm of sampled gradients before the reduction" if norm else name
         cause = (
             "from the same loss, this rank computes another gradient: it scales its loss, or sums "
             "the gradients of several steps; or its machine computes wrongly"

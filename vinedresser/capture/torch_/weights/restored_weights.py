@@ -46,7 +46,12 @@ class RestoredWeights(LoopListener):
     def state_taken(self, module: nn.Module) -> None:
         """See `LoopListener.state_taken`."""
         if module is self._model():
-            trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+            # To compare those that are distributed over ranks, ranks would wait for each other.
+            trained = [
+                parameter
+                for parameter in module.parameters()
+                if parameter.requires_grad and type(parameter.detach()) is Tensor
+            ]
             self._ends = [weakref.ref(one) for one in (*trained[:1], *trained[-1:])]
             self._taken, self._stepped = self._sums(), []
 
