@@ -181,6 +181,7 @@ def test_each_of_two_hosts_is_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="Python cannot unpack safely")
 def test_code_and_store_may_be_on_s3(tmp_path: Path, s3: str) -> None:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import platform
 import tarfile
 import zlib
 from contextlib import suppress
@@ -68,6 +69,11 @@ def enter(container: Container) -> None:
 
 def _unpack(url: str, folder: str) -> None:
     """Unpack the archive of the code that SageMaker's SDK has uploaded."""
+    if not hasattr(tarfile, "data_filter"):
+        raise ConfigError(
+            f"{url}: Python {platform.python_version()} cannot unpack archives safely; use 3.11.4 "
+            "or newer"
+        )
     place, _, name = url.rpartition("/")
     content = open_storage(place).get(name)
     try:
