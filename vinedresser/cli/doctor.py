@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinedresser.cli.options import DEFAULT_STORE
-from vinedresser.errors import ConfigError
+from vinedresser.cli.options import DEFAULT_STORE, check_directory
 from vinedresser.objects import Location, parse_location
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ def _store(store: str | None) -> Location | None:
         ConfigError: a store was named that is no directory.
     """
     place = parse_location(store or str(DEFAULT_STORE))
-    if not isinstance(place, Path) or place.is_dir():
-        return place
-    if store is not None:
-        raise ConfigError(f"{place}: no such directory; give a store")
-    return None
+    if store is None and not Path(place).is_dir():
+        return None
+    check_directory(place)
+    return place

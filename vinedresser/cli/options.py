@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from vinedresser.errors import ConfigError
+from vinedresser.objects import Location
 
 __all__ = [
     "CollectionOption",
@@ -18,6 +19,7 @@ __all__ = [
     "RuleOption",
     "RunArgument",
     "StoreArgument",
+    "check_directory",
     "check_number",
     "check_script_argument",
     "selected_rules",
@@ -139,3 +141,13 @@ def selected_rules(preset: str | None, rule: list[str] | None) -> dict[str, dict
     for name, settings in tables("--rule", rule).items():
         chosen[name] = {**chosen.get(name, {}), **settings}
     return chosen
+
+
+def check_directory(store: Location) -> None:
+    """Check that a local store exists.
+
+    Raises:
+        ConfigError: no such directory.
+    """
+    if isinstance(store, Path) and not store.is_dir():
+        raise ConfigError(f"{store}: no such directory; give a store or a run directory")

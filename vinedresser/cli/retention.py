@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Annotated, get_args
 
 import typer
 
-from vinedresser.cli.options import DEFAULT_STORE, RunArgument, StoreArgument
+from vinedresser.cli.options import DEFAULT_STORE, RunArgument, StoreArgument, check_directory
 from vinedresser.errors import ConfigError, TrackingError, did_you_mean
 from vinedresser.objects import parse_location
 from vinedresser.quantities import parse_size, parse_time
@@ -44,6 +45,7 @@ def gc(
     from vinedresser.tasks.retention import Policy, What, candidates, complete, remove
 
     place = parse_location(store)
+    check_directory(place)
     kinds: tuple[What, ...] = get_args(What)
     kind = next((one for one in kinds if one == what), None)
     if kind is None:
@@ -58,7 +60,7 @@ def gc(
     found = candidates(place, policy)
     failed = 0
     table = plain_table()
-    for heading in ("run", "MB", ""):
+    for heading in ("run", "ended", "MB", ""):
         table.add_column(heading, justify="right" if heading == "MB" else "left")
     for candidate in found:
         said = f"stays: {candidate.kept}" if candidate.kept else ""
@@ -68,7 +70,8 @@ def gc(
                 said = "removed"
             except (ConfigError, TrackingError) as error:
                 said, failed = str(error), failed + 1
-        table.add_row(candidate.location.name, f"{candidate.bytes / 1e6:,.1f}", said)
+        ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(candidate.ended))
+        table.add_row(candidate.location.name, ended, f"{candidate.bytes / 1e6:,.1f}", said)
     if found:
         console.print(table)
     chosen = [candidate for candidate in found if not candidate.kept]

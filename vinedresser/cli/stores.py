@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
-from vinedresser.errors import ConfigError
-from vinedresser.objects import Location, parse_location
+from vinedresser.cli.options import DEFAULT_STORE, StoreArgument, check_directory
+from vinedresser.objects import parse_location
 
 __all__ = ["reconcile", "status"]
 
@@ -37,7 +36,7 @@ def status(
     from vinedresser.tasks.parents.kinds import parents_in
 
     location = parse_location(place)
-    _check_directory(location)
+    check_directory(location)
     single = open_storage(location).exists(RunRecord.KEY)
     results = (
         [run_result(location)] if single else [result_or_damage(one) for one in runs_in(location)]
@@ -82,7 +81,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
         bool(inner) or is_removed_parent(place) or any(removed_runs(place, [], RunNote))
     )
     if not results and not removed:
-        _check_directory(place)
+        check_directory(place)
     if not isinstance(place, Path) or place.is_dir() or removed:
         places = [place, *parents_in(place), *inner]
         # The flow runs of a private server have ended with it.
@@ -97,13 +96,3 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     if not results:
         say("nothing to reconcile")
     sys.exit(1 if any(result.failed for result in results) else 0)
-
-
-def _check_directory(store: Location) -> None:
-    """Check that a local store exists.
-
-    Raises:
-        ConfigError: no such directory.
-    """
-    if isinstance(store, Path) and not store.is_dir():
-        raise ConfigError(f"{store}: no such directory; give a store or a run directory")
