@@ -8,6 +8,7 @@ from itertools import islice
 
 import pytest
 
+from tests.waiting import until
 from vinedresser.errors import StoreError
 from vinedresser.objects import Span
 from vinedresser.objects.read_ahead import read_ahead
@@ -96,4 +97,27 @@ def test_closing_the_reader_cancels_the_rest() -> None:
     assert isinstance(reading, Iterator)
     reading.close()  # type: ignore[attr-defined]
     left = set(threading.enumerate()) - others
-    assert not [one for one in left if one.name.startswith("read-ahead")]
+    until(lambda: not any(thread.is_alive() for thread in left), "the end of the reads under way")
+    assert store.drawn < 40
+
+
+def test_closing_the_reader_waits_for_no_thread() -> None:
+    # As where the garbage collector closes it while a thread is started: until that has ended,
+    # Python waits for no other one.
+    go_on = threading.Event()
+
+    def read(span: Span) -> bytes:
+        if span.key != "0":
+            assert go_on.wait(120)
+        return b""
+
+    spans = (Span(str(number), 0, 10) for number in range(40))
+    reading = read_ahead(spans, read, size=length_of, max_concurrent=4, ramp=False)
+    next(reading)
+    closing = threading.Thread(target=reading.close)  # type: ignore[attr-defined]
+    closing.start()
+    try:
+        closing.join(60)
+        assert not closing.is_alive(), "it waits for the reads under way"
+    finally:
+        go_on.set()

@@ -283,7 +283,8 @@ class Mixture(Feed):
                     yield self._shuffled(self._reader.batch(number, list(pieces)))
         finally:
             self._drawer = 0
-            pool.shutdown(cancel_futures=True)
+            # Without waiting, as in `read_ahead`.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def state_dict(self) -> dict[str, Any]:
         """See `Feed.state_dict`."""

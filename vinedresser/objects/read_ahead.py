@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from typing import TypeVar
 
 Q = TypeVar("Q")
@@ -40,25 +39,25 @@ def read_ahead(
     following = next(upcoming, None)
     taken = 0
     own = pool or ThreadPoolExecutor(max_concurrent, thread_name_prefix="read-ahead")
-    with own if pool is None else nullcontext():
-        try:
-            while ahead or following is not None:
-                while following is not None:
-                    bytes_more = size(following)
-                    full = len(ahead) >= (
-                        min(max_concurrent, 2 * taken) if ramp else max_concurrent
-                    )
-                    if ahead and (full or waiting + bytes_more > max_bytes):
-                        break
-                    waiting += bytes_more
-                    ahead.append((bytes_more, own.submit(read, following)))
-                    following = next(upcoming, None)
-                bytes_less, future = ahead.popleft()
-                answer = future.result()
-                waiting -= bytes_less
-                taken += 1
-                yield answer
-        finally:
-            # The generator was closed: cancel the reads that have not begun.
-            for _, future in ahead:
-                future.cancel()
+    try:
+        while ahead or following is not None:
+            while following is not None:
+                bytes_more = size(following)
+                full = len(ahead) >= (min(max_concurrent, 2 * taken) if ramp else max_concurrent)
+                if ahead and (full or waiting + bytes_more > max_bytes):
+                    break
+                waiting += bytes_more
+                ahead.append((bytes_more, own.submit(read, following)))
+                following = next(upcoming, None)
+            bytes_less, future = ahead.popleft()
+            answer = future.result()
+            waiting -= bytes_less
+            taken += 1
+            yield answer
+    finally:
+        # The generator was closed, perhaps by the garbage collector while a thread was started.
+        # Python then holds a lock without which no thread ends: so none is waited for.
+        for _, future in ahead:
+            future.cancel()
+        if pool is None:
+            own.shutdown(wait=False)
