@@ -115,7 +115,8 @@ def test_a_request_that_is_not_answered_is_sent_again(
         assert written.values(dataset) == records
     finally:
         answered.set()
-    assert 1 <= hedge.repeated <= 0.05 * (proxy.seen - first)
+    # Reads of the index, before the proxy, count too.
+    assert 1 <= hedge.repeated <= 0.05 * hedge.reads
 
 
 def test_a_frozen_server_is_waited_for(s3: str, s3_server: TestServer) -> None:

@@ -274,6 +274,7 @@ class Mixture(Feed):
         self._drawn = first
         lanes: dict[tuple[int, int], LaneRecords] = {}
         pool = ThreadPoolExecutor(self._connections, thread_name_prefix="read-ahead")
+        ended = False
         try:
             for number in range(first, first + steps * self._ranks):
                 drawn = self._draw(blend)
@@ -281,10 +282,11 @@ class Mixture(Feed):
                 if rank == self._rank and turn % workers == worker:
                     pieces = self._pieces(drawn, number, lanes, pool)
                     yield self._shuffled(self._reader.batch(number, list(pieces)))
+            ended = True
         finally:
             self._drawer = 0
-            # Without waiting, as in `read_ahead`.
-            pool.shutdown(wait=False, cancel_futures=True)
+            # Else without waiting, as in `read_ahead`.
+            pool.shutdown(wait=ended, cancel_futures=True)
 
     def state_dict(self) -> dict[str, Any]:
         """See `Feed.state_dict`."""

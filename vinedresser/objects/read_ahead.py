@@ -39,6 +39,7 @@ def read_ahead(
     following = next(upcoming, None)
     taken = 0
     own = pool or ThreadPoolExecutor(max_concurrent, thread_name_prefix="read-ahead")
+    ended = False
     try:
         while ahead or following is not None:
             while following is not None:
@@ -54,10 +55,11 @@ def read_ahead(
             waiting -= bytes_less
             taken += 1
             yield answer
+        ended = True
     finally:
-        # The generator was closed, perhaps by the garbage collector while a thread was started.
-        # Python then holds a lock without which no thread ends: so none is waited for.
         for _, future in ahead:
             future.cancel()
         if pool is None:
-            own.shutdown(wait=False)
+            # Else the generator was closed, perhaps by the garbage collector while a thread was
+            # started. Python then holds a lock without which no thread ends: none is waited for.
+            own.shutdown(wait=ended)
