@@ -96,6 +96,12 @@ def test_a_policy_chooses_the_oldest(store: Path, policy: Policy, expected: list
     assert chosen(store, policy) == [f"run-{days}" for days in expected]
 
 
+def test_runs_that_ended_otherwise_are_not_listed(store: Path) -> None:
+    ended_run(store / "broken", cause="crashed")
+    found = candidates(store, Policy(states=["crashed"]))
+    assert [one.location.name for one in found] == ["broken"]
+
+
 def test_a_size_keeps_the_newest_that_fit_into_it(store: Path) -> None:
     sizes = {
         candidate.location.name: candidate.bytes

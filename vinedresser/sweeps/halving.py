@@ -40,11 +40,7 @@ class RungPruner(BasePruner):
         if step is None:
             return False
         before = max(
-            (
-                intermediate_value
-                for intermediate_value in trial.intermediate_values
-                if intermediate_value < step
-            ),
+            (reported for reported in trial.intermediate_values if reported < step),
             default=0,
         )
         rung = 0

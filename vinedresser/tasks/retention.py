@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -96,12 +96,14 @@ class Candidate:
         ended: its end in seconds since the epoch, or its creation if the end is unknown.
         bytes: what would be freed; 0 if unknown, as on an object store.
         kept: why it stays; "": it is to be removed.
+        state: how it ended; "" if that cannot be read.
     """
 
     location: Location
     ended: float
     bytes: int
     kept: str = ""
+    state: str = ""
 
 
 def candidates(store: Location, policy: Policy) -> list[Candidate]:
@@ -133,10 +135,12 @@ def candidates(store: Location, policy: Policy) -> list[Candidate]:
         over = policy.most_bytes is None or left > policy.most_bytes
         if number >= len(found) - policy.keep or now - one.ended < policy.older or not over:
             continue
+        if policy.states and one.state not in policy.states:
+            continue
         if policy.what == "runs" and not kept and one.location.name in origins:
             kept = f"{origins[one.location.name]} began from it"
         left -= 0 if kept else one.bytes
-        chosen.append(Candidate(one.location, one.ended, one.bytes, kept))
+        chosen.append(replace(one, kept=kept))
     return chosen
 
 
@@ -225,18 +229,16 @@ def unpin(location: Location) -> None:
 def _looked_at(location: Location, policy: Policy) -> Candidate:
     """Return what is known of a run; one that cannot be read stays."""
     storage = open_storage(location)
-    ended, kept = 0.0, ""
+    ended, kept, state = 0.0, "", ""
     try:
         status = run_status(storage)
+        state = status.state
         run = read_record(storage, RunRecord)
         ended = status.ended or (run.created if run is not None else 0.0)
         kept = _reason_to_keep(location, storage, status, policy.what)
     except VinedresserError as error:
         kept = str(error)
-    else:
-        if policy.states and status.state not in policy.states:
-            kept = f"it is {status.state}"
-    return Candidate(location, ended, _size(location, policy.what), kept)
+    return Candidate(location, ended, _size(location, policy.what), kept, state)
 
 
 def _reason_to_keep(location: Location, storage: Storage, status: Status, what: What) -> str:

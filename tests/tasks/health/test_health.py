@@ -137,6 +137,17 @@ def test_what_a_package_needs_and_lacks_is_named(
     )
 
 
+def test_damaged_metadata_of_a_package_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a removal leaves it that was interrupted.
+    (tmp_path / "site/~ip-23.0.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert troubles(installation_checks()) == {}
+    install(tmp_path / "site", "jinja2", "3.1.6", "no such ==> requirement")
+    assert only(installation_checks())[0] == "unknown"
+
+
 def test_telemetry_that_is_on_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "true")
     state, seen = only(installation_checks())

@@ -6,9 +6,10 @@ import os
 import platform
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import metadata
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from vinedresser.tasks.health.check import Check
@@ -41,7 +42,12 @@ def _packages() -> Iterator[Check]:
         seen = f"{python}; {_PACKAGE} is not installed here, so its requirements are not known"
         yield Check(_AREA, "packages", "unknown", seen, "pip install it, also with -e")
         return
-    unmet = installed.unmet()
+    try:
+        unmet = installed.unmet()
+    except InvalidRequirement as error:
+        seen = f"requirements cannot be read: {error}"
+        yield Check(_AREA, "packages", "unknown", seen, "pip check")
+        return
     for need, sentence in unmet.items():
         yield Check(_AREA, "packages", "problem", sentence, f'pip install "{need}"')
     if not unmet:
@@ -60,8 +66,12 @@ class _Installed:
     def __init__(self) -> None:
         self._found: dict[str, metadata.Distribution] = {}
         for one in metadata.distributions():
-            # The first one on the path is imported.
-            self._found.setdefault(canonicalize_name(one.name), one)
+            # What an interrupted removal leaves has no metadata, or none with a name; the backport
+            # importlib_metadata, which replaces the finder where it is loaded, raises then.
+            with suppress(FileNotFoundError):
+                if name := one.metadata["Name"]:
+                    # The first one on the path is imported.
+                    self._found.setdefault(canonicalize_name(name), one)
         self.versions = {name: one.version for name, one in self._found.items()}
         self._requirements: dict[str, list[Requirement]] = {}
 

@@ -7,7 +7,7 @@ import resource
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -152,6 +152,18 @@ def _gpus() -> Iterator[Check]:
         else:
             yield Check(_AREA, "GPUs", "ok", seen)
         return
+    yield from (troubles := [*_gpu_troubles(models, named)])
+    if not troubles:
+        yield Check(_AREA, "GPUs", "ok", ", ".join(models))
+
+
+def _gpu_troubles(models: Sequence[str], named: Sequence[str]) -> Iterator[Check]:
+    """Yield why a training may not use the GPUs.
+
+    Args:
+        models: their models.
+        named: the names of those that this process may use.
+    """
     unknown = [name for name in named if name.isdecimal() and int(name) >= len(models)]
     if unknown:
         seen = f"{VISIBLE_GPUS} names {', '.join(unknown)}; there are {len(models)}"
@@ -171,4 +183,3 @@ def _gpus() -> Iterator[Check]:
         lease(0, lambda: False).close()
     except LaunchError as error:
         yield Check(_AREA, "GPUs", "problem", str(error), "remove it")
-    yield Check(_AREA, "GPUs", "ok", ", ".join(models))

@@ -40,7 +40,7 @@ def tracking_checks(store: Location | None) -> Iterator[Check]:
     for uri in uris:
         yield _reached(uri)
     if not uris:
-        yield Check(_AREA, "tracking", "ok", "no run is tracked")
+        yield Check(_AREA, "tracking", "ok", "no flow of yours keeps runs in an MLflow")
     if store is not None:
         yield from unless_it_fails(_AREA, "runs", partial(_left_running, store))
 
@@ -81,4 +81,5 @@ def _left_running(store: Location) -> Iterator[Check]:
         seen = f"shows {len(left)} as running that nothing runs, such as {left[0]}"
         yield Check(_AREA, "runs", "warning", seen, f"vinedresser reconcile {store}")
     elif tracked and not faults:
-        yield Check(_AREA, "runs", "ok", f"knows which of {tracked:,} have ended")
+        seen = f"of {tracked:,} tracked runs, each that has ended is recorded as settled"
+        yield Check(_AREA, "runs", "ok", seen)
