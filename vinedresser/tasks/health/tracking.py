@@ -64,7 +64,7 @@ def _reached(uri: str) -> Check:
 
 
 def _left_running(store: Location) -> Iterator[Check]:
-    """Yield how many runs that have ended MLflow still shows as running."""
+    """Yield of how many runs that have ended MLflow was not told, as their records say."""
     tracked = 0
     left = []
     faults: list[str] = []
@@ -78,7 +78,7 @@ def _left_running(store: Location) -> Iterator[Check]:
     for fault in faults:
         yield Check(_AREA, "records", "warning", fault, f"vinedresser reconcile {store}")
     if left:
-        seen = f"shows {len(left)} as running that nothing runs, such as {left[0]}"
+        seen = f"was not told of the end of {len(left)} that nothing runs, such as {left[0]}"
         yield Check(_AREA, "runs", "warning", seen, f"vinedresser reconcile {store}")
     elif tracked and not faults:
         seen = f"of {tracked:,} tracked runs, each that has ended is recorded as settled"
