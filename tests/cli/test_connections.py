@@ -211,6 +211,7 @@ def of_runs(traced: Traced) -> None:
     traced.run("explain", one, code=None)
     traced.run("ask", one, "loss", "--limit", "1")
     traced.run("reconcile")
+    traced.run("rerun", one, code=None)
     traced.run("doctor")
     traced.run("pin", one, "--why", "the best")
     traced.run("gc", "--state", "finished")
@@ -303,7 +304,8 @@ def of_the_library(traced: Traced) -> None:
 # Commands, with what runs them: a new command has to find its place here.
 COMMANDS: dict[Callable[[Traced], None], str] = {
     of_runs: (
-        "ask compare doctor explain gc init judge logs pin reconcile show status train ui watch"
+        "ask compare doctor explain gc init judge logs pin reconcile rerun show status train ui "
+        "watch"
     ),
     of_scripts: (
         "capture check checkpoint pause replay resume run sagemaker set snapshot snapshots stop"

@@ -26,6 +26,7 @@ from vinedresser.cli.log_reading import logs
 from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
+from vinedresser.cli.rerunning import rerun
 from vinedresser.cli.retention import gc, pin
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
@@ -128,6 +129,7 @@ for _command in (
         snapshot,
         snapshots,
         replay,
+        rerun,
         status,
         reconcile,
         doctor,

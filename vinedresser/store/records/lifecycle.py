@@ -127,6 +127,8 @@ class LaunchRecord(LaunchSettings, Record):
             can adopt it.
         incomplete: values of the arguments or the environment are masked, since they look like
             secrets; the process that prepared the run has them.
+        invocation: the `vinedresser` command that prepared the run, with its arguments; [] if
+            another program did.
     """
 
     KEY: ClassVar[str] = "launch.json"
@@ -138,6 +140,7 @@ class LaunchRecord(LaunchSettings, Record):
     forward: bool = False
     patience: float = 0.0
     incomplete: bool = False
+    invocation: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Refuse an owner that is not the identity of a process."""
@@ -149,6 +152,7 @@ class LaunchRecord(LaunchSettings, Record):
         """See `Record.to_json`; what looks like a secret is masked."""
         return super().to_json() | {
             "argv": masked_arguments(self.argv),
+            "invocation": masked_arguments(self.invocation),
             "environment": masked_value("", self.environment),
             "incomplete": self.incomplete or self.masked,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 
 from vinedresser.errors import AlreadyARun, KeyTaken, StoreError
@@ -20,7 +21,8 @@ def prepare_run(
     Args:
         directory: the run directory; created if missing, other files in it stay.
         run: description of the run; its command, source code and ranks are filled in.
-        launch: the command to start, and how; a relative ``cwd`` is made absolute.
+        launch: the command to start, and how; a relative ``cwd`` is made absolute, and the
+            invocation is filled in.
 
     Returns:
         The record in run.json.
@@ -30,7 +32,7 @@ def prepare_run(
         StoreError: the directory cannot be written.
     """
     storage = LocalStorage(directory)
-    launch = replace(launch, cwd=os.path.abspath(launch.cwd))
+    launch = replace(launch, cwd=os.path.abspath(launch.cwd), invocation=_invocation())
     code = source_code(launch.cwd)
     run = replace(
         run,
@@ -56,3 +58,9 @@ def prepare_run(
         raise
     hold(directory, launch)
     return run
+
+
+def _invocation() -> list[str]:
+    """Return this process's command if it is `vinedresser`."""
+    name = os.path.basename(sys.argv[0])
+    return [name, *sys.argv[1:]] if name == "vinedresser" else []
