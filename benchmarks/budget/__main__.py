@@ -7,12 +7,16 @@ compare the CPU time of the process per step, of all its threads: medians over t
 section of the training. "added" is the CPU time of the whole training, of its start and its end
 beyond that with losses only, in seconds; "allowed" is the share of its time and the initial
 allowance.
+
+With ``--ranks 2``, gloo ranks train with `DistributedDataParallel`, and the figures are those of
+rank 0, which decides for all.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,7 +28,9 @@ from statistics import median
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.measure import table
 from benchmarks.models import mlp
@@ -45,69 +51,86 @@ _MARKS = {
 }
 
 
-def trained(model: str, share: float | None) -> dict[str, float | list[float]]:
+def trained(model: str, share: float | None, shared: Path) -> dict[str, float | list[float]]:
     """Train in this process; return CPU seconds at each mark, and what was captured.
 
     Args:
         model: key of the models.
         share: budget of the hook; 0: no captures for rules; None: no hook.
+        shared: folder of all ranks of the training.
     """
     began = time.perf_counter()
     marks = _MARKS[model]
     torch.set_num_threads(1)
     torch.manual_seed(0)
     width, batch = _MODELS[model]
-    network, loss = mlp(256, width, 8), nn.CrossEntropyLoss()
+    network: nn.Module = mlp(256, width, 8)
+    loss = nn.CrossEntropyLoss()
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1:
+        dist.init_process_group("gloo", f"file://{shared}/meeting", world_size=world, rank=rank)
+        network = DistributedDataParallel(network)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
     inputs, labels = torch.randn(batch, 256), torch.randint(0, 10, (batch,))
     seconds: list[float] = []
-    with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder, "run")
-        hook = None
-        if share is not None:
-            needs = capture_for([kind() for kind in RULES.values()]).elastic()
-            collections = {
-                name: one
-                for name, one in needs.collections.items()
-                if share or not any(save.elastic for save in one.saves)
-            }
-            hook = Hook(run, collections=collections, budget=share or DEFAULT_SHARE)
-            hook.watch(network, loss, optimizer)
-        for step in range(marks[-1]):
-            if step in marks:
-                seconds.append(time.process_time())
-            optimizer.zero_grad()
-            loss(network(inputs), labels).backward()
-            optimizer.step()
-        seconds.append(time.process_time())
-        if hook is not None:
-            hook.close()
-        result: dict[str, float | list[float]] = {
-            "seconds": seconds,
-            "cpu": time.process_time(),
-            "wall": time.perf_counter() - began,
+    run = shared / "run"
+    hook = None
+    if share is not None:
+        needs = capture_for([kind() for kind in RULES.values()]).elastic()
+        collections = {
+            name: one
+            for name, one in needs.collections.items()
+            if share or not any(save.elastic for save in one.saves)
         }
-        if hook is None:
-            return {**result, "captured": 0, "factor": 0}
-        found = open_run(run)
-        captured = sum(bool(step.reductions) for step in found.follow())
-        return {**result, "captured": captured, "factor": found.info.thinned.get("most", 1)}
+        hook = Hook(run, collections=collections, budget=share or DEFAULT_SHARE)
+        hook.watch(network, loss, optimizer)
+    for step in range(marks[-1]):
+        if step in marks:
+            seconds.append(time.process_time())
+        optimizer.zero_grad()
+        loss(network(inputs), labels).backward()
+        optimizer.step()
+    seconds.append(time.process_time())
+    if hook is not None:
+        hook.close()
+    result: dict[str, float | list[float]] = {
+        "seconds": seconds,
+        "cpu": time.process_time(),
+        "wall": time.perf_counter() - began,
+    }
+    if hook is None:
+        return {**result, "captured": 0, "factor": 0}
+    found = open_run(run)
+    captured = sum(bool(step.reductions) for step in found.follow() if step.rank == 0)
+    return {**result, "captured": captured, "factor": found.info.thinned.get("most", 1)}
 
 
-def _elsewhere(model: str, arm: str) -> dict[str, Any]:
-    """Return the result of `trained` in a new process."""
+def _elsewhere(model: str, arm: str, ranks: int) -> dict[str, Any]:
+    """Return the result of `trained` in new processes, that of rank 0."""
     command = [sys.executable, "-m", "benchmarks.budget", "--model", model, "--arm", arm]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
+    with tempfile.TemporaryDirectory() as shared:
+        begun = [
+            subprocess.Popen(
+                [*command, "--shared", shared],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"RANK": str(rank), "WORLD_SIZE": str(ranks)},
+            )
+            for rank in range(ranks)
+        ]
+        printed = [process.communicate()[0] for process in begun]
+    if any(process.returncode for process in begun):
+        sys.exit(f"{model}, {arm}: a training failed")
+    found: dict[str, Any] = json.loads(printed[0])
     return found
 
 
-def measure(model: str, rounds: int) -> list[list[str]]:
+def measure(model: str, rounds: int, ranks: int) -> list[list[str]]:
     """Return the rows of the table about one model."""
     results: dict[str, list[dict[str, Any]]] = {arm: [] for arm in _ARMS}
     for _ in range(rounds):
         for arm in _ARMS:
-            results[arm].append(_elsewhere(model, arm))
+            results[arm].append(_elsewhere(model, arm, ranks))
     plain = _per_step(results["plain"], model)
     rows = []
     for arm, found in results.items():
@@ -145,16 +168,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="trainings of each kind")
     parser.add_argument("--model", choices=_MODELS, help="only this model")
+    parser.add_argument("--ranks", type=int, default=1, help="processes of each training")
     parser.add_argument("--arm", choices=_ARMS, help=argparse.SUPPRESS)
+    parser.add_argument("--shared", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.arm:
-        print(json.dumps(trained(options.model, _ARMS[options.arm])))
+        print(json.dumps(trained(options.model, _ARMS[options.arm], options.shared)))
         return
     models = [options.model] if options.model else [*_MODELS]
     for model in models:
         sections = [f"{begin} to {end}" for begin, end in pairwise(_MARKS[model])]
         cost = ["added, s", "allowed, s", "statistics", "factor"]
-        print(table(measure(model, options.rounds), ["step", "hook", "ms", *sections, *cost]))
+        print(
+            table(
+                measure(model, options.rounds, options.ranks),
+                ["step", "hook", "ms", *sections, *cost],
+            )
+        )
         print(flush=True)
 
 

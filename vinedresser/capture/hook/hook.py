@@ -119,9 +119,7 @@ class Hook(SteeredTraining):
         if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))
         needs = CaptureConfig.from_json(self._run.record.needs).elastic()
-        share = budget or self._run.record.capture_budget or DEFAULT_SHARE
-        # Ranks must capture the same steps to be compared.
-        self._share = share if self._environment.world_size == 1 else 1.0
+        self._share = budget or self._run.record.capture_budget or DEFAULT_SHARE
         self._on_stop = None
         self._ready = self._begun = self._closed = False
         self._names = ModelNames()

@@ -1,10 +1,11 @@
-"""The hook of one rank of several: stopping together, and a warning about ranks that are alone."""
+"""The hook of one rank of several: what all do at the same step, and a warning about lone ones."""
 
 from __future__ import annotations
 
 import sys
 
 from vinedresser.capture.recording.joint_stop import JointStop
+from vinedresser.capture.recording.pace import SharedPace
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.run.environment import Environment, process_group
 from vinedresser.capture.run.opening import OpenedRun
@@ -20,7 +21,10 @@ _JOINED = 5
 
 
 def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> None:
-    """Prepare the session of one rank of a launched run; does nothing for any other run.
+    """Prepare the session of one rank of several; does nothing for a single process.
+
+    All ranks capture the same steps, since they are compared: they share the pace that rank 0
+    chooses or, on an object store, capture without a limit. Those of a launched run stop together.
 
     Args:
         run: the run.
@@ -28,8 +32,16 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
         session: session of the hook.
     """
     storage = run.storage
-    several = environment.world_size > 1 and run.launched
-    if not several or not isinstance(storage, LocalStorage):
+    if environment.world_size == 1:
+        return
+    if not isinstance(storage, LocalStorage):
+        session.budget.share = 1.0
+        return
+    if environment.rank:
+        # Nothing to measure: it follows rank 0.
+        session.budget.share = 1.0
+    session.budget.schedule = SharedPace(storage, environment.rank, session.shield)
+    if not run.launched:
         return
     launch = session.shield.guard("reading the launch record", read_record)(storage, LaunchRecord)
     if launch is None:

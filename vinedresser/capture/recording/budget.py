@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.meter import Meter
+from vinedresser.capture.recording.pace import Pace
 from vinedresser.errors import ConfigError
 
 __all__ = ["CREDIT", "DEFAULT_SHARE", "CaptureBudget", "Thinning", "check_share"]
@@ -56,7 +57,8 @@ class CaptureBudget:
 
     Attributes:
         share: see above.
-        pace: factor of the intervals.
+        pace: factor of the intervals, as decided last.
+        schedule: the factor at each step; several ranks share one.
         thinning: how much less often was captured; None: nothing was left out.
     """
 
@@ -69,6 +71,7 @@ class CaptureBudget:
     ) -> None:
         self.share = share
         self.pace = 1
+        self.schedule = Pace()
         self.thinning: Thinning | None = None
         self._meter = meter
         self._written = written
@@ -82,6 +85,12 @@ class CaptureBudget:
         self._last: tuple[float, float] | None = None
         self._cost = self._elapsed = 0.0
         self._captures = 0
+        # The first step with the present pace.
+        self._since = 0
+
+    def pace_at(self, step: int) -> int:
+        """Return the factor of the intervals at a train step."""
+        return self.schedule.at(step)
 
     def measure(self, due: Due) -> None:
         """Measure the current step if tensors are due in it."""
@@ -113,6 +122,8 @@ class CaptureBudget:
         allowance = self._allowance + self.share * elapsed - cost
         # A single capture that takes long is not paid back for hours.
         self._allowance = min(max(allowance, -CREDIT), CREDIT)
+        if step < self._since:
+            return
         self._cost += cost
         self._elapsed += elapsed
         self._captures += 1
@@ -126,17 +137,18 @@ class CaptureBudget:
         pace = min(2 ** max(math.ceil(math.log2(max(needed, 1.0))), 0), _SLOWEST)
         slower = self._allowance < 0 and pace > self.pace
         faster = self._allowance > CREDIT / 2 and pace < self.pace
-        if slower or faster:
-            self.pace = pace
+        since = self.schedule.change(step, pace) if slower or faster else None
+        if since is not None:
+            self._since, self.pace = since, pace
             self._cost = self._elapsed = 0.0
             self._captures = 0
         elif self._captures >= 2 * _ENOUGH:
             # Recent captures count more.
             self._cost, self._elapsed, self._captures = self._cost / 2, self._elapsed / 2, _ENOUGH
-        if slower:
+        if slower and since is not None:
             before = self.thinning
             self.thinning = Thinning(
-                step + 1 if before is None else before.since,
+                since if before is None else before.since,
                 pace if before is None else max(before.most, pace),
             )
 

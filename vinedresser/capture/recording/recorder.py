@@ -122,7 +122,11 @@ class Recorder:
 
     def train_due(self, step: int) -> Due:
         """Return what is due in a train step, as far as is known now."""
-        return self.config.due(step, "train", 1 if self._budget is None else self._budget.pace)
+        due = self.config.due(step, "train")
+        if self._budget is None or not due.elastic:
+            return due
+        pace = self._budget.pace_at(step)
+        return due if pace == 1 else self.config.due(step, "train", pace)
 
     def recording(self, mode: Mode) -> Recording | None:
         """Return the open recording of a mode, opening one if needed; None if nothing is due."""

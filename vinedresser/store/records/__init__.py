@@ -113,6 +113,7 @@ from vinedresser.store.records.record import (
 from vinedresser.store.records.requests import (
     ActionRecord,
     CaptureChange,
+    CapturePaceRecord,
     CaptureRequest,
     ClaimRecord,
     ControlRecord,
@@ -156,6 +157,7 @@ __all__ = [
     "WORLD_SIZE_VARIABLE",
     "ActionRecord",
     "CaptureChange",
+    "CapturePaceRecord",
     "CaptureRequest",
     "ChecksRecord",
     "ClaimRecord",

@@ -12,6 +12,7 @@ from vinedresser.store.records.record import Record
 __all__ = [
     "ActionRecord",
     "CaptureChange",
+    "CapturePaceRecord",
     "CaptureRequest",
     "ClaimRecord",
     "ControlRecord",
@@ -44,6 +45,29 @@ class StopStepRecord(Record):
     KEY: ClassVar[str] = "stop_step.json"
 
     steps: int
+
+
+@dataclass(frozen=True)
+class CapturePaceRecord(Record):
+    """How much less often the ranks of a run capture what only rules need; rank 0 decides it.
+
+    Attributes:
+        changes: the latest changes, the oldest first: the first step, and the factor of the
+            intervals from then on.
+    """
+
+    KEY: ClassVar[str] = "capture_pace.json"
+
+    changes: list[list[int]]
+
+    def __post_init__(self) -> None:
+        """Refuse changes that are not pairs of numbers in order."""
+        steps = [-1]
+        for change in self.changes:
+            since, factor = change
+            if since <= steps[-1] or factor < 1:
+                raise ValueError(f"changes: {change} is not a later step and a factor from 1")
+            steps.append(since)
 
 
 @dataclass(frozen=True)
