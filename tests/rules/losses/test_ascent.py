@@ -113,3 +113,33 @@ def test_a_policy_that_becomes_worse_is_found_at_the_end(sign: float, tmp_path: 
     found = [one for one in judge(open_run(folder), [rule]) if one.statistic]
     assert [one.tensor for one in found] == ([] if sign > 0 else ["metrics/reward"])
     assert all("wrong sign" in one.cause for one in found)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_policy_that_stands_where_it_has_fallen_at_once_is_found(
+    sign: float, tmp_path: Path
+) -> None:
+    # A corridor of six fields: the goal is on the right, each step costs a little.
+    rule = Underfitting()
+    torch.manual_seed(0)
+    policy = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 2))
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(policy, optimizer=optimizer)
+        for _ in range(200):
+            place, logs = 0, list[torch.Tensor]()
+            rewards = list[float]()
+            while place < 5 and len(rewards) < 40:
+                moves = torch.distributions.Categorical(logits=policy(torch.eye(6)[place]))
+                move = moves.sample()
+                logs.append(moves.log_prob(move))
+                place = place + 1 if move else max(place - 1, 0)
+                rewards.append(1.0 if place == 5 else -0.05)
+            left = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+            optimizer.zero_grad()
+            (-sign * (torch.stack(logs) * (left - left.mean())).mean()).backward()
+            optimizer.step()
+            hook.metric("episode_return", sum(rewards))
+    found = [one for one in judge(open_run(tmp_path / "run"), [rule]) if one.statistic]
+    assert [one.tensor for one in found] == ([] if sign > 0 else ["metrics/episode_return"])

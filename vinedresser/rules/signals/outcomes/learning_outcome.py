@@ -208,15 +208,23 @@ class LearningOutcome(Signal):
         return None
 
     def worse_return(self) -> Guessed | None:
-        """Return the return of a policy that became steadily worse than at its start, by half."""
+        """Return the return of a policy that became worse than at its start.
+
+        It fell steadily, by half, or to a constant that is worse than each of its first values.
+        """
         for (name, mode), trend in self._metrics.items():
-            lost = trend.worsened() if is_return(name) else None
-            if lost is not None:
-                words = (
-                    f"{name.rpartition('/')[2]} fell steadily from {lost[0]:.3g} to {lost[1]:.3g}"
-                )
-                since = self._since[name, mode]
+            if not is_return(name):
+                continue
+            short, since = name.rpartition("/")[2], self._since[name, mode]
+            if lost := trend.worsened():
+                words = f"{short} fell steadily from {lost[0]:.3g} to {lost[1]:.3g}"
                 return Guessed(name, lost[1], lost[0], trend.values, words, since)
+            if trend.stands_below_start():
+                value, before = trend.last, trend.direction * trend.worst_before
+                words = (
+                    f"{short} fell to {value:.3g} and stands; at first it was {before:.3g} or more"
+                )
+                return Guessed(name, value, before, trend.values, words, since)
         return None
 
     def metrics_in_words(self) -> str:

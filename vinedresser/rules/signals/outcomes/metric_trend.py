@@ -16,6 +16,8 @@ _FEWEST = 4
 _LEAST = 0.1
 # Share of the first values that a metric has lost that became worse.
 _LOST = 0.5
+# Values of a metric that stands: fewest, share of all, and the first ones that it is compared with.
+_STANDING, _SHARE_STANDING, _BEFORE = 40, 0.5, 4
 
 
 class MetricTrend:
@@ -28,12 +30,16 @@ class MetricTrend:
         direction: see `metric_scale.direction`.
         last: last value; NaN before.
         values: number of values.
+        worst_before: the worst of the first four values, times the direction.
     """
 
     def __init__(self, name: str) -> None:
         self.direction = direction(name)
         self.last = math.nan
         self.values = 0
+        self.worst_before = math.inf
+        # How many values in a row equal the last one.
+        self._equal = 0
         self._means: list[float] = []
         self._pending: list[float] = []
         self._per_mean = 1
@@ -42,8 +48,11 @@ class MetricTrend:
         """Process the next value; ignore it if it is not finite."""
         if not math.isfinite(value):
             return
+        self._equal = self._equal + 1 if value == self.last else 1
         self.last = value
         self.values += 1
+        if self.values <= _BEFORE:
+            self.worst_before = min(self.worst_before, self.direction * value)
         self._pending.append(bounded(value))
         if len(self._pending) < self._per_mean:
             return
@@ -77,6 +86,14 @@ class MetricTrend:
         if not sure < -_VERY_SURE or first - last < _LOST * abs(first):
             return None
         return self.direction * first, self.direction * last
+
+    def stands_below_start(self) -> bool:
+        """Return whether the metric is constant to the bit, and worse than its first values.
+
+        It has been constant for half of its values, 40 or more; all of the first four were better.
+        """
+        standing = self._equal >= max(_STANDING, _SHARE_STANDING * self.values)
+        return standing and self.direction * self.last < self.worst_before
 
     def _trend(self) -> tuple[float, float, float]:
         """Return the steadiness in standard deviations, and the first and last values.
