@@ -20,6 +20,7 @@ from vinedresser.tasks.parents.dated import dated as make_dated
 from vinedresser.tasks.pruning.fetching import fetch_weights
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, reconcile
+from vinedresser.tasks.sweeping.digest import send_digest
 from vinedresser.tasks.sweeping.sweep_result import (
     SweepResult,
     begin_sweep,
@@ -112,5 +113,6 @@ def _search(searched: Sweep, resume: bool, retry_failed: bool) -> SweepResult:
             runner.finish()
             swept = sweep_result(runner, study, tracking, queue.problems)
             swept = finish_sweep(searched, swept, tracking)
+            swept = swept.with_problems(send_digest(searched, swept))
             leave_sweep_artifact(searched, swept, tracking)
             return swept

@@ -2,6 +2,8 @@
 
     worker RUN --group G --spec FILE     FILE: {"rules": {"nonfinite": {}, …}, "actions": {…}}
 
+With ``"digest": {"sweep": NAME}`` in the file, messages are left to the sweep of the run.
+
 The worker waits for the run to begin, writes findings/G.jsonl and checks/G.json, takes the actions
 that follow the findings and records them in actions/G.jsonl. It ends with the run or with its
 parent. It has no other state: a restarted worker judges from the first step, makes the same
@@ -28,6 +30,7 @@ from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule
 from vinedresser.rules.causes.suspicions import SuspicionWriter
+from vinedresser.rules.engine import Engine
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
@@ -35,6 +38,7 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.reading.awaiting import await_run
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ChecksRecord, checks_key, write_record
 
 __all__ = ["end_with_parent", "judge_run", "main"]
@@ -80,7 +84,9 @@ def judge_run(location: str, group: str, spec: Path) -> int:
         actions = _table(spec, "actions", {})
         plan = ActionPlan.from_tables(actions, table, where=f"{spec}: actions", where_rules=where)
         objective = _table(spec, "suspicions", {})
-        _judge(await_run(location, _BEGIN), rules, plan, group, objective)
+        digest = bool(_table(spec, "digest", {}))
+        run = await_run(location, _BEGIN)
+        _judge(run, rules, plan, group, objective, messages=not digest)
     except VinedresserError as error:
         sys.stderr.write(f"vinedresser.rules.worker: {visible(str(error))}\n")
         return 2 if isinstance(error, ConfigError) else 3 if isinstance(error, StoreError) else 1
@@ -88,7 +94,13 @@ def judge_run(location: str, group: str, spec: Path) -> int:
 
 
 def _judge(
-    run: Run, rules: list[Rule], plan: ActionPlan, group: str, objective: dict[str, Any]
+    run: Run,
+    rules: list[Rule],
+    plan: ActionPlan,
+    group: str,
+    objective: dict[str, Any],
+    *,
+    messages: bool,
 ) -> None:
     """Judge a run until it is over and all actions are taken.
 
@@ -98,9 +110,10 @@ def _judge(
         plan: actions that follow findings.
         group: name of the rule group and of its files.
         objective: metric and mode of a sweep, whose suspicions are stored; empty: none.
+        messages: whether messages are sent.
     """
     findings = FindingsFile(run.storage, group)
-    dispatcher = Dispatcher(run, plan, group)
+    dispatcher = Dispatcher(run, plan, group, messages=messages)
 
     def take(finding: Finding) -> None:
         findings.add(finding)
@@ -109,10 +122,16 @@ def _judge(
     suspicions = None
     if objective:
         metric, mode = str(objective.get("metric")), str(objective.get("mode"))
-        suspicions = SuspicionWriter(run.storage, group, metric, mode, dispatcher.stops).take
+        suspicions = SuspicionWriter(run.storage, group, metric, mode, dispatcher.stops)
+
+    def see(step: Step, engine: Engine) -> None:
+        dispatcher.see(step)
+        if suspicions is not None:
+            suspicions.take(step, engine)
+
     key = checks_key(group)
     write_record(run.storage, ChecksRecord([rule.name for rule in rules]), key=key)
-    found = judge(run, rules, live=True, on_finding=take, stopping=dispatcher, on_step=suspicions)
+    found = judge(run, rules, live=True, on_finding=take, stopping=dispatcher, on_step=see)
     findings.close()
     dispatcher.close()
     if found.checks is not None:

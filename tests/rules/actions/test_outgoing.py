@@ -22,6 +22,7 @@ from vinedresser.rules.actions.mail import EmailAction
 from vinedresser.rules.actions.message import action_id, document
 from vinedresser.rules.actions.notify import NotifyAction
 from vinedresser.rules.actions.settings import CommandSettings, EmailSettings, NotifySettings
+from vinedresser.rules.causes.root_cause import RootCause
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import RunRecord
 
@@ -35,7 +36,7 @@ RUN = RunRecord(id="a" * 32, name="run\nof\r\nlines", created=1.0, command=["pyt
 @pytest.fixture
 def context(tmp_path: Path) -> ActionContext:
     identity = action_id(RUN.id, FINDING, "notify")
-    told = document(RUN, "runs/x", FINDING, identity)
+    told = document(RUN, "runs/x", RootCause(FINDING, ()), identity)
     return ActionContext(identity, FINDING, LocalStorage(tmp_path), told, threading.Event())
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 from vinedresser.errors import VinedresserError
 from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.actions.base import Action, ActionContext, ActionResult
 
+__all__ = ["ActionQueue", "await_queues"]
+
 _LOG = plain_logger(__name__)
+# Seconds for actions to complete, and then to give up.
+_LAST_CALL, _END = 60.0, 15.0
 
 
 class ActionQueue:
@@ -52,6 +57,21 @@ class ActionQueue:
                 self._over(action, context, result)
             except VinedresserError as error:
                 _LOG.warning("%s: cannot store the result: %s", action.name, error)
+
+
+def await_queues(queues: Sequence[ActionQueue], giving_up: threading.Event) -> bool:
+    """Wait a minute for the actions of queues that were ended; then give them up.
+
+    Returns:
+        Whether all have ended.
+    """
+    end = time.monotonic() + _LAST_CALL
+    for patience in (end, end + _END):
+        ended = [queue.join(max(patience - time.monotonic(), 0.0)) for queue in queues]
+        if all(ended):
+            return True
+        giving_up.set()
+    return False
 
 
 def _run_action(action: Action, context: ActionContext) -> ActionResult:

@@ -39,6 +39,7 @@ class ActionContext:
         storage: storage of the run.
         document: content for programs and servers, as plain JSON types; see `message.document`.
         giving_up: set when no more attempts should be made.
+        upto: step of the last finding that a message is about; None: that of the finding.
     """
 
     id: str
@@ -46,6 +47,7 @@ class ActionContext:
     storage: Storage
     document: dict[str, Any]
     giving_up: threading.Event
+    upto: int | None = None
 
 
 class Action(Protocol):

@@ -7,14 +7,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vinedresser.rules.actions.action_queue import ActionQueue
+from vinedresser.plain_logs import plain_logger
+from vinedresser.rules.actions.action_queue import ActionQueue, await_queues
+from vinedresser.rules.actions.alerts import Alerts, Message
 from vinedresser.rules.actions.base import Action, ActionContext, ActionResult
-from vinedresser.rules.actions.command import CommandAction
 from vinedresser.rules.actions.journal import Journal
-from vinedresser.rules.actions.mail import EmailAction
-from vinedresser.rules.actions.message import action_id, document
-from vinedresser.rules.actions.notify import NotifyAction
-from vinedresser.rules.actions.plan import ActionPlan
+from vinedresser.rules.actions.message import action_id, document, message_id
+from vinedresser.rules.actions.plan import MESSAGES, ActionPlan
+from vinedresser.rules.actions.senders import senders
 from vinedresser.rules.actions.settings import BoostSettings, SnapshotSettings
 from vinedresser.rules.actions.snapshot import SnapshotAction
 from vinedresser.rules.actions.stop import StopAction
@@ -22,32 +22,32 @@ from vinedresser.rules.actions.tag import TagAction
 from vinedresser.rules.actions.trainer import AdjustAction, BoostAction, CheckpointAction
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, read_record
 
-# Actions that wait for other programs and servers; nothing waits for them.
-_OUTGOING = frozenset({"notify", "email", "command"})
+_LOG = plain_logger(__name__)
+
 # Actions that the training must take before it stops.
 _BEFORE_STOP = frozenset({"snapshot", "checkpoint"})
-# Seconds for actions to complete after the run, and then to give up.
-_LAST_CALL, _END = 60.0, 15.0
 
 
 class Dispatcher:
-    """Takes the actions that follow findings; those of the training and others in two queues.
+    """Takes the actions that follow findings; those of the training and messages in two queues.
 
-    The judge never waits for an action.
+    The judge never waits for an action. Findings with one root cause share their messages.
 
     Args:
         run: judged run.
         plan: actions that follow findings.
         group: name of the rule group.
+        messages: whether messages are sent; those of a sweep's trials are in its digest.
 
     Raises:
         CorruptData: the journal of an earlier judge is corrupt.
         StoreError: the storage refused.
     """
 
-    def __init__(self, run: Run, plan: ActionPlan, group: str) -> None:
+    def __init__(self, run: Run, plan: ActionPlan, group: str, *, messages: bool = True) -> None:
         self._run = run
         self._plan = plan
         self._journal = Journal(run.storage, group)
@@ -55,15 +55,28 @@ class Dispatcher:
         self._actions = _actions(plan.settings, group)
         self._training = ActionQueue("training-actions", self._note)
         self._outgoing = ActionQueue("outgoing-actions", self._note)
+        self._group = group
+        self._logged: set[str] = set()
+        sends = messages and bool(plan.messages)
+        self._alerts = Alerts(plan.cooldown, self._send, self._sent) if sends else None
 
     def take(self, finding: Finding) -> None:
         """Queue the actions that follow a finding, except its stop."""
-        for name in self._plan.of(finding):
+        names = self._plan.of(finding)
+        for name in names:
             action = self._actions.get(name)
+            if action is None or name in MESSAGES:
+                continue
             context = self._context(finding, name)
-            if action is not None and not self._journal.has(context.id):
-                actions = self._outgoing if name in _OUTGOING else self._training
-                actions.put(action, context)
+            if not self._journal.has(context.id):
+                self._training.put(action, context)
+        if self._alerts is not None:
+            self._alerts.add(finding, [name for name in names if name in MESSAGES])
+
+    def see(self, step: Step) -> None:
+        """Note a step that ended, by which a fault may be over."""
+        if self._alerts is not None:
+            self._alerts.see(step)
 
     def stops(self, finding: Finding) -> bool:
         """Return whether a stop follows a finding."""
@@ -89,21 +102,41 @@ class Dispatcher:
 
     def close(self) -> None:
         """Wait for all actions, for a bounded time."""
+        if self._alerts is not None:
+            self._alerts.close()
         queues = (self._training, self._outgoing)
         for queue in queues:
             queue.end()
-        end = time.monotonic() + _LAST_CALL
-        for patience in (end, end + _END):
-            ended = [queue.join(max(patience - time.monotonic(), 0.0)) for queue in queues]
-            if all(ended):
-                return
-            self._giving_up.set()
+        await_queues(queues, self._giving_up)
 
     def _context(self, finding: Finding, name: str) -> ActionContext:
-        info = read_record(self._run.storage, RunRecord) or self._run.info
-        identity = action_id(info.id, finding, name)
-        content = document(info, self._run.storage.location, finding, identity)
-        return ActionContext(identity, finding, self._run.storage, content, self._giving_up)
+        identity = action_id(self._run.info.id, finding, name)
+        return ActionContext(identity, finding, self._run.storage, {}, self._giving_up)
+
+    def _send(self, message: Message) -> None:
+        """Queue a message, unless an earlier judge has sent it."""
+        storage, cause = self._run.storage, message.cause
+        info = read_record(storage, RunRecord) or self._run.info
+        identity = self._identity(message)
+        content = document(
+            *(info, storage.location, cause, identity),
+            kind=message.kind,
+            said=message.said,
+            findings=message.findings,
+        )
+        context = ActionContext(
+            identity, cause.finding, storage, content, self._giving_up, message.step
+        )
+        self._outgoing.put(self._actions[message.action], context)
+
+    def _sent(self, message: Message) -> tuple[float, int] | None:
+        record = self._journal.get(self._identity(message))
+        return None if record is None else (record.time, record.step)
+
+    def _identity(self, message: Message) -> str:
+        cause = message.cause.finding
+        parts = (cause.rule, cause.fault, message.action, message.kind)
+        return message_id(self._run.info.id, self._group, *parts, message.severity, message.number)
 
     def _note(self, action: Action, context: ActionContext, result: ActionResult) -> None:
         finding = context.finding
@@ -111,12 +144,25 @@ class Dispatcher:
             id=context.id,
             action=action.name,
             rule=finding.rule,
-            step=finding.step,
+            step=finding.step if context.upto is None else context.upto,
             time=time.time(),
             outcome=result.word,
             detail=result.detail,
         )
+        self._log(record)
         self._journal.add(record)
+
+    def _log(self, record: ActionRecord) -> None:
+        """Log the first action of each name that was not done."""
+        if record.outcome == "done" or record.action in self._logged:
+            return
+        self._logged.add(record.action)
+        _LOG.warning(
+            "%s at step %d: action %s %s: %s",
+            *(record.rule, record.step, record.action),
+            "failed" if record.outcome == "failed" else "was refused",
+            record.detail,
+        )
 
 
 def _actions(settings: Mapping[str, Any], group: str) -> dict[str, Action]:
@@ -127,11 +173,6 @@ def _actions(settings: Mapping[str, Any], group: str) -> dict[str, Action]:
         CheckpointAction(),
         BoostAction(settings.get("boost", BoostSettings())),
     ]
-    kinds: dict[str, type[Any]] = {
-        "adjust": AdjustAction,
-        "notify": NotifyAction,
-        "email": EmailAction,
-        "command": CommandAction,
-    }
-    found += [kind(settings[name]) for name, kind in kinds.items() if name in settings]
-    return {action.name: action for action in found}
+    if "adjust" in settings:
+        found.append(AdjustAction(settings["adjust"]))
+    return {action.name: action for action in found} | senders(settings)

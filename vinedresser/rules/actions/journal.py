@@ -7,11 +7,11 @@ import threading
 
 from vinedresser.errors import CorruptData, KeyMissing
 from vinedresser.objects import Storage
-from vinedresser.plain_logs import plain_logger
+from vinedresser.rules.actions.plan import MESSAGES
 from vinedresser.store.json_values import DAMAGE, parse_json
-from vinedresser.store.records import ActionRecord, actions_key
+from vinedresser.store.records import ActionRecord, actions_key, known_keys
 
-_LOG = plain_logger(__name__)
+__all__ = ["Journal", "unsent"]
 
 
 class Journal:
@@ -33,7 +33,6 @@ class Journal:
         self._storage = storage
         self._key = actions_key(group)
         self._lock = threading.Lock()
-        self._logged: set[str] = set()
         try:
             self._lines = storage.get(self._key).decode().splitlines()
             known = [ActionRecord.from_json(parse_json(line)) for line in self._lines]
@@ -43,29 +42,51 @@ class Journal:
             raise CorruptData(
                 f"{storage.location}/{self._key}: not a valid journal of actions"
             ) from error
-        self._over = {one.id for one in known if one.outcome != "failed"}
+        self._over = {one.id: one for one in known if one.outcome != "failed"}
 
     def has(self, identity: str) -> bool:
         """Return whether an action has ended and must not be taken again."""
+        return self.get(identity) is not None
+
+    def get(self, identity: str) -> ActionRecord | None:
+        """Return an action that has ended and must not be taken again; None if it has not."""
         with self._lock:
-            return identity in self._over
+            return self._over.get(identity)
 
     def add(self, record: ActionRecord) -> None:
-        """Append an action; log the first action of each name that was not done.
+        """Append an action.
 
         Raises:
             StoreError: the storage refused.
         """
         with self._lock:
-            if record.outcome != "done" and record.action not in self._logged:
-                self._logged.add(record.action)
-                _LOG.warning(
-                    "%s at step %d: action %s %s: %s",
-                    *(record.rule, record.step, record.action),
-                    "failed" if record.outcome == "failed" else "was refused",
-                    record.detail,
-                )
             self._lines.append(json.dumps(record.to_json()))
             if record.outcome != "failed":
-                self._over.add(record.id)
+                self._over[record.id] = record
             self._storage.put(self._key, ["".join(f"{line}\n" for line in self._lines).encode()])
+
+
+def unsent(storage: Storage, faults: list[str]) -> list[str]:
+    """Return a sentence for each action whose last message about a run was not sent.
+
+    Args:
+        storage: storage of the run.
+        faults: receives a sentence for each damaged journal.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    last: dict[str, ActionRecord] = {}
+    for key in known_keys(storage, ActionRecord.KEY, faults):
+        try:
+            lines = storage.get(key).decode().splitlines()
+            records = [ActionRecord.from_json(parse_json(line)) for line in lines]
+        except DAMAGE as error:
+            faults.append(f"{key}: not a valid journal of actions: {error}")
+            continue
+        last |= {record.action: record for record in records if record.action in MESSAGES}
+    return [
+        f"action {name} {'failed' if one.outcome == 'failed' else 'was refused'}: {one.detail}"
+        for name, one in sorted(last.items())
+        if one.outcome != "done"
+    ]

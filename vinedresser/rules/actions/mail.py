@@ -45,7 +45,7 @@ class EmailAction:
         message.set_content(text(content))
         as_json = json.dumps(content, allow_nan=False, indent=1).encode()
         message.add_attachment(
-            as_json, maintype="application", subtype="json", filename="finding.json"
+            as_json, maintype="application", subtype="json", filename="message.json"
         )
         return message
 

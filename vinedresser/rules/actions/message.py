@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import Any
+from typing import Any, Literal
 
+from vinedresser.rules.causes.root_cause import RootCause
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.store.finding import Finding
 from vinedresser.store.json_values import strict_json
 from vinedresser.store.records import RunRecord
 
-__all__ = ["action_id", "document", "text"]
+__all__ = ["MessageKind", "action_id", "document", "message_id", "text"]
+
+# "problem": a root cause that is new; "again": one that was told of; "recovered": one that is over.
+MessageKind = Literal["problem", "again", "recovered"]
 
 
 def action_id(run_id: str, finding: Finding, action: str) -> str:
@@ -24,18 +28,42 @@ def action_id(run_id: str, finding: Finding, action: str) -> str:
     return hashlib.sha256(json.dumps(same).encode()).hexdigest()[:32]
 
 
-def document(run: RunRecord, location: str, finding: Finding, identity: str) -> dict[str, Any]:
+def message_id(run_id: str, *parts: object) -> str:
+    """Return an identifier of 32 hexadecimal digits for a message about a run.
+
+    Args:
+        run_id: id of the run, sweep or monitor.
+        *parts: what tells the message from others, as JSON types.
+    """
+    return hashlib.sha256(json.dumps((run_id, "message", *parts)).encode()).hexdigest()[:32]
+
+
+def document(
+    run: RunRecord,
+    location: str,
+    cause: RootCause,
+    identity: str,
+    *,
+    kind: MessageKind = "problem",
+    said: str = "",
+    findings: int = 1,
+) -> dict[str, Any]:
     """Return the content for a server or a program, as standard JSON.
 
     Args:
         run: record of the run.
         location: location of the run.
-        finding: the finding; NaN and infinities become strings.
-        identity: see `action_id`.
+        cause: root cause that it is about, and its symptoms; NaN and infinities become strings.
+        identity: see `action_id` and `message_id`.
+        kind: what it says of the root cause.
+        said: a clause that replaces what the root cause has seen; "" for none.
+        findings: number of findings of the root cause and its symptoms.
 
     Returns:
-        A document with ``id``, ``time``, ``text``, ``finding`` and ``run``.
+        A document with ``id``, ``time``, ``kind``, ``text`` and ``facts`` for a person,
+        ``finding``, ``symptoms``, ``findings`` and ``run``.
     """
+    finding = cause.finding
     described = {
         "id": run.id,
         "name": run.name,
@@ -46,12 +74,18 @@ def document(run: RunRecord, location: str, finding: Finding, identity: str) -> 
         "total_steps": run.total_steps,
         "flow": run.flow,
     }
+    word = "" if kind == "problem" else f" {kind}:"
+    severity = f" ({finding.severity})" if kind != "recovered" else ""
     found: dict[str, Any] = {
         "id": identity,
         "time": time.time(),
-        "text": f"{run.name}: {finding.rule} ({finding.severity}) at step {finding.step}: "
-        + finding.seen,
+        "kind": kind,
+        "text": f"{run.name}:{word} {finding.rule}{severity} at step {finding.step}: "
+        + (said or finding.seen),
+        "facts": _facts(run, location, cause, findings),
         "finding": json.loads(finding_line(finding)),
+        "symptoms": [json.loads(finding_line(one)) for one in cause.symptoms],
+        "findings": findings,
         "run": described,
     }
     return {key: strict_json(value) for key, value in found.items()}
@@ -61,16 +95,25 @@ def text(content: dict[str, Any]) -> str:
     """Return a document as text, for a person.
 
     Args:
-        content: see `document`.
+        content: a document with ``facts``; see `document`.
     """
-    finding, run = content["finding"], content["run"]
-    lines = {
-        "Run": f"{run['name']} ({run['location']})",
-        "Rule": f"{finding['rule']} ({finding['severity']})",
-        "Step": f"{finding['step']}, seen since {finding['since']}",
-        "Seen": finding["seen"],
-        "Cause": finding["cause"],
-        "Try": finding["remedy"],
-        "Confidence": f"{finding['confidence']:.0%}",
+    return "\n".join(f"{key + ':':12}{value}" for key, value in content["facts"].items()) + "\n"
+
+
+def _facts(run: RunRecord, location: str, cause: RootCause, findings: int) -> dict[str, str]:
+    """Return what a person wants to know, by headings."""
+    finding = cause.finding
+    facts = {
+        "Run": f"{run.name} ({location})",
+        "Rule": f"{finding.rule} ({finding.severity})",
+        "Step": f"{finding.step}, seen since {finding.since}",
+        "Seen": finding.seen,
+        "Cause": finding.cause,
+        "Try": finding.remedy,
+        "Confidence": f"{finding.confidence:.0%}",
     }
-    return "\n".join(f"{key + ':':12}{value}" for key, value in lines.items()) + "\n"
+    if cause.symptoms:
+        facts["Symptoms"] = "; ".join(f"{one.rule}: {one.seen}" for one in cause.symptoms)
+    if findings > 1 + len(cause.symptoms):
+        facts["Findings"] = f"{findings} so far"
+    return facts

@@ -9,6 +9,7 @@ from http.client import HTTPException
 from typing import Any, ClassVar
 
 from vinedresser.rules.actions.base import ActionContext, ActionResult, retry
+from vinedresser.rules.actions.payloads import payload
 from vinedresser.rules.actions.settings import NotifySettings
 
 # Timeout in seconds for each attempt.
@@ -18,7 +19,7 @@ _LATER = frozenset({408, 425, 429})
 
 
 class NotifyAction:
-    """POSTs a finding and its run as JSON.
+    """POSTs a message about a run as JSON, in the shape that the receiver takes.
 
     The header ``Idempotency-Key`` holds the action's id: a judge that is killed before it records
     the reply repeats the request. Redirections are not followed, since they could lead to an
@@ -36,10 +37,11 @@ class NotifyAction:
 
     def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`."""
+        body = payload(context.document, self._settings.format)
         # The scheme was checked with the settings.
         request = urllib.request.Request(  # noqa: S310
             self._settings.url(),
-            data=json.dumps(context.document, allow_nan=False).encode(),
+            data=json.dumps(body, allow_nan=False).encode(),
             headers={
                 "Content-Type": "application/json",
                 "Idempotency-Key": context.id,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.quantities import parse_time
 from vinedresser.rules.actions.settings import (
     AdjustSettings,
     BoostSettings,
@@ -18,12 +20,16 @@ from vinedresser.rules.actions.settings import (
 from vinedresser.rules.registry import find_rules
 from vinedresser.store.finding import CAUGHT_UP, Finding
 
-__all__ = ["ACTIONS", "ActionPlan"]
+__all__ = ["ACTIONS", "MESSAGES", "ActionPlan"]
 
 T = TypeVar("T")
 
 # In the order of execution.
 ACTIONS = ("tag", "snapshot", "checkpoint", "adjust", "boost", "stop", "notify", "email", "command")
+# Those that tell people and programs; nothing waits for them.
+MESSAGES = frozenset({"notify", "email", "command"})
+# Seconds between two messages about the same root cause, and their key.
+_COOLDOWN, _COOLDOWN_KEY = 3600.0, "cooldown"
 
 # By severity the key of its default actions.
 _BY_SEVERITY = {"stop": "on_stop", "warning": "on_warning", "info": "on_info"}
@@ -49,11 +55,13 @@ class ActionPlan:
         by_severity: by severity the default actions.
         by_rule: by rule name the actions that replace the default.
         settings: by action name its settings, if it has any.
+        cooldown: seconds between two messages about the same root cause of a run.
     """
 
     by_severity: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"stop": ("stop",)})
     by_rule: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    cooldown: float = _COOLDOWN
 
     @classmethod
     def from_tables(
@@ -77,7 +85,7 @@ class ActionPlan:
         """
         if not isinstance(actions, Mapping):
             raise ConfigError(f"{where}: must be a table, not {actions!r}")
-        known = (*_BY_SEVERITY.values(), *_SETTINGS)
+        known = (*_BY_SEVERITY.values(), _COOLDOWN_KEY, *_SETTINGS)
         for key in actions:
             if key not in known:
                 near = did_you_mean(str(key), known) or f"; the keys are {', '.join(known)}"
@@ -97,7 +105,16 @@ class ActionPlan:
                 names = _names(table["actions"], settings, f"{where_rules}.{name}.actions")
                 kinds = find_rules(name, where=where_rules)
                 by_rule |= dict.fromkeys((kind.name for kind in kinds), names)
-        return cls(by_severity, by_rule, settings)
+        cooldown = _seconds(actions.get(_COOLDOWN_KEY, _COOLDOWN), f"{where}.{_COOLDOWN_KEY}")
+        return cls(by_severity, by_rule, settings, cooldown)
+
+    @property
+    def messages(self) -> list[str]:
+        """Names of the actions by which messages are sent, in the order of execution."""
+        wanted = {
+            name for names in (*self.by_severity.values(), *self.by_rule.values()) for name in names
+        }
+        return [name for name in ACTIONS if name in MESSAGES and name in wanted]
 
     def of(self, finding: Finding) -> tuple[str, ...]:
         """Return the names of the actions that follow a finding, in the order of execution.
@@ -126,6 +143,18 @@ def _names(given: object, settings: Mapping[str, Any], where: str) -> tuple[str,
         if name in _SETTINGS and name not in settings and name not in _OPTIONAL:
             raise ConfigError(f"{where}: {name} needs settings: [actions.{name}]")
     return tuple(name for name in ACTIONS if name in given)
+
+
+def _seconds(given: object, where: str) -> float:
+    """Return a duration of at least 0 seconds, given as a number or as text."""
+    if isinstance(given, str):
+        try:
+            return parse_time(given)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from error
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
+        raise ConfigError(f'{where}: must be a time such as "30 min", or seconds, not {given!r}')
+    return float(given)
 
 
 def _built(kind: type[T], table: object, where: str) -> T:

@@ -7,9 +7,11 @@ import os
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from annotated_types import Ge, Gt, Le, Lt
+
+from vinedresser.rules.actions.payloads import PayloadFormat
 
 __all__ = [
     "AdjustSettings",
@@ -20,6 +22,11 @@ __all__ = [
     "SnapshotSettings",
 ]
 
+# Hosts of webhooks whose URL is the only secret.
+_CHATS = (
+    *("hooks.slack.com", "webhook.office.com", "logic.azure.com", "powerplatform.com"),
+    *("discord.com", "discordapp.com", "chat.googleapis.com"),
+)
 # Seconds to retry.
 _Patience = Annotated[float, Ge(0), Le(3600)]
 
@@ -29,8 +36,11 @@ class NotifySettings:
     """Settings of ``notify``. Give either ``webhook`` or ``webhook_variable``.
 
     Attributes:
-        webhook: URL to POST to: https, or http on this machine; it is stored with the run.
-        webhook_variable: environment variable with the URL, if that is secret.
+        webhook: URL to POST to: https, or http on this machine; it is stored with the run, so it
+            must not hold a secret.
+        webhook_variable: environment variable with the URL, if that is secret, as that of a chat
+            program.
+        format: shape of the message: "json", "slack" or "teams".
         patience: seconds to retry, with pauses of 0.5, 1, 2, … 30 s.
         insecure: allow http to other machines.
 
@@ -40,6 +50,7 @@ class NotifySettings:
 
     webhook: str = ""
     webhook_variable: str = ""
+    format: PayloadFormat = "json"
     patience: _Patience = 60.0
     insecure: bool = False
 
@@ -47,16 +58,20 @@ class NotifySettings:
         """Check the values."""
         if bool(self.webhook) == bool(self.webhook_variable):
             raise ValueError("give either webhook or webhook_variable")
-        url = self.url()
-        # Secrets must not appear in messages.
-        shown = "the URL" if self.webhook_variable else f"webhook: {self.webhook!r}"
-        parts = urlsplit(url)
-        if parts.scheme not in ("https", "http") or not parts.hostname:
-            raise ValueError(f"{shown} must start with https:// and contain a host")
+        # A whole URL in a message may show a secret.
+        parts, shown = _split(self.url()), self.webhook_variable or "webhook"
+        host = parts.hostname or ""
+        if parts.scheme not in ("https", "http") or not host:
+            raise ValueError(f"{shown}: the URL must start with https:// and contain a host")
         if parts.username is not None or parts.password is not None:
             raise ValueError("the URL of the webhook must not contain a user or password")
-        if parts.scheme == "http" and not (self.insecure or _is_here(parts.hostname)):
-            raise ValueError(f"{shown} must be https, unless insecure = true")
+        if parts.scheme == "http" and not (self.insecure or _is_here(host)):
+            raise ValueError(f"{shown}: the URL of {host} must be https, unless insecure = true")
+        if self.webhook and _may_be_secret(parts, self.format):
+            raise ValueError(
+                f"webhook: the URL of {host} may be a secret, and it would be stored with the run; "
+                "put it into an environment variable and give the name of that: webhook_variable"
+            )
 
     def url(self) -> str:
         """Return the URL to POST to.
@@ -207,6 +222,26 @@ def _variable(key: str, name: str) -> str:
     if not value:
         raise ValueError(f"{key}: environment variable {name!r} is not set")
     return value
+
+
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - validates it
+    except ValueError as error:
+        # Its own message may quote the URL.
+        raise ValueError("the URL of the webhook is not a valid URL") from error
+    if not (url.isascii() and url.isprintable()) or " " in url:
+        raise ValueError("the URL of the webhook must consist of ASCII letters, digits and signs")
+    return parts
+
+
+def _may_be_secret(parts: SplitResult, shape: PayloadFormat) -> bool:
+    """Return whether who knows a URL may post there, as with webhooks of chat programs."""
+    host = parts.hostname or ""
+    known = any(host == one or host.endswith(f".{one}") for one in _CHATS)
+    return bool(parts.query) or known or (shape != "json" and not _is_here(host))
 
 
 def _is_here(host: str) -> bool:

@@ -119,6 +119,7 @@ class Experiment:
         tracking_experiment: MLflow's experiment.
         suspicions: for a sweep that compares its trials, the metric and mode at whose values the
             judges record their suspicions.
+        digest: messages are sent by the sweep, in its digest, and not about each run.
     """
 
     path: Path
@@ -143,6 +144,7 @@ class Experiment:
     tracking_uri: str
     tracking_experiment: str
     suspicions: Mapping[str, str] = field(default_factory=dict)
+    digest: bool = False
 
     @property
     def max_concurrent(self) -> int:

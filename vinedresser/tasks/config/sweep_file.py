@@ -138,6 +138,7 @@ def sweep_of(document: Mapping[str, Any], path: Path) -> Sweep:
     pruned = shared_table(inner, document["prune"], space) if "prune" in document else None
     if pruned is not None:
         inner = with_settings(inner, pruned, space)
+    inner = replace(inner, digest=bool(inner.action_plan.messages))
     sweep = Sweep(inner, settings, space, pruned)
     # Reports an invalid sampler, pruner or point before anything is made.
     study = sweep.study()

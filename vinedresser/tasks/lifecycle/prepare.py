@@ -168,4 +168,6 @@ class RunMaker:
         rules = {"rules": table, "actions": self._experiment.actions}
         if self._experiment.suspicions:
             rules["suspicions"] = self._experiment.suspicions
+        if self._experiment.digest:
+            rules["digest"] = {"sweep": self._experiment.run.name}
         return rules

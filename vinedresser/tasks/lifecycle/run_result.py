@@ -12,6 +12,7 @@ from vinedresser.errors import NotARun, VinedresserError
 from vinedresser.explain.verdicts import Verdict, verdict
 from vinedresser.objects import Location
 from vinedresser.preflight.record import PreflightRecord
+from vinedresser.rules.actions.journal import unsent
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
@@ -44,7 +45,7 @@ class RunResult:
         remedy: the stopped run that it replaces; None if it replaces none.
         preflight: result of the checks that preceded it; None if there were none.
         lost: number of step records lost to a full queue or disk.
-        problems: one sentence for each damaged file.
+        problems: one sentence for each damaged file, and for each action that sent no message.
     """
 
     name: str
@@ -156,6 +157,7 @@ def run_result(directory: Location) -> RunResult:
     judged = verdict(run, faults)
     losses = _last(run, "losses", ("train",))
     metrics = _last(run, "metrics", ("train", "predict", "eval"))
+    silent = unsent(run.storage, faults)
     return RunResult(
         name=name_at(run.path),
         directory=directory,
@@ -171,7 +173,7 @@ def run_result(directory: Location) -> RunResult:
         # Reading the values above reveals damage.
         problems=tuple(
             _brief(problem, directory)
-            for problem in dict.fromkeys((*faults, *run.damage(judged.status)))
+            for problem in dict.fromkeys((*faults, *run.damage(judged.status), *silent))
         ),
     )
 

@@ -6,13 +6,12 @@ import threading
 import time
 from typing import Any
 
-from vinedresser.rules.actions.base import Action, ActionContext
-from vinedresser.rules.actions.command import CommandAction
+from vinedresser.rules.actions.base import ActionContext
 from vinedresser.rules.actions.journal import Journal
-from vinedresser.rules.actions.mail import EmailAction
 from vinedresser.rules.actions.message import action_id, document
-from vinedresser.rules.actions.notify import NotifyAction
 from vinedresser.rules.actions.plan import ActionPlan
+from vinedresser.rules.actions.senders import senders
+from vinedresser.rules.causes.root_cause import RootCause
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import ActionRecord, RunRecord
 from vinedresser.tasks.monitoring.arming import Life
@@ -22,11 +21,6 @@ from vinedresser.tasks.monitoring.records import AnswerRecord
 __all__ = ["alert_finding", "doubt_finding", "take_actions"]
 
 _GROUP = "monitor"
-_KINDS: dict[str, type[Any]] = {
-    "notify": NotifyAction,
-    "email": EmailAction,
-    "command": CommandAction,
-}
 
 
 def take_actions(life: Life, finding: Finding) -> list[str]:
@@ -48,13 +42,14 @@ def take_actions(life: Life, finding: Finding) -> list[str]:
     run = RunRecord(
         id=life.record.id, name=life.record.shown, created=life.record.created, parameters={}
     )
+    actions = senders(plan.settings)
     problems = []
     for name in plan.of(finding):
         identity = action_id(life.record.id, finding, name)
         if journal.has(identity):
             continue
-        action: Action = _KINDS[name](plan.settings[name])
-        content = document(run, str(life.folder), finding, identity)
+        action = actions[name]
+        content = document(run, str(life.folder), RootCause(finding, ()), identity)
         context = ActionContext(identity, finding, life.storage, content, threading.Event())
         result = action.take(context)
         journal.add(

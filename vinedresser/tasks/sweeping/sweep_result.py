@@ -86,6 +86,10 @@ class SweepResult:
         best = f"; best {self.best[0].name}" if len(self.best) == 1 else ""
         return self.problem or f"{ends}{best}"
 
+    def with_problems(self, problems: Iterable[str]) -> SweepResult:
+        """Return it with more problems."""
+        return replace(self, problems=(*self.problems, *problems))
+
 
 def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
     """Make a sweep's record and MLflow's run of it, or find the existing ones.
