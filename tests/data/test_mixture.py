@@ -222,6 +222,20 @@ def test_weights_change_under_workers(folder: Path, options: dict[str, Any]) -> 
     assert seen(list(rest)) == seen(list(resumed))
 
 
+def test_an_abandoned_iteration_does_not_stop_changes(folder: Path) -> None:
+    data = mixture(folder, batch_size=2)
+    loader = TorchLoader(data, collate=list, num_workers=1)
+    abandoned: Any = iter(loader)
+    next(abandoned)
+    batches = iter(loader)
+    next(batches)
+    abandoned.close()
+    begin = data.boost({"eel": 0})
+    drawn = [batch for batch in batches if batch.number >= begin]
+    assert drawn
+    assert not any(name_of(value) == "eel" for batch in drawn for value in batch.values)
+
+
 TRAINER = """
 import json, sys
 from pathlib import Path

@@ -204,3 +204,22 @@ def test_an_error_of_decode_names_the_record(folder: Path) -> None:
         list(open_data(folder, decode=fail))
     (note,) = caught.value.__notes__
     assert note.startswith(f"while decoding {folder}/001.tfrecord: record 2 at byte ")
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.parametrize(
+    "options", [None, {}, {"num_workers": 2, "persistent_workers": True}], ids=str
+)
+def test_an_iteration_ends_when_another_one_has_begun(
+    folder: Path, options: dict[str, Any] | None
+) -> None:
+    data = open_data(folder)
+    batches: Any = data if options is None else TorchLoader(data, collate=list, **options)
+    expected = [batch.number for batch in open_data(folder)]
+    first, second = iter(batches), iter(batches)
+    found = [next(first).number, next(second).number]
+    with pytest.raises(ConfigError, match="another iteration of this data set has begun"):
+        next(first)
+    assert data.state_dict()["batch"] == 2
+    # The later one has all that is left of the epoch.
+    assert [*found, *(batch.number for batch in second)] == expected

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 from weakref import WeakSet
 
 from vinedresser.data.fed import Fed
-from vinedresser.data.records import Origins
+from vinedresser.data.records import Batch, Origins
+from vinedresser.errors import ConfigError
 
 __all__ = ["BatchInUse", "Iteration", "Provider", "fed_data_sets", "stage_seconds"]
 
@@ -38,6 +40,7 @@ class Iteration:
         self._open = True
         self._fed = fed
         fed.iterations += 1
+        self._number = fed.iterations
         if fed not in _DELIVERED.data_sets:
             _DELIVERED.data_sets.append(fed)
 
@@ -51,6 +54,28 @@ class Iteration:
     def open(self) -> bool:
         """Whether it may deliver further batches."""
         return self._open
+
+    @property
+    def latest(self) -> bool:
+        """Whether the data set has begun no other iteration since; they share its position."""
+        return self._number == self._fed.iterations
+
+    def draw(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield batches as long as this is the latest iteration.
+
+        Raises:
+            ConfigError: another one has begun, and moves the position.
+        """
+        while True:
+            if not self.latest:
+                raise ConfigError(
+                    "another iteration of this data set has begun and continued from its position; "
+                    "iterate over a second data set, or begin anew with iter()"
+                )
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
     def deliver(self, origins: Origins) -> None:
         """Note the origins of a batch that is about to be delivered."""

@@ -24,7 +24,8 @@ class Feed(ABC):
     """Batches of records, in an order with a position.
 
     An iteration yields the rest of the current epoch, and the next iteration the next epoch. It may
-    be broken off at any batch.
+    be broken off at any batch. All iterations move the one position: once another one has begun,
+    an earlier one cannot continue.
 
     Args:
         skip_damaged: maximum number of damaged records that are left out.
@@ -71,12 +72,13 @@ class Feed(ABC):
         """Yield this rank's batches up to the end of the epoch.
 
         Raises:
+            ConfigError: another iteration has begun since.
             DamagedData: more records are damaged than may be left out.
             StoreError: an object cannot be read.
         """
         self._begin()
         with Iteration(self.delivered) as iteration:
-            for batch in self.share(0, 1):
+            for batch in iteration.draw(self.share(0, 1)):
                 self.deliver(batch)
                 iteration.deliver(batch.origins)
                 self.statistics.consuming -= time.perf_counter()

@@ -75,18 +75,21 @@ class TorchLoader(DataLoader[Batch]):
         """Yield the batches up to the end of the epoch.
 
         Raises:
+            ConfigError: another iteration has begun since.
             DamagedData: more records are damaged than may be left out.
             StoreError: an object cannot be read.
         """
         self._shares.begin()
-        try:
-            with self._receiver, Iteration(self._data.delivered) as iteration:
-                for batch in self._awaited(super().__iter__()):
+        with self._receiver, Iteration(self._data.delivered) as iteration:
+            try:
+                for batch in iteration.draw(self._awaited(super().__iter__())):
                     self._data.deliver(batch)
                     iteration.deliver(batch.origins)
                     yield batch
-        finally:
-            self._data.withdraw()
+            finally:
+                # Another iteration has workers of its own.
+                if iteration.latest:
+                    self._data.withdraw()
 
     def _awaited(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Yield batches, and measure how long those of workers are waited for."""
