@@ -162,6 +162,7 @@ def test_show_and_status(project: Path) -> None:
         (("run", "nowhere.py"), "nowhere.py"),
         (("run", "--rule", "vanish", "train.py"), "rule; did you mean vanishing_gradient? ("),
         (("run", "--capture-budget", "2", "train.py"), "--capture-budget = 2.0: must be above 0"),
+        (("run", "--ranks", "2000", "train.py"), "--ranks: must be from 1 to 1024, not 2000"),
         (("run", "--at", "3", "train.py"), "--at: `vinedresser run` has no such option"),
         (("run", "--store", "train.py/runs", "train.py"), "train.py: a file, not a folder"),
         (("train", "sweep.toml"), "run by `vinedresser sweep sweep.toml`"),

@@ -14,6 +14,9 @@ _NAMES = ("local", "torchrun", "mpi", "ray", "slurm", "kubernetes")
 SCHEDULERS = ("ray", "slurm", "kubernetes")
 """Launchers that choose the hosts; the others get their names."""
 
+# Processes that somebody may ask for by mistake.
+_MOST_RANKS = 1024
+
 
 @dataclass(frozen=True)
 class LauncherSettings:
@@ -68,7 +71,7 @@ def launcher_settings(given: str | Mapping[str, Any]) -> LauncherSettings:
 
 
 def check_hosts(launcher: LauncherSettings, hosts: int | list[str], ranks: int) -> None:
-    """Check which hosts a launcher is to use.
+    """Check how many ranks a launcher is to start, and on which hosts.
 
     Args:
         launcher: the launcher.
@@ -76,8 +79,10 @@ def check_hosts(launcher: LauncherSettings, hosts: int | list[str], ranks: int) 
         ranks: number of ranks on all hosts together.
 
     Raises:
-        ValueError: it cannot use them.
+        ValueError: it cannot.
     """
+    if not 1 <= ranks <= _MOST_RANKS:
+        raise ValueError(f"ranks: must be from 1 to {_MOST_RANKS}, not {ranks}")
     count = hosts if isinstance(hosts, int) else len(hosts)
     if count < 1:
         raise ValueError(f"hosts: must be at least 1, not {count}")

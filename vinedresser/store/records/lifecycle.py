@@ -31,9 +31,6 @@ __all__ = [
     "owner_of",
 ]
 
-# Processes that one machine may be asked for by mistake.
-_MOST_RANKS = 1024
-
 ExitCause = Literal["finished", "stopped", "crashed", "killed"]
 StopBy = Literal["rule", "sweep", "person", "owner"]
 
@@ -73,10 +70,9 @@ class LaunchSettings:
 
     def __post_init__(self) -> None:
         """Check values that types do not; the supervisor has no package that does."""
+        check_hosts(self.system, self.hosts, self.ranks)
         if self.gpus < 0:
             raise ValueError(f"gpus: must be at least 0, not {self.gpus}")
-        if not 1 <= self.ranks <= _MOST_RANKS:
-            raise ValueError(f"ranks: must be from 1 to {_MOST_RANKS}, not {self.ranks}")
         if self.gpus_per_rank < 0:
             raise ValueError(f"gpus_per_rank: must be at least 0, not {self.gpus_per_rank}")
         if self.gpus and self.gpus_per_rank:
@@ -86,7 +82,6 @@ class LaunchSettings:
         for name in self.environment_from:
             if not name or "=" in name or "\0" in name:
                 raise ValueError(f"environment_from: {name!r} is not the name of a variable")
-        check_hosts(self.system, self.hosts, self.ranks)
         if self.contract and self.system.name != "local":
             raise ValueError(f"contract: not supported with the launcher {self.system.name}")
         if self.gpus and self.elsewhere:

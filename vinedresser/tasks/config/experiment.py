@@ -202,9 +202,10 @@ class Experiment:
         refuse_missing_files(self.channels, f"{self.path}: data")
         if self.run.own_gpus * self.max_concurrent > (there := len(visible_gpus())):
             key = "gpus" if self.run.gpus else "gpus_per_rank"
-            each = f"{self.run.own_gpus} for each of {self.max_concurrent} trainings"
+            each = "1 training" if (several := self.max_concurrent) == 1 else f"{several} trainings"
             raise ConfigError(
-                f"{self.path}: run.{key}: {each} at the same time; this machine has {there}"
+                f"{self.path}: run.{key}: {self.run.own_gpus} for each of {each} at the same time; "
+                f"this machine has {there}"
             )
         for name in () if self.run.elsewhere else self.run.environment_from:
             if name not in os.environ:

@@ -34,6 +34,8 @@ from vinedresser.tasks.config.experiment import load_experiment
         ({"launcher": "mpi", "hosts": ["-oProxyCommand=x", "b"]}, ("hosts", "names of hosts")),
         ({"launcher": "slurm", "hosts": 2, "ranks": 3}, ("ranks", "3", "2 hosts")),
         ({"launcher": "slurm", "hosts": 2, "gpus": 1}, ("gpus", "gpus_per_rank")),
+        ({"ranks": 0}, ("ranks", "from 1 to 1024", "not 0")),
+        ({"ranks": 1025}, ("ranks", "from 1 to 1024", "not 1025")),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(
