@@ -61,9 +61,9 @@ def test_the_first_of_one_kind_and_the_last_of_the_other_are_kept(tmp_path: Path
     for step in range(6):
         kept.write(replace(RECORD, step=step, reason="periodic"), TENSORS)
     for step in (10, 11):
-        assert kept.has_room(step)
+        assert kept.has_room(step, "nonfinite")
         kept.write(replace(RECORD, step=step), TENSORS)
-    assert not kept.has_room(12)
+    assert not kept.has_room(12, "nonfinite")
     assert steps(tmp_path) == [4, 5, 10, 11]
     assert sorted(path.name for path in (tmp_path / "snapshots").glob("*/*")) == sorted(
         ["contents.safetensors", "snapshot.json"] * 4

@@ -320,7 +320,7 @@ def _replay_split(
 
 
 def _lasting(opened: Snapshot, replayed: Any, run: Callable[[Snapshot], Any]) -> str:
-    """Print and return whether what broke a step of torch lasts, after those of the other ranks.
+    """Print and return whether what was wrong with a step of torch lasts.
 
     Raises:
         VinedresserError: a step cannot be run again.
@@ -328,9 +328,10 @@ def _lasting(opened: Snapshot, replayed: Any, run: Callable[[Snapshot], Any]) ->
     from vinedresser.cli.views.console import say
     from vinedresser.replay.lasting import conclusion, run_again
 
-    if opened.record.framework != "torch" or opened.record.reason != "nonfinite":
+    record = opened.record
+    if record.framework != "torch" or record.reason == "periodic":
         return ""
-    found = conclusion(run_again(opened, replayed, run), opened.record.world_size)
+    found = conclusion(run_again(opened, replayed, run), record.world_size, record.reason)
     say(f"  {found}")
     return found
 

@@ -1,21 +1,25 @@
-"""Does what broke a step last? The steps of all ranks, run again on one machine."""
+"""Does what was wrong with a step last? The steps of all ranks, run again on one machine."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vinedresser.replay.results import Comparison
 from vinedresser.snapshots.reading import Snapshot, list_snapshots
-from vinedresser.snapshots.record import MEANS, SnapshotRecord
+from vinedresser.snapshots.record import MEANS, Reason, SnapshotRecord
 
 __all__ = ["Again", "conclusion", "run_again"]
+
+# Share of a loss by which rounding on another machine may change it.
+_CLOSE = 0.01
 
 
 @dataclass(frozen=True)
 class Again:
-    """The step of a rank whose update had gradients that were not finite, run again.
+    """The step of a rank, run again.
 
     Attributes:
         rank: the rank.
@@ -23,6 +27,9 @@ class Again:
         broken: whether gradients are not finite again.
         spoiled: name of a parameter that was not finite before the step, or "".
         unsure: why another result says nothing about machines, in words; "" if it does.
+        close: whether each loss is that of the training up to rounding; None if none can be
+            compared.
+        losses: the losses, and those of the training, in words.
     """
 
     rank: int
@@ -30,10 +37,15 @@ class Again:
     broken: bool
     spoiled: str
     unsure: str
+    close: bool | None
+    losses: tuple[str, str]
 
 
 def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -> list[Again]:
     """Return the step of a snapshot and those of the other ranks, run again.
+
+    The loss of a rank does not depend on the others: of a step whose loss jumped, it is that of the
+    snapshot only.
 
     Args:
         opened: the snapshot.
@@ -46,7 +58,7 @@ def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -
     record, storage = opened.record, opened.storage
     others = [
         Snapshot(f"{storage.location}/{SnapshotRecord.KEY}/{one.name}", storage, one)
-        for one in (list_snapshots(storage, []) if record.world_size > 1 else [])
+        for one in (list_snapshots(storage, []) if _concerns_all(record) else [])
         if one.step == record.step and one.rank != record.rank
     ]
     replays = [(opened, first), *((other, replay(other)) for other in others)]
@@ -63,7 +75,30 @@ def _again(opened: Snapshot, found: Any, replay: Callable[[Snapshot], Any]) -> A
         unsure = inexact[0]
     elif not broken and _values(replay(opened)) != _values(found):
         unsure = "two runs on this machine differ"
-    return Again(opened.record.rank, comparison, broken, found.step.spoiled, unsure)
+    recorded, now = found.step.losses, found.outcome.losses
+    return Again(
+        opened.record.rank,
+        comparison,
+        broken,
+        found.step.spoiled,
+        unsure,
+        None if comparison.losses is None else all(map(_close, recorded, now)),
+        (_told_losses(now), _told_losses([one for values in recorded for one in values[:1]])),
+    )
+
+
+def _concerns_all(record: SnapshotRecord) -> bool:
+    """Return whether a step is broken for all ranks if it is for one."""
+    return record.world_size > 1 and record.reason != "jump"
+
+
+def _close(recorded: Sequence[Any], now: Any) -> bool:
+    """Return whether a loss is one of those of the same call in the training."""
+    return any(math.isclose(float(one), float(now), rel_tol=_CLOSE) for one in recorded)
+
+
+def _told_losses(losses: Sequence[Any]) -> str:
+    return ", ".join(f"{float(one):.4g}" for one in losses)
 
 
 def _values(found: Any) -> list[str]:
@@ -72,14 +107,35 @@ def _values(found: Any) -> list[str]:
     return [*(repr(float(loss)) for loss in found.outcome.losses), *nonfinite]
 
 
-def conclusion(ranks: Sequence[Again], world: int) -> str:
+def conclusion(ranks: Sequence[Again], world: int, reason: Reason = "nonfinite") -> str:
     """Return in words whether the data or the code break a step, a machine, or nothing any more.
 
     Args:
         ranks: the steps of the ranks whose snapshots there are.
         world: number of ranks of the training.
+        reason: what was wrong with the step: gradients were not finite, or its loss jumped.
     """
+    if reason == "jump":
+        return _of_jump(ranks[0], world)
     return next(_reasons(sorted(ranks, key=lambda rank: rank.rank), world))
+
+
+def _of_jump(again: Again, world: int) -> str:
+    """Return in words whether the jump of a rank's loss lasts."""
+    of = f" of {_told([again.rank])}" if world > 1 else ""
+    here, then = again.losses
+    if again.spoiled:
+        return f"cannot tell what lasts: {again.spoiled} was not finite before the step"
+    if again.close is None:
+        return "cannot tell whether the jump lasts: the loss of the training cannot be compared"
+    if again.close:
+        return f"lasting: the same batch{of} has that loss again: the data, the weights or the code"
+    if again.unsure:
+        return f"cannot tell whether the jump is transient: {again.unsure}"
+    return (
+        f"not lasting: with the same batch{of} and weights, the loss is {here} here and was {then} "
+        "in the training: a transient error, or its machine; run it again there"
+    )
 
 
 def _reasons(ranks: Sequence[Again], world: int) -> Iterator[str]:

@@ -24,9 +24,13 @@ __all__ = [
 FORMAT_VERSION = 1
 """Version of the format of snapshots."""
 
-Reason = Literal["nonfinite", "periodic"]
+Reason = Literal["nonfinite", "jump", "periodic"]
 
-REASONS: dict[Reason, str] = {"nonfinite": "gradients not finite", "periodic": "periodic"}
+REASONS: dict[Reason, str] = {
+    "nonfinite": "gradients not finite",
+    "jump": "the loss jumped",
+    "periodic": "periodic",
+}
 """The reasons in words."""
 
 MEANS = "the gradients are means over all ranks, which one rank cannot reproduce"
@@ -42,7 +46,7 @@ class SnapshotRecord(Record):
     Attributes:
         step: the step, numbered from 0, whose update had not been made.
         rank: rank of the process.
-        reason: "nonfinite" (non-finite gradients) or "periodic".
+        reason: "nonfinite" (non-finite gradients), "jump" (of a loss) or "periodic".
         time: seconds since the epoch.
         run: id of the run.
         framework: "torch", "keras" or "xgboost".

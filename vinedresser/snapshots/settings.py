@@ -22,9 +22,9 @@ class SnapshotSettings:
     Attributes:
         every: take a periodic snapshot every N steps; 0: none.
         keep: maximum number of snapshots of each kind and rank: the first ones of non-finite
-            gradients, the last ones of the periodic.
+            gradients and of jumps of the loss, the last ones of the periodic.
         max_bytes: maximum size of all snapshots of a rank, in bytes. Periodic ones make room for
-            one of a non-finite gradient.
+            the others.
         stop: stop the run before the update with non-finite gradients.
     """
 

@@ -40,18 +40,19 @@ class SnapshotFolder:
     settings: SnapshotSettings
     # Name and size of each snapshot, oldest first, by reason.
     _kept: dict[Reason, dict[str, int]] = field(
-        default_factory=lambda: {"nonfinite": {}, "periodic": {}}
+        default_factory=lambda: {"nonfinite": {}, "jump": {}, "periodic": {}}
     )
 
-    def has_room(self, step: int) -> bool:
-        """Return whether a snapshot of non-finite gradients may be taken: only the first ones are.
+    def has_room(self, step: int, reason: Reason) -> bool:
+        """Return whether a snapshot may be taken that is not periodic: only the first ones are.
 
         Args:
             step: its step, of which there is at most one.
+            reason: its reason.
         """
-        kept = self._kept["nonfinite"]
-        taken = any(step_and_rank(name) == (step, self.rank) for name in kept)
-        return len(kept) < self.settings.keep and not taken
+        bad = [*self._kept["nonfinite"], *self._kept["jump"]]
+        taken = any(step_and_rank(name) == (step, self.rank) for name in bad)
+        return len(self._kept[reason]) < self.settings.keep and not taken
 
     def write(self, record: SnapshotRecord, tensors: Mapping[str, HostArray]) -> SnapshotRecord:
         """Write a snapshot: first its tensors, then the record that makes it one.
@@ -100,7 +101,7 @@ class SnapshotFolder:
         """
         limit = self.settings.max_bytes
         used = sum(sum(one.values()) for one in self._kept.values())
-        fixed = sum(self._kept["nonfinite"].values())
+        fixed = sum(sum(self._kept[reason].values()) for reason in ("nonfinite", "jump"))
         if fixed + size > limit:
             raise StoreFull(
                 f"{self.storage.location}: a snapshot of {size >> 20} MiB does not fit into "

@@ -1,4 +1,4 @@
-"""Taking snapshots of a training, and what follows one of non-finite gradients."""
+"""Taking snapshots of a training, and what follows those of a broken step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from vinedresser.capture.recording.alarms import Alarm
+from vinedresser.capture.recording.loss_jumps import LossJump
 from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.errors import KeyTaken, StoreError
 from vinedresser.objects import Storage
@@ -150,17 +151,57 @@ class SnapshotTaker:
         Args:
             alarm: what was seen.
         """
-        record = self._take("nonfinite") if self._folder.has_room(self.step) else None
+        room = self._folder.has_room(self.step, "nonfinite")
+        record = self._take("nonfinite") if room else None
         finding = self._finding(alarm, record)
         first, self._alarmed = not self._alarmed, True
         # Gradients are the same on all ranks: one finding is enough.
         if self._rank == 0 and (first or record is not None):
-            self._found.append(json.dumps(finding.to_json()))
-            # If the storage fails, the writer says so.
-            with suppress(StoreError):
-                text = "".join(f"{line}\n" for line in self._found)
-                self._storage.put(findings_key(_GROUP), [text.encode()])
+            self._note(finding)
         return finding
+
+    def jumped(self, jump: LossJump) -> bool:
+        """Take a snapshot of a step whose loss jumped, and record a finding; report a failure.
+
+        Args:
+            jump: what was seen.
+
+        Returns:
+            Whether there is a snapshot.
+        """
+        record = self._take("jump") if self._folder.has_room(self.step, "jump") else None
+        if record is None:
+            return False
+        where, again = self._again(record, "")
+        self._note(
+            Finding(
+                rule="loss_jump",
+                severity="info",
+                step=self.step,
+                since=self.step,
+                mode="train",
+                rank=self._rank,
+                tensor=jump.name,
+                statistic="value",
+                value=jump.value,
+                threshold=jump.limit,
+                confidence=1.0,
+                seen=jump.seen(self.step),
+                cause="an unusual batch, a step that was too large, or an error of the machine",
+                remedy=f"{again}; it says whether the same batch has that loss again",
+                evidence={"snapshot": where},
+            )
+        )
+        return True
+
+    def _note(self, finding: Finding) -> None:
+        """Record a finding of this rank."""
+        self._found.append(json.dumps(finding.to_json()))
+        # If the storage fails, the writer says so.
+        with suppress(StoreError):
+            text = "".join(f"{line}\n" for line in self._found)
+            group = f"{_GROUP}-{self._rank}" if self._rank else _GROUP
+            self._storage.put(findings_key(group), [text.encode()])
 
     def _take(self, reason: Reason) -> SnapshotRecord | None:
         """Take a snapshot; report why and return None if that fails."""
@@ -197,17 +238,9 @@ class SnapshotTaker:
 
     def _finding(self, alarm: Alarm, record: SnapshotRecord | None) -> Finding:
         name, number = alarm.tensors[-1]
-        where = f"{self._location}/{SnapshotRecord.KEY}/{record.name}" if record else ""
-        again = "look at an earlier snapshot: vinedresser snapshots"
+        where, again = "", "look at an earlier snapshot: vinedresser snapshots"
         if record:
-            options = replay_options(
-                record.framework,
-                self._info().command,
-                factory=alarm.factory,
-                world_size=record.world_size,
-                own_loop=record.of_own_loop,
-            )
-            again = f"run the step again: vinedresser replay {shlex.join([where, *options])}"
+            where, again = self._again(record, alarm.factory)
         return Finding(
             rule="nonfinite_gradient",
             severity="stop" if self._settings.stop else "warning",
@@ -226,6 +259,18 @@ class SnapshotTaker:
             evidence={"all": [one for one, _ in alarm.tensors][:20], "snapshot": where},
             fault="nonfinite",
         )
+
+    def _again(self, record: SnapshotRecord, factory: str) -> tuple[str, str]:
+        """Return the location of a snapshot, and how to run its step again."""
+        where = f"{self._location}/{SnapshotRecord.KEY}/{record.name}"
+        options = replay_options(
+            record.framework,
+            self._info().command,
+            factory=factory,
+            world_size=record.world_size,
+            own_loop=record.of_own_loop,
+        )
+        return where, f"run the step again: vinedresser replay {shlex.join([where, *options])}"
 
     def stop(self, finding: Finding) -> None:
         """End the training before its update.

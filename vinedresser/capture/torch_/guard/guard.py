@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from vinedresser.capture.recording.alarms import gradient_alarm
+from vinedresser.capture.recording.loss_jumps import LossJumps
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.shield import Shield
@@ -91,6 +92,7 @@ class TorchGuard:
         self._model = unwrapped(root)
         self._names = names
         self._calls = StepCalls()
+        self._jumps = LossJumps()
         self._loaded = _LoadedBatches(shield)
         self._buffers = BufferCopies(names)
         self._random = RandomStates()
@@ -254,7 +256,7 @@ class TorchGuard:
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """Look at the gradients; return arguments of the step with a closure that does so."""
         if not has_closure(args, kwargs):
-            self._look(optimizer)
+            self._look(optimizer, once=True)
             return None
         return with_closure(args, kwargs, partial(self._looking, optimizer))
 
@@ -271,8 +273,13 @@ class TorchGuard:
 
         return computed
 
-    def _look(self, optimizer: Optimizer) -> None:
+    def _look(self, optimizer: Optimizer, *, once: bool = False) -> None:
         """Take the snapshots that are due before an update.
+
+        Args:
+            optimizer: makes the update.
+            once: the step computes its loss and gradients once, so that its loss can be compared
+                with those of other steps.
 
         Raises:
             TrainingStopped: the gradients are not finite, and the settings say so.
@@ -288,7 +295,11 @@ class TorchGuard:
             sources = (call.source for call in self._calls.calls)
             step = self._taker.step
             self._taker.alarm(gradient_alarm(affected, self._losses(), step, sources))
-        elif due:
+            return
+        # A scaler that decides on the device does not wait for it, so the guard does not either.
+        compares = once and self._taker.guarding and not scaler_decides(optimizer)
+        jump = self._jumps.next(self._losses()) if compares else None
+        if (jump is None or not self._taker.jumped(jump)) and due:
             self._taker.take_periodic()
 
     def _affected(self, optimizer: Optimizer) -> list[tuple[str, int]]:
