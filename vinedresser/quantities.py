@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 
-__all__ = ["parse_amount", "parse_size", "parse_time"]
+__all__ = ["parse_amount", "parse_size", "parse_time", "seconds_of"]
 
 _SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*%", re.ASCII)
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(s|m|min|h|d)", re.ASCII)
@@ -39,6 +40,28 @@ def parse_time(given: str) -> float:
     if not seconds:
         raise ValueError(f'must be a time such as "90 s", "30 min", "24 h" or "7 d", not {given!r}')
     return seconds
+
+
+def seconds_of(key: str, given: float | str | None) -> float | None:
+    """Return a duration of a setting in seconds; None if it is not given.
+
+    Args:
+        key: name of the setting.
+        given: a number of seconds, or a text; see `parse_time`.
+
+    Raises:
+        ValueError: it is not a duration above 0; the message names the key.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        try:
+            return parse_time(given)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from error
+    if not 0 < given < math.inf:
+        raise ValueError(f"{key}: must be above 0 seconds, not {given}")
+    return float(given)
 
 
 def parse_size(given: object) -> int:

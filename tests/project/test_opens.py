@@ -57,6 +57,7 @@ ELSEWHERE = {
     "infra/services/servers/seaweed_sockets.py": "a temporary folder of its own",
     "infra/services/tracking/artifacts.py": "links in a temporary folder, to checked files",
     "infra/supervise/sagemaker.py": "the tree of a container, in no store",
+    "infra/supervise/supervisor/limits.py": "/proc",
     "infra/supervise/supervisor/stillness.py": "/proc",
     "infra/supervise/supervisor/system_metrics.py": "/proc",
     "infra/services/tracking/availability.py": "after `check_file`: SQLite opens its files itself",

@@ -29,7 +29,12 @@ __all__ = ["Verdict", "VerdictKind", "checks_of", "steps_done", "verdict"]
 
 VerdictKind = Literal["healthy", "problem", "stopped", "running", "cannot tell"]
 
-_WHO = {"sweep": "by its sweep", "person": "on request", "owner": "by the end of its owner"}
+_WHO = {
+    "sweep": "by its sweep",
+    "person": "on request",
+    "owner": "by the end of its owner",
+    "limit": "by its limit",
+}
 _WORDS = {"stop": "critical problem", "warning": "problem"}
 # Most rules about networks check every 20 steps. Boosting and estimators may need a single step.
 _FEWEST = {"torch": 20, "keras": 20}

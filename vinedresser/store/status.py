@@ -31,7 +31,12 @@ __all__ = ["RunState", "Status", "rank_is_over", "run_status"]
 
 RunState = Literal["running", "finished", "stopped", "crashed", "killed", "dead", "unreadable"]
 
-_BY = {"sweep": " by its sweep", "person": " on request", "owner": " by the end of its owner"}
+_BY = {
+    "sweep": " by its sweep",
+    "person": " on request",
+    "owner": " by the end of its owner",
+    "limit": " by its limit",
+}
 # Seconds that a run may take from its creation to its first heartbeat.
 _START_TIMEOUT = 60.0
 
@@ -47,7 +52,7 @@ class Status:
             run.json is damaged (only in tables of runs: `run_status` raises).
         reason: one sentence; for a running run, ranks that are gone or silent; "" if there is
             nothing to report.
-        by: "rule", "sweep", "person" or "owner" for a stopped run; else "".
+        by: "rule", "sweep", "person", "owner" or "limit" for a stopped run; else "".
         rule: name of the rule that requested the stop; else "".
         step: last completed optimizer step, None if unknown.
         code: exit code, None if a signal ended the run or the code is unknown.

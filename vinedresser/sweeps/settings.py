@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import Ge
 
-from vinedresser.quantities import parse_time
+from vinedresser.infra.configuration import build
+from vinedresser.quantities import seconds_of
 from vinedresser.store.step_record import Mode
 
-__all__ = ["Direction", "Objective", "PrunerName", "SamplerName", "SweepTable", "Summary"]
+__all__ = [
+    "Direction",
+    "Objective",
+    "Plateau",
+    "PrunerName",
+    "SamplerName",
+    "SweepTable",
+    "Summary",
+]
 
 Direction = Literal["minimize", "maximize"]
 Summary = Literal["last", "best", "mean"]
@@ -50,6 +60,19 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Plateau:
+    """A plateau of the best value of a sweep.
+
+    Attributes:
+        trials: number of trials in a row without an improvement.
+        min_delta: an improvement is more than this.
+    """
+
+    trials: Annotated[int, Ge(1)]
+    min_delta: Annotated[float, Ge(0)] = 0.0
+
+
+@dataclass(frozen=True)
 class SweepTable:
     """The settings of a sweep.
 
@@ -68,6 +91,11 @@ class SweepTable:
         total_epochs: no other trial begins once all have done this number of epochs together.
         wall_time: how long trials may begin: "90 min", "2 h", or seconds; ``--resume`` starts the
             count again.
+        target: no other trial begins once one has finished with this value or a better one.
+        plateau: no other trial begins once this number of trials in a row has not improved the best
+            value, or the Pareto front; or a table, such as ``{ trials = 30, min_delta = 0.001 }``,
+            in which only an improvement by more than ``min_delta`` counts. Failed trials do not
+            count.
         sampler: "random", "grid", "tpe", "gp" or "cmaes"; or a table, such as
             ``{ name = "tpe", startup = 20 }``.
         pruner: "none", "median", "asha", "hyperband" or "wilcoxon"; or a table.
@@ -92,6 +120,8 @@ class SweepTable:
     epochs: Annotated[int, Ge(1)] | None = None
     total_epochs: Annotated[int, Ge(1)] | None = None
     wall_time: float | str | None = None
+    target: float | None = None
+    plateau: Annotated[int, Ge(1)] | dict[str, Any] | None = None
     sampler: str | dict[str, Any] = "tpe"
     pruner: str | dict[str, Any] = "asha"
     points: list[dict[str, Any]] = field(default_factory=list)
@@ -109,9 +139,10 @@ class SweepTable:
                 'metric: must be the name of the objective, such as "accuracy"; or set objectives '
                 "to a list of { metric, direction } instead"
             )
-        limits = (self.trials, self.total_epochs, self.wall_time)
+        limits = (self.trials, self.total_epochs, self.wall_time, self.plateau)
         if self.sampler_name != "grid" and all(limit is None for limit in limits):
-            raise ValueError("trials: is missing; set trials, total_epochs or wall_time")
+            raise ValueError("trials: is missing; set trials, total_epochs, wall_time or plateau")
+        self._check_ends()
         if 0 < len(self.seeds) < self.repeats:
             raise ValueError(
                 f"seeds: must be at least {self.repeats}, since each of the {self.repeats} trials "
@@ -130,6 +161,33 @@ class SweepTable:
                 'objectives it must be "none" (rules still stop broken trials)'
             )
         self.seconds  # noqa: B018 - validates wall_time
+
+    def _check_ends(self) -> None:
+        """Check what ends the sweep by its results."""
+        if self.target is not None and not math.isfinite(self.target):
+            raise ValueError(f"target: must be a finite number, not {self.target}")
+        patience = self.patience
+        if len(self.goals) < 2:
+            return
+        if self.target is not None:
+            raise ValueError("target: not supported with several objectives, which have no best")
+        if patience is not None and patience.min_delta:
+            raise ValueError(
+                "plateau.min_delta: not supported with several objectives, where a trial counts "
+                "that joins the Pareto front"
+            )
+
+    @property
+    def patience(self) -> Plateau | None:
+        """The plateau at which the sweep ends; None: at none.
+
+        Raises:
+            ConfigError: the table is invalid.
+        """
+        given = self.plateau
+        if isinstance(given, int):
+            return Plateau(given)
+        return None if given is None else build(Plateau, given, "plateau")
 
     @property
     def goals(self) -> tuple[Objective, ...]:
@@ -155,16 +213,7 @@ class SweepTable:
         Raises:
             ValueError: ``wall_time`` is not a duration.
         """
-        if self.wall_time is None:
-            return None
-        if isinstance(self.wall_time, str):
-            try:
-                return parse_time(self.wall_time)
-            except ValueError as error:
-                raise ValueError(f"wall_time: {error}") from error
-        if not self.wall_time > 0:
-            raise ValueError(f"wall_time: must be above 0 seconds, not {self.wall_time}")
-        return float(self.wall_time)
+        return seconds_of("wall_time", self.wall_time)
 
     @staticmethod
     def _check_choice(key: str, name: str, known: tuple[str, ...]) -> None:

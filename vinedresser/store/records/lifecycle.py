@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 from vinedresser.masking import masked_arguments, masked_names, masked_text, masked_value
 from vinedresser.objects import Storage
 from vinedresser.processes import ProcessIdentity
+from vinedresser.quantities import parse_size, seconds_of
 from vinedresser.store.json_values import check_time
 from vinedresser.store.records.launchers import (
     SCHEDULERS,
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 ExitCause = Literal["finished", "stopped", "crashed", "killed"]
-StopBy = Literal["rule", "sweep", "person", "owner"]
+StopBy = Literal["rule", "sweep", "person", "owner", "limit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,9 @@ class LaunchSettings:
         launcher: what starts the ranks, "local", "torchrun", "mpi", "ray", "slurm" or "kubernetes",
             or a table of its name and settings.
         hosts: number of hosts that share the ranks equally, or their names.
+        time_limit: how long a run may train, "90 min", "2 h", or seconds; then it is stopped.
+        memory_limit: how much memory the processes of a run may use together, "8 GB" or "512 MiB";
+            above, it is stopped.
     """
 
     gpus: int = 0
@@ -67,6 +71,8 @@ class LaunchSettings:
     contract: Literal["", "sagemaker"] = ""
     launcher: str | dict[str, Any] = "local"
     hosts: int | list[str] = 1
+    time_limit: float | str | None = None
+    memory_limit: str | None = None
 
     def __post_init__(self) -> None:
         """Check values that types do not; the supervisor has no package that does."""
@@ -86,6 +92,38 @@ class LaunchSettings:
             raise ValueError(f"contract: not supported with the launcher {self.system.name}")
         if self.gpus and self.elsewhere:
             raise ValueError("gpus: give gpus_per_rank for ranks on other hosts")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        self.most_seconds  # noqa: B018 - validates time_limit
+        if self.most_bytes is not None and self.system.name != "local":
+            raise ValueError(
+                f"memory_limit: not supported with the launcher {self.system.name}, whose ranks "
+                "may be on other machines"
+            )
+
+    @property
+    def most_seconds(self) -> float | None:
+        """The time limit in seconds; None: no limit.
+
+        Raises:
+            ValueError: it is not a time above 0.
+        """
+        return seconds_of("time_limit", self.time_limit)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The memory limit in bytes; None: no limit.
+
+        Raises:
+            ValueError: it is not a size.
+        """
+        if self.memory_limit is None:
+            return None
+        try:
+            return parse_size(self.memory_limit)
+        except ValueError as error:
+            raise ValueError(f"memory_limit: {error}") from error
 
     @property
     def system(self) -> LauncherSettings:
@@ -215,7 +253,8 @@ class StopRecord(Record):
     """The request to stop the run. The first one wins; it is never replaced.
 
     Attributes:
-        by: "rule", "sweep" (worse than other trials), "person" or "owner" (the owner is gone).
+        by: "rule", "sweep" (worse than other trials), "person", "owner" (the owner is gone) or
+            "limit" (over its limit of time or memory).
         rule: name of the rule, else "".
         step: step of the finding, None if there is none.
         reason: one sentence.

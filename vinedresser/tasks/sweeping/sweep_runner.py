@@ -18,6 +18,7 @@ from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.objects import open_storage
 from vinedresser.plain_logs import plain_logger
 from vinedresser.store.records import TrackingRecord
+from vinedresser.sweeps.enough import enough
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
@@ -108,7 +109,8 @@ class SweepRunner:
         settings = self.sweep.settings
         drawn = settings.sampler_name in ("random", "grid")
         by_values = settings.pruner_name in ("none", "asha", "hyperband")
-        return self.sweep.experiment.max_concurrent == 1 and not (drawn and by_values)
+        by_count = settings.target is None and settings.plateau is None
+        return self.sweep.experiment.max_concurrent == 1 and not (drawn and by_values and by_count)
 
     def next(self) -> TrialRuns | None:
         """Return the next trial; None if there is none.
@@ -284,7 +286,7 @@ class SweepRunner:
             used = sum(trial.epochs for trial in (*self._study.ended, *self._study.running()))
             if used >= limit:
                 return f"{used} of {limit} epochs are used"
-        return ""
+        return enough(self.sweep.settings, self._study.ended)
 
     def _report(
         self,

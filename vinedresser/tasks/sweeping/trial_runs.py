@@ -282,4 +282,6 @@ class TrialRuns:
             return self.cut
         found = judged.stopping
         fault, remedy = (found.fault, found.remedy) if found else ("", "")
+        if status.by == "limit":
+            fault = "limit"
         return TrialEnd("stopped", status.reason, status.rule, fault, remedy)

@@ -25,7 +25,8 @@ def request_stop(
 
     Args:
         directory: the run directory, or the URL of a run on an object store.
-        by: "rule", "sweep" (it is worse than other trials), "person" or "owner".
+        by: "rule", "sweep" (it is worse than other trials), "person", "owner" or
+            "limit".
         reason: one sentence.
         rule: name of the rule.
         step: step of the finding.

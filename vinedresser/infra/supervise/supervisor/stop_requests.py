@@ -12,7 +12,7 @@ from vinedresser.errors import CorruptData
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
 from vinedresser.infra.supervise.supervisor.ownership import Ownership
 from vinedresser.objects import LocalStorage
-from vinedresser.store.records import StopRecord, read_record, run_lock, write_first
+from vinedresser.store.records import StopBy, StopRecord, read_record, run_lock, write_first
 
 
 class StopRequests:
@@ -67,9 +67,9 @@ class StopRequests:
         """Whether the run directory was removed; one that was moved may come back."""
         return not os.fstat(self._lock).st_nlink and self._storage.removed
 
-    def ask_as_owner(self, reason: str) -> None:
-        """Ask the run to end, unless it was asked before; what starts the ranks is its owner."""
-        self._ask(StopRecord("owner", reason, time.time()))
+    def ask(self, by: StopBy, reason: str) -> None:
+        """Ask the run to end, unless it was asked before."""
+        self._ask(StopRecord(by, reason, time.time()))
 
     def _on_signal(self, number: int) -> None:
         self._signals.arrived(number)

@@ -17,6 +17,7 @@ from vinedresser.infra.supervise.hosts.hosts_job import HostsJob
 from vinedresser.infra.supervise.launch_values import read_memory_file
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
 from vinedresser.infra.supervise.supervisor.job import Job
+from vinedresser.infra.supervise.supervisor.limits import Limits
 from vinedresser.infra.supervise.supervisor.machine import this_machine
 from vinedresser.infra.supervise.supervisor.ownership import Ownership
 from vinedresser.infra.supervise.supervisor.prctl import become_subreaper
@@ -169,6 +170,7 @@ class Supervisor:
         """Serve the ranks until all have ended, by themselves, on request or after a failure."""
         next_look = 0.0
         system = self._system_metrics()
+        limits = Limits(self._launch, job.family.members)
         while job.running:
             self._turn()
             now = time.monotonic()
@@ -178,6 +180,7 @@ class Supervisor:
             self._tend(job)
             if system is not None:
                 system.tend(now)
+            self._keep_to(limits, now)
             if now >= self._deadline:
                 job.kill()
             elif now >= self._reminder:
@@ -200,11 +203,17 @@ class Supervisor:
             return None
         return SystemMetrics(self._directory, visible_gpus(self._environment()), self._report)
 
+    def _keep_to(self, limits: Limits, now: float) -> None:
+        """Ask the run to end if it is over a limit."""
+        if self._passed_on is None and (reason := limits.exceeded(now)):
+            self._requests.ask("limit", reason)
+
     def _tend(self, job: Job | HostsJob) -> None:
         """Do what is due every tick, and pass on what asks the ranks for something."""
         job.tend()
         if job.told:
-            self._requests.ask_as_owner(job.told)
+            # What starts the ranks is the owner.
+            self._requests.ask("owner", job.told)
         for number in self._signals.take():
             job.send(number)
 
