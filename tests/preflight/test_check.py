@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import vinedresser
-from tests.preflight.trainings import LIGHTNING, USUAL, script
+from tests.preflight.trainings import LANGUAGE, LIGHTNING, USUAL, script
 from vinedresser.preflight.launching import Preflight, check_script
 from vinedresser.preflight.names import PROBES, RULE_CHECK
 from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED
@@ -27,9 +27,13 @@ BY_HAND = (
     "loss = -(wide * chance.log() + (1 - wide) * (1 - chance).log()).mean(); loss.backward()"
 )
 FIXED = f"rows, wanted = fixed; {STEP.format('model(rows)')}"
+MASKED = "inputs.where(torch.rand(32, 16) < 0.2, -100)"
 # Those that train copies take seconds.
 SLOW = ("overfit", "learning_rate", "scales")
-QUICK = dict.fromkeys([RULE_CHECK, *(name for name in PROBES if name not in SLOW)], FINE)
+QUICK = dict.fromkeys([RULE_CHECK, *(name for name in PROBES if name not in SLOW)], FINE) | {
+    # There are no tokens.
+    "future": UNCHECKED
+}
 # Changes of the script, and the rule that finds each within the steps of a check.
 FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "clearing": ({"clear": "pass"}, "gradients_not_cleared"),
@@ -218,6 +222,29 @@ def test_a_probe_finds_what_no_rule_sees_in_a_few_steps(
     found = checked(tmp_path, monkeypatch, script(**changes))
 
     assert check in suspicions(found), found.verdicts
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("causal", "model", "state"),
+    [
+        (True, {"targets": "rows[:, 1:]", "arguments": "(inputs)"}, FINE),
+        (False, {"targets": "rows[:, 1:]", "arguments": "(inputs, wanted)"}, SUSPICIOUS),
+        # Masked tokens are predicted from both sides.
+        (False, {"targets": MASKED, "arguments": "(inputs)"}, UNCHECKED),
+    ],
+)
+def test_a_language_model_that_sees_the_future_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    causal: bool,
+    model: dict[str, str],
+    state: str,
+) -> None:
+    text = LANGUAGE.format(mask=causal, **model)
+    found = checked(tmp_path, monkeypatch, text, skip=tuple({*PROBES} - {"future"}))
+
+    assert {one.check: one.state for one in found.verdicts}["future"] == state, found.verdicts
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LIGHTNING", "SCRIPT", "USUAL", "script"]
+__all__ = ["LANGUAGE", "LIGHTNING", "SCRIPT", "USUAL", "script"]
 
 # {name} are replaced.
 SCRIPT = """
@@ -99,3 +99,50 @@ def script(**changes: str) -> str:
     for name, line in {**USUAL, **changes}.items():
         text = text.replace(f"{{{name}}}", line)
     return text
+
+
+# {name} are replaced: whether the future is masked, the labels, and the arguments of the model,
+# which computes the loss itself if it gets the labels.
+LANGUAGE = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+texts = torch.randint(20, (256, 17))
+texts[:, 1::2] = (3 * texts[:, :-1:2] + 1) % 20
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 32)
+        self.places = nn.Parameter(0.1 * torch.randn(16, 32))
+        self.queries = nn.Linear(32, 96)
+        self.last = nn.Linear(32, 20)
+
+    def forward(self, tokens, wanted=None):
+        hidden = self.embedding(tokens) + self.places
+        mask = torch.ones(16, 16).tril().bool() if {mask} else None
+        mixed = F.scaled_dot_product_attention(*self.queries(hidden).chunk(3, -1), attn_mask=mask)
+        scores = self.last(hidden + mixed)
+        if wanted is None:
+            return scores
+        return scores, F.cross_entropy(scores.flatten(0, 1), wanted.flatten())
+
+
+model = Model()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+for epoch in range(2):
+    for rows in texts.split(32):
+        inputs = rows[:, :-1]
+        wanted = {targets}
+        optimizer.zero_grad()
+        result = model{arguments}
+        scores, loss = result if isinstance(result, tuple) else (result, None)
+        if loss is None:
+            loss = F.cross_entropy(scores.flatten(0, 1), wanted.flatten())
+        loss.backward()
+        optimizer.step()
+"""

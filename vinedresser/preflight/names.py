@@ -12,6 +12,7 @@ PROBES = (
     "momentum",
     "own_input",
     "other_samples",
+    "future",
     "overfit",
     "learning_rate",
     "scales",

@@ -12,6 +12,7 @@ from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.checks.batches import batches, scales
 from vinedresser.preflight.checks.momentum import momentum
 from vinedresser.preflight.checks.overfit import learning_rate, overfit
+from vinedresser.preflight.checks.positions import future
 from vinedresser.preflight.checks.samples import other_samples, own_input
 from vinedresser.preflight.checks.steps import cost, updates
 from vinedresser.preflight.names import PROBES
@@ -25,7 +26,7 @@ _BY_NAME: dict[str, _Check] = dict(
     zip(
         PROBES,
         (
-            *(updates, batches, momentum, own_input, other_samples),
+            *(updates, batches, momentum, own_input, other_samples, future),
             *(overfit, learning_rate, scales, cost),
         ),
         strict=True,
