@@ -317,7 +317,7 @@ def test_epochs_are_counted_with_several_objectives_too(tmp_path: Path) -> None:
         ({"wall_time": -1}, "wall_time: must be above 0 seconds"),
         ({"retries": -1}, "retries: must be at least 0"),
         ({"direction": "up"}, "sweep.direction: "),
-        ({"sampler": "tpee"}, "sampler: must be one of random, grid, tpe, gp, cmaes"),
+        ({"sampler": "tpee"}, "sampler: must be one of random, grid, tpe, gp, cmaes, nsgaii"),
         (
             {"sampler": {"name": "tpe", "statup": 3}},
             r"^sweep\.sampler\.statup: no such key; did you mean",

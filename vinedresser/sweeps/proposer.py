@@ -13,7 +13,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler
 from optuna.trial import FrozenTrial
 
 from vinedresser.sweeps.dimension import Choice
@@ -55,6 +55,7 @@ class Proposer(BaseSampler):
         self, make: Callable[[int], BaseSampler], seed: int, space: Space, tried: Tried
     ) -> None:
         self._make = make
+        self._sampler = make(seed)
         self._seed = seed
         self._space = space
         self._tried = tried
@@ -70,11 +71,14 @@ class Proposer(BaseSampler):
 
     def sample_relative(
         self,
-        study: optuna.Study,  # noqa: ARG002
-        trial: FrozenTrial,  # noqa: ARG002
+        study: optuna.Study,
+        trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],  # noqa: ARG002
     ) -> dict[str, Any]:
         """Return nothing; see `infer_relative_search_space`."""
+        if isinstance(self._sampler, NSGAIISampler):
+            # Also that of a trial whose configuration is given, which is a member of it.
+            self._sampler.get_trial_generation(study, trial)
         return {}
 
     def sample_independent(

@@ -125,13 +125,29 @@ class _Startup:
     startup: Annotated[int, Ge(1)] = 10
 
 
+@dataclass(frozen=True)
+class _Genetic:
+    """A sampler that combines the configurations of the best trials.
+
+    Attributes:
+        population: number of finished trials of a generation; those of the first one are random.
+    """
+
+    name: str
+    population: Annotated[int, Ge(2)] = 50
+
+
+_KINDS: dict[str, type[Any]] = {"random": _Plain, "grid": _Plain, "nsgaii": _Genetic}
+
+
 def sampler_maker(
     given: str | Mapping[str, Any], *, objectives: int, where: str
 ) -> Callable[[int], samplers.BaseSampler]:
     """Return a function that makes a sampler with a random seed.
 
     The points of a grid come from the sweep itself. TPE is that of Bergstra et al. (2011), with the
-    constant liar for concurrent trials; the Gaussian process is Optuna's, CMA-ES is Hansen's.
+    constant liar for concurrent trials; the Gaussian process is Optuna's, CMA-ES is Hansen's, and
+    NSGA-II that of Deb et al. (2002).
 
     Args:
         given: its name, or a table with ``name`` and settings.
@@ -144,15 +160,18 @@ def sampler_maker(
     """
     table = {"name": given} if isinstance(given, str) else dict(given)
     name = str(table.get("name"))
-    kind: type[Any] = _Plain if name in ("random", "grid") else _Startup
+    kind = _KINDS.get(name, _Startup)
     settings = build(kind, table, where)
     for package in _WANTED.get(name, ()):
         if importlib.util.find_spec(package) is None:
             raise MissingDependency(f"{where}: {name!r} needs the package {package}")
     if name == "cmaes" and objectives > 1:
-        raise ConfigError(f"{where}: CMA-ES supports one objective only; use tpe or gp for several")
+        raise ConfigError(f"{where}: CMA-ES supports one objective only; use nsgaii, tpe or gp")
     if kind is _Plain:
         return lambda seed: samplers.RandomSampler(seed=seed)
+    if kind is _Genetic:
+        population = settings.population
+        return lambda seed: samplers.NSGAIISampler(seed=seed, population_size=population)
     startup = settings.startup
     if name == "tpe":
         return lambda seed: BoundedTPESampler(seed=seed, n_startup_trials=startup)

@@ -25,7 +25,7 @@ __all__ = [
 
 Direction = Literal["minimize", "maximize"]
 Summary = Literal["last", "best", "mean"]
-SamplerName = Literal["random", "grid", "tpe", "gp", "cmaes"]
+SamplerName = Literal["random", "grid", "tpe", "gp", "cmaes", "nsgaii"]
 PrunerName = Literal["none", "median", "asha", "hyperband", "wilcoxon"]
 
 
@@ -96,7 +96,7 @@ class SweepTable:
             value, or the Pareto front; or a table, such as ``{ trials = 30, min_delta = 0.001 }``,
             in which only an improvement by more than ``min_delta`` counts. Failed trials do not
             count.
-        sampler: "random", "grid", "tpe", "gp" or "cmaes"; or a table, such as
+        sampler: "random", "grid", "tpe", "gp", "cmaes" or "nsgaii"; or a table, such as
             ``{ name = "tpe", startup = 20 }``.
         pruner: "none", "median", "asha", "hyperband" or "wilcoxon"; or a table.
         points: configurations to try first, as tables; the sampler proposes missing parameters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from vinedresser.explain.reports.sweep import SweepPage, causes, without_links, write_sweep_report
 from vinedresser.sweeps.dimension import Choice
-from vinedresser.sweeps.settings import SweepTable
+from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import Trial, TrialEnd
 
@@ -162,3 +163,37 @@ def test_too_few_results_tell_no_importance(
     assert words in text
     told = write_sweep_report(page(found), tmp_path / "sweep.html").read_text(encoding="utf-8")
     assert "Cannot be told" not in told
+
+
+def test_the_pareto_front_is_a_chart_in_which_it_is_marked(tmp_path: Path) -> None:
+    goals = [
+        Objective("accuracy", "maximize"),
+        Objective("latency", "minimize"),
+    ]
+    settings = SweepTable(objectives=goals, trials=9, pruner="none")
+    results = [(0.9, 5.0), (0.8, 1.0), (0.7, 3.0), (0.95, 9.0)]
+    found = [
+        Trial(number, {"lr": 0.1, "act": "<b>"}, {1: one[0]}, one, TrialEnd("finished"))
+        for number, one in enumerate(results)
+    ]
+    best = [found[0], found[1], found[3]]
+    space = Space.parse({"lr": {"log": [1e-4, 10.0]}, "act": ["<b>", "tanh"]}, "space")
+    shown = SweepPage("search", settings, space, found, best, {}, "all begun")
+    text = write_sweep_report(shown, tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert text.count('class="point front"') == 3
+    assert text.count('class="point dominated"') == 1
+    assert "trial-0001, on the Pareto front: accuracy 0.8, latency 1; lr 0.1, act &lt;b&gt;" in text
+    # The border has a corner between two neighbours: better in neither than the worse of them.
+    (line,) = [
+        one for tag, one in read(tmp_path / "sweep.html") if one.get("class") == "front-line"
+    ]
+    places = [tuple(map(float, one.split(","))) for one in _points(str(line["d"]))]
+    assert [one[0] for one in places] == sorted(one[0] for one in places)
+    assert places[1] == (places[0][0], places[2][1])
+    assert len(places) == 5
+
+
+def _points(path: str) -> list[str]:
+    """Return the points of a path as "x,y"."""
+    numbers = re.findall(r"-?[\d.]+", path)
+    return [f"{x},{y}" for x, y in zip(numbers[::2], numbers[1::2], strict=True)]

@@ -82,10 +82,11 @@ def _cells(trial: Trial, metrics: Sequence[str]) -> dict[str, str]:
 
 def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
     """Yield lines about the best trials, how trials ended, and the epochs used."""
+    head = "best             " if len(settings.goals) == 1 else "Pareto front     "
     for trial in swept.best:
         both = zip(settings.goals, trial.result, strict=True)
         values = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in both)
-        yield f"best             {trial.name}: {values} with {trial.configuration}"
+        yield f"{head}{trial.name}: {values} with {trial.configuration}"
     ends = Counter(trial.ending.state for trial in swept.trials)
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
     broken = [trial.ending for trial in swept.trials if trial.ending.rule]

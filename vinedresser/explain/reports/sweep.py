@@ -23,6 +23,7 @@ from vinedresser.explain.charts.axes import (
     step_axis,
 )
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
+from vinedresser.explain.reports.sweep_front import front_chart
 from vinedresser.explain.reports.templating import write_page
 from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.settings import SweepTable
@@ -98,11 +99,16 @@ class SweepPage:
         return saved_share(self.trials, self.settings.epochs)
 
     def rows(self) -> list[Trial]:
-        """Return the trials to list: the best of those with a value."""
+        """Return the trials to list: the front or the best one, then by the first objective."""
         goal = self.settings.goals[0]
         sign = -1 if goal.direction == "maximize" else 1
         known = [trial for trial in self.trials if trial.result or trial.values]
-        return sorted(known, key=lambda trial: sign * _value(trial))[:_ROWS]
+        known.sort(key=lambda trial: (not self.is_best(trial), sign * _value(trial)))
+        return known[:_ROWS]
+
+    def is_best(self, trial: Trial) -> bool:
+        """Return whether a trial is the best one, or on the Pareto front."""
+        return any(one.number == trial.number for one in self.best)
 
 
 def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> Path:
@@ -123,6 +129,9 @@ def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> 
             page.trials, page.space, metric, _SIZE, "every configuration as a line"
         ),
         causes=causes(page.trials, page.space, page.best),
+        front=front_chart(page.trials, page.best, page.settings.goals, _SIZE)
+        if len(page.settings.goals) > 1
+        else None,
     )
 
 

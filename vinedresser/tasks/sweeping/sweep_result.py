@@ -29,6 +29,7 @@ from vinedresser.tasks.parents.beginning import begin_parent
 from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.parents.parent_artifact import leave_parent_artifact
+from vinedresser.tasks.sweeping.front_tags import PARETO_TAG, tag_front
 from vinedresser.tasks.sweeping.parent_metrics import parent_metrics
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 
@@ -83,7 +84,10 @@ class SweepResult:
     def verdict(self) -> str:
         """The result in a few words: the problem, or how the trials ended and which is the best."""
         ends = ", ".join(f"{count} {state}" for state, count in self.ends.items())
-        best = f"; best {self.best[0].name}" if len(self.best) == 1 else ""
+        several = any(len(trial.result) > 1 for trial in self.best)
+        best = f"; best {self.best[0].name}" if self.best else ""
+        if several:
+            best = f"; {len(self.best)} on the Pareto front"
         return self.problem or f"{ends}{best}"
 
     def with_problems(self, problems: Iterable[str]) -> SweepResult:
@@ -167,7 +171,8 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
             reports=_reports(swept),
         )
         write_sweep_report(page, sweep.page)
-    best = swept.best[0] if len(swept.best) == 1 else None
+    several = len(sweep.settings.goals) > 1
+    best = swept.best[0] if swept.best and not several else None
     tags = {
         "verdict": swept.verdict,
         "sweep.over": swept.over,
@@ -177,6 +182,7 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         **{f"sweep.{state}": swept.ends[state] for state in get_args(TrialState)},
         "sweep.best": best.name if best else None,
         "sweep.best.value": best.result[0] if best else None,
+        PARETO_TAG: ", ".join(trial.name for trial in swept.best) if several else None,
         "sweep.best.parameters": json.dumps(best.parameters) if best else None,
     }
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
@@ -188,6 +194,8 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
     except VinedresserError as error:
         metrics = {}
         problems.append(f"metrics of the best trial are not in MLflow's run of the sweep: {error}")
+    if several and swept.best:
+        problems += tag_front(store, tracking, swept.best)
     problems += tell_end(store, SweepRecord, tracking, status, tags, metrics=metrics)
     return replace(swept, problems=tuple(problems))
 
