@@ -40,7 +40,8 @@ def _target(settings: SweepTable, trials: Sequence[Trial]) -> str:
     target, goal = settings.target, settings.goals[0]
     if target is None:
         return ""
-    reached = (one for one in trials if one.result and _gain(one.result[0], target, goal) >= 0)
+    done = (one for one in trials if one.result and one.feasible)
+    reached = (one for one in done if _gain(one.result[0], target, goal) >= 0)
     first = next(reached, None)
     if first is None:
         return ""
@@ -58,7 +59,7 @@ def _plateau(settings: SweepTable, trials: Sequence[Trial]) -> str:
         if trial.ending.state == "failed":
             continue
         without += 1
-        if trial.result and _improves(trial, front, goals, patience.min_delta):
+        if trial.result and trial.feasible and _improves(trial, front, goals, patience.min_delta):
             front = [one for one in front if not dominates(trial.result, one.result, goals)]
             front = [*front, trial] if len(goals) > 1 else [trial]
             last, without = trial, 0

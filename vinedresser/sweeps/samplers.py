@@ -97,13 +97,19 @@ def _bounded(
     kept: dict[int, FrozenTrial] = {}
     for objective, direction in enumerate(directions):
         sign = -1 if direction is StudyDirection.MAXIMIZE else 1
-        best = heapq.nsmallest(_BEST, finished, key=lambda one: sign * one.values[objective])
+        keys = {one.number: (_violation(one), sign * one.values[objective]) for one in finished}
+        best = heapq.nsmallest(_BEST, finished, key=lambda one: keys[one.number])
         kept |= {one.number: one for one in best}
     for trial in reversed(trials):
         if len(kept) >= _MOST:
             break
         kept[trial.number] = trial
     return [kept[number] for number in sorted(kept)]
+
+
+def _violation(trial: FrozenTrial) -> float:
+    """Return by how much a trial breaks its constraints in all, as TPE adds it up."""
+    return sum(max(excess, 0.0) for excess in trial.constraints.values())
 
 
 @dataclass(frozen=True)

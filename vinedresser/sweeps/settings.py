@@ -14,6 +14,7 @@ from vinedresser.quantities import seconds_of
 from vinedresser.store.step_record import Mode
 
 __all__ = [
+    "Constraint",
     "Direction",
     "Objective",
     "Plateau",
@@ -60,6 +61,54 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Constraint:
+    """A bound of a metric; a finished trial that breaks it is infeasible.
+
+    Attributes:
+        metric: name of a metric or loss, as of an objective.
+        max: the metric must be at most this.
+        min: the metric must be at least this.
+        value: how a trial's values are summarized, as of an objective.
+        mode: the mode in which it is recorded.
+    """
+
+    metric: str
+    max: float | None = None
+    min: float | None = None
+    value: Summary = "last"
+    mode: Mode = "eval"
+
+    def __post_init__(self) -> None:
+        """Check the bound."""
+        if (self.max is None) is (self.min is None):
+            raise ValueError("give either max or min; for both, add another constraint")
+        if not math.isfinite(self._bound):
+            raise ValueError(f"max and min: must be finite numbers, not {self._bound}")
+
+    @property
+    def goal(self) -> Objective:
+        """The metric as an objective."""
+        return Objective(
+            self.metric, "maximize" if self.max is None else "minimize", self.value, self.mode
+        )
+
+    @property
+    def name(self) -> str:
+        """The constraint in a few words, such as "latency <= 20"."""
+        return f"{self.metric} {'>=' if self.max is None else '<='} {self._bound:g}"
+
+    def excess(self, value: float) -> float:
+        """Return by how much a value breaks the bound; at most 0 if it does not."""
+        return self._bound - value if self.max is None else value - self._bound
+
+    @property
+    def _bound(self) -> float:
+        bound = self.min if self.max is None else self.max
+        assert bound is not None, "one of both is given"
+        return bound
+
+
+@dataclass(frozen=True)
 class Plateau:
     """A plateau of the best value of a sweep.
 
@@ -85,6 +134,8 @@ class SweepTable:
         mode: mode in which the metric is recorded; "train" if nothing is evaluated.
         objectives: replaces the four keys above by a list of several; the sweep searches their
             Pareto front.
+        constraints: bounds of metrics, as a list of ``{ metric, max }`` or ``{ metric, min }``,
+            also with ``value`` and ``mode``; a finished trial that breaks one is infeasible.
         trials: number of trials; failed ones count, and ``points`` are all tried even if there are
             more.
         epochs: number of values of the metric that a whole trial reports; required by Hyperband.
@@ -116,6 +167,7 @@ class SweepTable:
     value: Summary = "last"
     mode: Mode = "eval"
     objectives: list[Objective] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
     trials: Annotated[int, Ge(1)] | None = None
     epochs: Annotated[int, Ge(1)] | None = None
     total_epochs: Annotated[int, Ge(1)] | None = None
@@ -143,6 +195,11 @@ class SweepTable:
         if self.sampler_name != "grid" and all(limit is None for limit in limits):
             raise ValueError("trials: is missing; set trials, total_epochs, wall_time or plateau")
         self._check_ends()
+        if self.constraints and self.sampler_name == "cmaes":
+            raise ValueError("constraints: CMA-ES does not support them; use tpe, gp or nsgaii")
+        names = [one.name for one in self.constraints]
+        if len(set(names)) < len(names):
+            raise ValueError(f"constraints: {', '.join(names)}: one is given twice")
         if 0 < len(self.seeds) < self.repeats:
             raise ValueError(
                 f"seeds: must be at least {self.repeats}, since each of the {self.repeats} trials "
@@ -195,6 +252,11 @@ class SweepTable:
         return tuple(self.objectives) or (
             Objective(self.metric, self.direction, self.value, self.mode),
         )
+
+    @property
+    def watched(self) -> tuple[Objective, ...]:
+        """The objectives, and then the metrics of the constraints."""
+        return (*self.goals, *(one.goal for one in self.constraints))
 
     @property
     def sampler_name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vinedresser.masking import masked_arguments, masked_value
@@ -19,19 +19,28 @@ class SweepRecord(ParentRecord):
         parameters: parameters of every trial in addition to its configuration.
         objectives: metric, direction, value and mode of each objective.
         epochs: number of metric values that a complete trial reports; None: unknown.
+        constraints: metric, bound, value and mode of each constraint.
     """
 
     KEY: ClassVar[str] = "sweep.json"
     WORD: ClassVar[str] = "sweep"
     LOCK: ClassVar[str] = "journal.log"
     PAGE: ClassVar[str] = "sweep.html"
-    SAME: ClassVar[tuple[str, ...]] = ("space", "command", "parameters", "objectives", "epochs")
+    SAME: ClassVar[tuple[str, ...]] = (
+        "space",
+        "command",
+        "parameters",
+        "objectives",
+        "epochs",
+        "constraints",
+    )
 
     space: dict[str, Any]
     command: list[str]
     parameters: dict[str, Any]
     objectives: list[dict[str, Any]]
     epochs: int | None
+    constraints: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""

@@ -192,28 +192,47 @@ class Study:
             trial.set_user_attr(_CUT, asdict(ending))
         return ending
 
-    def tell(self, number: int, ending: TrialEnd, result: Sequence[float] = ()) -> Trial:
+    def tell(
+        self,
+        number: int,
+        ending: TrialEnd,
+        result: Sequence[float] = (),
+        bounded: Sequence[float] = (),
+    ) -> Trial:
         """Record the end of a trial.
 
         Args:
             number: number of the trial.
             ending: how it ended.
             result: the value of each objective, if it finished.
+            bounded: the value of the metric of each constraint, if it finished.
 
         Returns:
-            The trial; if it finished without a finite value for each objective, it is stopped.
+            The trial; if it finished without a finite value for each objective and constraint, it
+            is stopped.
         """
         trial = self._running[number]
-        complete = len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
+        watched, values = self.settings.watched, [*result, *bounded]
+        complete = len(values) == len(watched) and all(map(math.isfinite, values))
         if ending.state == "finished" and not complete:
-            said = ", ".join(goal.metric for goal in self.settings.goals)
+            said = ", ".join(goal.metric for goal in watched)
             ending = TrialEnd("stopped", f"no finite value of {said} at its end", fault="nonfinite")
         trial.set_user_attr(ENDING, asdict(ending))
-        values = list(result) if ending.state == "finished" else None
-        self._study.tell(trial, values=values, state=_STATES[ending.state])
+        finished = ending.state == "finished"
+        if finished:
+            self._constrain(trial, bounded)
+        told = list(result) if finished else None
+        self._study.tell(trial, values=told, state=_STATES[ending.state])
         del self._running[number]
         self.ended.append(self.trial(number))
         return self.ended[-1]
+
+    def _constrain(self, trial: optuna.Trial, bounded: Sequence[float]) -> None:
+        """Store by how much a trial breaks the constraints; known if a process was killed here."""
+        known = self._frozen(trial.number).constraints
+        for one, value in zip(self.settings.constraints, bounded, strict=True):
+            if one.name not in known:
+                trial.set_constraint(one.name, one.excess(value))
 
     def trial(self, number: int) -> Trial:
         """Return a trial."""
@@ -231,9 +250,11 @@ class Study:
     def best(self) -> list[Trial]:
         """Return the best finished trial, the first of equal ones; [] if none has finished.
 
-        With several objectives, return the Pareto front.
+        With several objectives, return the Pareto front. Trials that break a constraint do not
+        count.
         """
-        if not self._found(OptunaState.COMPLETE):
+        done = self._found(OptunaState.COMPLETE)
+        if all(max(one.constraints.values(), default=0.0) > 0 for one in done):
             return []
         if len(self.settings.goals) > 1:
             return [_trial(trial, self._agenda.retried) for trial in self._study.best_trials]
@@ -331,6 +352,7 @@ def _trial(found: FrozenTrial, retried: Mapping[int, int]) -> Trial:
         result=tuple(found.values) if found.state is OptunaState.COMPLETE else (),
         ending=_ending(found),
         retried_as=retried.get(found.number),
+        excess=found.constraints,
     )
 
 

@@ -82,6 +82,8 @@ class Trial:
         result: result of each objective, once it has finished; otherwise empty.
         ending: how it ended, or state "running".
         retried_as: number of the trial that tries it again, as it failed; None: none does.
+        excess: of a finished trial by how much it breaks each constraint, by the name of that; at
+            most 0 if it does not.
     """
 
     number: int
@@ -90,6 +92,12 @@ class Trial:
     result: tuple[float, ...] = ()
     ending: TrialEnd = field(default_factory=lambda: TrialEnd("running"))
     retried_as: int | None = None
+    excess: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it breaks no constraint."""
+        return all(excess <= 0 for excess in self.excess.values())
 
     @property
     def name(self) -> str:
@@ -106,7 +114,10 @@ class Trial:
 
     @property
     def why(self) -> str:
-        """Why it ended in a few words, and which trial tries it again."""
+        """Why it ended in a few words, and which trial tries it again; or why it is infeasible."""
+        if not self.feasible:
+            broken = [f"{name} by {by:.3g}" for name, by in self.excess.items() if by > 0]
+            return f"infeasible: breaks {', '.join(broken)}"
         again = "" if self.retried_as is None else f"; again as {trial_name(self.retried_as)}"
         return f"{self.ending.why}{again}"
 

@@ -89,6 +89,11 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
         yield f"{head}{trial.name}: {values} with {trial.configuration}"
     ends = Counter(trial.ending.state for trial in swept.trials)
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
+    if settings.constraints:
+        done = [trial for trial in swept.trials if trial.result]
+        names = ", ".join(one.name for one in settings.constraints)
+        kept = sum(trial.feasible for trial in done)
+        yield f"feasible         {kept} of {len(done)} finished trials ({names})"
     broken = [trial.ending for trial in swept.trials if trial.ending.rule]
     if broken:
         rules = Counter(ending.rule for ending in broken)
@@ -110,5 +115,6 @@ def _shown(trials: Sequence[Trial], goal: Objective) -> Sequence[Trial]:
     if len(trials) <= _ROWS:
         return trials
     done = [trial for trial in trials if trial.result]
-    best = sorted(done, key=lambda trial: trial.result[0], reverse=goal.direction == "maximize")
+    sign = -1 if goal.direction == "maximize" else 1
+    best = sorted(done, key=lambda trial: (not trial.feasible, sign * trial.result[0]))
     return best[:_ROWS]

@@ -103,7 +103,9 @@ class SweepPage:
         goal = self.settings.goals[0]
         sign = -1 if goal.direction == "maximize" else 1
         known = [trial for trial in self.trials if trial.result or trial.values]
-        known.sort(key=lambda trial: (not self.is_best(trial), sign * _value(trial)))
+        known.sort(
+            key=lambda trial: (not self.is_best(trial), not trial.feasible, sign * _value(trial))
+        )
         return known[:_ROWS]
 
     def is_best(self, trial: Trial) -> bool:

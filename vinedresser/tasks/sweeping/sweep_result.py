@@ -251,6 +251,7 @@ def _record(sweep: Sweep) -> SweepRecord:
         parameters=dict(spec.parameters),
         objectives=[asdict(goal) for goal in sweep.settings.goals],
         epochs=sweep.settings.epochs,
+        constraints=[asdict(one) for one in sweep.settings.constraints],
         created=time.time(),
         tracking_uri=sweep.experiment.tracking_uri,
         experiment_id="",

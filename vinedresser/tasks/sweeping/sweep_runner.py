@@ -217,8 +217,9 @@ class SweepRunner:
                 return None
             ending = TrialEnd("failed", trial.crash())
         with self._lock:
-            result = trial.history.result() if ending.state == "finished" else ()
-            told = self._study.tell(trial.number, ending, result)
+            values = trial.history.result() if ending.state == "finished" else ()
+            count = len(self.sweep.settings.goals)
+            told = self._study.tell(trial.number, ending, values[:count], values[count:])
             self._check_same_failure(told)
         trial.clean_up(finished=told.ending.state == "finished")
         return told

@@ -58,7 +58,7 @@ class TrialRuns:
         self.cut: TrialEnd | None = None
         self.crashes = 0
         self._sweep = sweep
-        self._history = ObjectiveHistory(sweep.settings.goals)
+        self._history = ObjectiveHistory(sweep.settings.watched)
         # All of its runs by name: their location, the checkpoint from which each began, and the
         # number of steps that the trial had done then.
         self._runs: dict[str, Location] = {}
@@ -243,7 +243,7 @@ class TrialRuns:
         self._origins[name] = origin
         self._taken[name] = 0
         if origin is None:
-            self._history = ObjectiveHistory(self._sweep.settings.goals)
+            self._history = ObjectiveHistory(self._sweep.settings.watched)
         else:
             self._taken[name] = self._taken[origin.run] + origin.steps
             self._history.go_on(self._taken[name])
