@@ -58,7 +58,11 @@ def test_a_contract_gives_parameters_and_channels_as_sagemaker_does(tmp_path: Pa
     for before, after, fact in (
         ('train = "rows"', 'train = "train.py"', "data.train"),
         ('train = "rows"', 'train = ["rows", "rows"]', "data.train"),
-        ('train = "rows"', 'train = "s3://bucket/rows"', "data.train"),
+        (
+            'train = "rows"',
+            'train = "s3://bucket/rows"',
+            "s3://bucket/rows; copy it to one first",
+        ),
         ("epochs = 3", 'epochs = 3\napi_key = "abcdefgh"', "parameters.api_key"),
         ('"sagemaker"', '"sagemaker2"', "run.contract"),
         ('command = ["python", "train.py"]', 'entry = "json:dumps"', "contract"),

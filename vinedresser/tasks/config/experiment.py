@@ -39,7 +39,7 @@ from vinedresser.infra.supervise.cores import core_shortage
 from vinedresser.infra.supervise.gpus import VISIBLE_GPUS, visible_gpus
 from vinedresser.infra.supervise.hosts.commands import refuse_launcher
 from vinedresser.masking import MASK, masked_text
-from vinedresser.objects import Location
+from vinedresser.objects import Location, is_remote
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.custom_rules import absolute_reference
@@ -389,9 +389,10 @@ def _check_contract(
             )
     for name, sources in channels.items():
         if len(sources) > 1 or not os.path.isdir(sources[0]):
+            copy = "; copy it to one first" if any(map(is_remote, sources)) else ""
             raise ConfigError(
                 f"{path}: data.{name}: run.contract gives the script a folder of this machine, not "
-                f"{', '.join(sources)}"
+                f"{', '.join(sources)}{copy}"
             )
 
 
