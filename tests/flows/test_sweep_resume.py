@@ -52,6 +52,14 @@ SWEEP = SweepRecord(
 )
 
 
+def test_runs_with_another_number_of_ranks_are_not_of_the_same_sweep() -> None:
+    before = replace(SWEEP, ranks=2)
+    assert before.differences(replace(SWEEP, ranks=3)) == ["ranks: was 2, is 3"]
+    assert before.differences(replace(SWEEP, ranks=2)) == []
+    # An older version did not record it.
+    assert SWEEP.differences(before) == []
+
+
 def sweep(folder: Path, store: str = "runs", pruner: str = "none") -> Sweep:
     """Return a sweep whose script takes ``--from CHECKPOINT``."""
     (folder / "train.py").touch()

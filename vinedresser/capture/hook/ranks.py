@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from vinedresser.capture.recording.joint_stop import JointStop
@@ -10,10 +11,13 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.run.environment import Environment, process_group
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.objects import LocalStorage
-from vinedresser.store.records import LaunchRecord, read_record
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import LaunchRecord, findings_key, read_record
 
 __all__ = ["prepare_rank"]
 
+# Not the name of a group of rules, which is an identifier.
+_GROUP = "trainer-ranks"
 # Share of the grace period in which a rank waits for the decision of rank 0 when to stop.
 _SHARE = 0.5
 # Number of steps after which a training has joined its peers, if it does so at all.
@@ -51,13 +55,34 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
 
         def look(steps: int) -> None:
             if steps == _JOINED and _trains_alone(run):
-                session.shield.report(
-                    f"none of the {launch.ranks} ranks has called "
-                    "torch.distributed.init_process_group: each trains by itself, and may write "
-                    "the same files"
-                )
+                finding = _apart(launch.ranks)
+                session.shield.report(finding.seen)
+                text = json.dumps(finding.to_json()) + "\n"
+                storage.put(findings_key(_GROUP), [text.encode()])
 
         session.each_step.append(session.shield.guard("looking for the other ranks", look))
+
+
+def _apart(ranks: int) -> Finding:
+    """Return the finding about ranks that train apart."""
+    return Finding(
+        rule="ranks_apart",
+        severity="warning",
+        step=_JOINED - 1,
+        since=0,
+        mode="train",
+        rank=0,
+        tensor="",
+        statistic="ranks",
+        value=float(ranks),
+        threshold=1.0,
+        confidence=1.0,
+        seen=f"none of the {ranks} ranks has called torch.distributed.init_process_group: each "
+        "trains by itself, and may write the same files",
+        cause="the script does not join the other processes, or was not made for several",
+        remedy="call torch.distributed.init_process_group and wrap the model in "
+        "DistributedDataParallel, or start it with one rank",
+    )
 
 
 def _trains_alone(run: OpenedRun) -> bool:
@@ -66,4 +91,10 @@ def _trains_alone(run: OpenedRun) -> bool:
     known = run.record.framework == "torch" and not any(
         other_way in sys.modules for other_way in other_ways
     )
-    return known and process_group() is None
+    return known and process_group() is None and not _uses_rpc()
+
+
+def _uses_rpc() -> bool:
+    """Return whether this process takes part in torch's remote procedure calls."""
+    rpc = sys.modules.get("torch.distributed.rpc")
+    return rpc is not None and rpc.is_available() and rpc.api._is_current_rpc_agent_set()

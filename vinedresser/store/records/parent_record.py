@@ -24,6 +24,7 @@ class ParentRecord(Record):
         experiment_id: id of the MLflow experiment.
         id: an id, which identifies its MLflow run.
         run_id: id of its MLflow run, the parent of its runs'; "" until it is created.
+        ranks: processes that train each of its runs together; None: not known, as of older records.
         end: final ``status``, ``tags``, ``metrics`` and ``time`` for that MLflow run; {} before the
             end.
         settled: whether the end has been written to MLflow.
@@ -43,6 +44,7 @@ class ParentRecord(Record):
     experiment_id: str
     id: str
     run_id: str = ""
+    ranks: int | None = None
     end: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
 
@@ -65,7 +67,7 @@ class ParentRecord(Record):
         """Return the differences to another record, as lines ``space.lr: was ..., is ...``."""
         lines = []
         ours, theirs = self.to_json(), other.to_json()
-        for key in self.SAME:
+        for key in (*self.SAME, *(["ranks"] if self.ranks is not None else [])):
             before, after = ours[key], theirs[key]
             if isinstance(before, dict):
                 names = sorted({*before, *after})

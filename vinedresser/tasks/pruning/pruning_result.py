@@ -96,6 +96,7 @@ def begin_pruning(pruning: Pruning, *, resume: bool) -> TrackingRecord:
         tracking_uri=pruning.experiment.tracking_uri,
         experiment_id="",
         id=uuid.uuid4().hex,
+        ranks=pruning.experiment.run.ranks,
         prune=pruning.table.per_round,
         parameters=dict(pruning.experiment.specs[0].parameters),
         register=pruning.table.register or "",

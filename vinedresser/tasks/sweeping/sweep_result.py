@@ -256,4 +256,5 @@ def _record(sweep: Sweep) -> SweepRecord:
         tracking_uri=sweep.experiment.tracking_uri,
         experiment_id="",
         id=uuid.uuid4().hex,
+        ranks=sweep.experiment.run.ranks,
     )

@@ -11,6 +11,7 @@ import pytest
 from tests.capture.torch_.parallel.launched_training import AT
 from tests.paths import ROOT
 from vinedresser import open_run
+from vinedresser.explain.verdicts import verdict
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import ExitRecord, heartbeats, read_record
@@ -96,10 +97,15 @@ def test_the_code_of_the_first_rank_is_that_of_the_job(
 
 @pytest.mark.slow
 def test_a_script_that_ignores_its_rank_is_told_of(tmp_path: Path) -> None:
-    done, _ = train(tmp_path, "is alone", 20)
+    done, run = train(tmp_path, "is alone", 20)
     assert done.returncode == 0
-    [told] = [line for line in done.stderr.splitlines() if "trains by itself" in line]
+    lines = [line for line in done.stderr.splitlines() if "trains by itself" in line]
+    [told] = [line for line in lines if line.startswith("vinedresser: ")]
     assert "none of the 2 ranks has called torch.distributed.init_process_group" in told
+    [finding] = [one for one in run.findings() if one.severity != "info"]
+    assert (finding.rule, finding.severity, finding.since) == ("ranks_apart", "warning", 0)
+    assert finding.seen in told
+    assert verdict(run).kind == "problem"
 
 
 @pytest.mark.slow
