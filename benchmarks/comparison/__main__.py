@@ -1,24 +1,32 @@
-"""CPU time of comparing many runs, next to its budget: `python -m benchmarks.comparison`.
+"""Costs of comparing many runs, next to their budgets: `python -m benchmarks.comparison`.
 
 These are 200 runs of 1,000 steps, and 2,000 of 100, with 40 layers and an evaluation every 100
-steps. The command runs in a process of its own, so that its imports count.
+steps. `vinedresser compare` runs in a process of its own, so that its imports count. Of the page of
+`vinedresser watch`, this is the time from the request until Chromium, if there is one on the PATH,
+has drawn the first chart of 200 runs, and until it lists all runs.
 """
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
-from statistics import median
 
 import numpy as np
 
+from tests.waiting import until
+from tests.watching.browser import CHROMIUM, opened
+from tests.watching.test_watch import watching
 from vinedresser.testing.runs import make_run, step_record
 
 # Runs, steps of each, and the budget in seconds.
 _CASES = ((200, 1000, 5.0), (2000, 100, 10.0))
+# Seconds until the first chart, of 200 runs.
+_PICTURE = 2.0
 _LAYERS, _REPEATS = 40, 3
 
 
@@ -28,8 +36,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for number in range(runs):
                 _make(Path(folder, "runs", f"run-{number:04d}"), number, steps, draw)
-            seconds = median(_compare(Path(folder)) for _ in range(_REPEATS))
-        print(f"compare {runs} runs of {steps} steps: {seconds:.1f} s of CPU (budget {budget} s)")
+            seconds = statistics.median(_compare(Path(folder)) for _ in range(_REPEATS))
+            print(
+                f"compare {runs} runs of {steps} steps: {seconds:.1f} s of CPU (budget {budget} s)"
+            )
+            _page(Path(folder), runs)
 
 
 def _make(place: Path, number: int, steps: int, draw: np.random.Generator) -> None:
@@ -46,6 +57,31 @@ def _make(place: Path, number: int, steps: int, draw: np.random.Generator) -> No
             scalars = {"metrics/accuracy": 1 - loss / 3}
             records.append(step_record(step + 1, mode="eval", scalars=scalars))
     make_run(place, records, name=place.name, parameters={"lr": number // 4, "seed": number % 4})
+
+
+def _page(folder: Path, runs: int) -> None:
+    """Print the times until the page of the store is drawn and complete."""
+    if CHROMIUM is None:
+        print("page: not measured, there is no Chromium or Chrome on the PATH")
+        return
+    drawn, listed = [], []
+    for number in range(_REPEATS):
+        with (
+            watching(folder / "runs") as (address, _, _),
+            opened(folder / f"profile-{number}") as browser,
+        ):
+            began = time.perf_counter()
+            browser.open(address)
+            shown = "document.getElementById('shown')?.textContent ?? ''"
+            until(lambda: f" of {runs:,} runs" in browser.value(shown), "all runs")  # noqa: B023
+            listed.append(time.perf_counter() - began)
+            chart = "document.querySelector('.curve .uplot') !== null"
+            until(lambda: browser.value(chart), "a chart")  # noqa: B023
+            drawn.append(time.perf_counter() - began)
+    print(
+        f"page of {runs} runs: all listed after {statistics.median(listed):.1f} s, "
+        f"first chart after {statistics.median(drawn):.1f} s (budget {_PICTURE} s for 200)"
+    )
 
 
 def _compare(folder: Path) -> float:

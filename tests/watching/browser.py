@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import os
@@ -44,6 +45,29 @@ class Browser:
         """Return the value of a JavaScript expression in the page; None while it navigates."""
         found = self._call("Runtime.evaluate", expression=script, returnByValue=True)
         return found.get("result", {}).get("value")
+
+    def press(self, key: str) -> None:
+        """Press a key, such as "ArrowRight", in the element that has the focus."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Move the mouse to a place, press its button, and release it at another one."""
+        places = [("mouseMoved", start), ("mousePressed", start), ("mouseMoved", end)]
+        for kind, (x, y) in [*places, ("mouseReleased", end)]:
+            held = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
+
+    def look(self, *, width: int = 1280, height: int = 1000, dark: bool = False) -> None:
+        """Set the size of the page, and whether it is dark."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def picture(self) -> bytes:
+        """Return a screenshot as PNG."""
+        return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
 
     def _call(self, method: str, **parameters: object) -> dict[str, Any]:
         number = next(self._numbers)

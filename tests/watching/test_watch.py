@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -91,14 +92,15 @@ def view(client: httpx.Client, path: str) -> dict[str, str]:
         found.update(client.get(f"{path}/view").json())
         return found["state"] != "reading"
 
-    until(ready, f"view of {path or 'the store'}")
+    until(ready, f"view of {path}")
     return found
 
 
 @pytest.mark.thorough
 def test_nothing_is_served_without_the_key(served: tuple[str, httpx.Client]) -> None:
     with httpx.Client(base_url=served[1].base_url) as stranger:
-        for path in ("/", "/view", "/run/good", "/run/good/view", "/?key=wrong", "/nowhere"):
+        paths = ("/", "/runs", "/curves", "/differences", "/compare.html", "/assets/store.js")
+        for path in (*paths, "/run/good", "/run/good/view", "/?key=wrong", "/nowhere"):
             answer = stranger.get(path)
             assert answer.status_code == 403
             assert "good" not in answer.text
@@ -134,15 +136,15 @@ def test_the_key_becomes_a_strict_cookie_named_after_the_port(
     ],
 )
 def test_other_hosts_and_sites_get_nothing(page: httpx.Client, headers: dict[str, str]) -> None:
-    assert page.get("/view").status_code == 200
-    answer = page.get("/view", headers=headers)
+    assert page.get("/runs").status_code == 200
+    answer = page.get("/runs", headers=headers)
     assert answer.status_code == 403
     assert "good" not in answer.text
 
 
 def test_pages_only_read(page: httpx.Client) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-        assert page.request(method, "/view").status_code == 405
+        assert page.request(method, "/runs").status_code == 405
 
 
 def test_the_policy_allows_no_script_but_the_page_s(page: httpx.Client) -> None:
@@ -158,21 +160,34 @@ def test_the_policy_allows_no_script_but_the_page_s(page: httpx.Client) -> None:
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", answers[0].text)
 
 
+def rows(client: httpx.Client) -> dict[str, dict[str, Any]]:
+    """Return the rows of the table by name, once all are read."""
+    found: dict[str, Any] = {}
+
+    def ready() -> bool:
+        found.update(client.get("/runs").json())
+        return bool(found["listed"]) and len(found["rows"]) == found["listed"]
+
+    until(ready, "the rows of the store")
+    return {row["link"].rpartition("/")[2]: row for row in found["rows"]}
+
+
 def test_the_table_has_each_run_of_the_store(page: httpx.Client, store: Path) -> None:
-    html = view(page, "")["html"]
-    assert re.findall(r'data-run="(\w+)"', html) == ["damaged", "good", "nasty"]
-    good = html[html.index('data-run="good"') : html.index('data-run="nasty"')]
+    found = rows(page)
+    assert [*found] == ["damaged", "good", "nasty"]
     last = open_run(store / "good").scalars("losses")["losses/loss"].values[-1]
-    assert f"{last:.4g}" in good
-    assert "60<small> of 60" in good
-    assert "unreadable" in html
+    assert found["good"]["results"] == {"train/loss": last}
+    assert (found["good"]["steps"], found["good"]["total"]) == (60, 60)
+    assert found["damaged"]["state"] == found["damaged"]["kind"] == "unreadable"
+    assert "run.json" in found["damaged"]["reason"]
 
 
 def test_text_of_runs_is_data(page: httpx.Client) -> None:
-    for path in ("", "/run/nasty"):
-        html = page.get(path or "/").text + view(page, path)["html"]
-        assert "<script>alert" not in html
-        assert "\x1b" not in html
+    html = page.get("/run/nasty").text + view(page, "/run/nasty")["html"]
+    assert "<script>alert" not in html
+    assert "\x1b" not in html
+    # The table is JSON, which the page shows as text only.
+    assert page.get("/runs").headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ _POLICY = (
 
 _ADMITTED = (
     '<!DOCTYPE html><title>vinedresser watch</title><a href="/">Open the page</a>'
-    '<script nonce="{nonce}">location.replace("/")</script>'
+    '<script nonce="{nonce}">location.replace("/" + location.hash)</script>'
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -12,15 +14,27 @@ from starlette.routing import Route
 
 from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.explain.charts.svg import Svg
+from vinedresser.explain.comparison.comparing import Comparison
+from vinedresser.explain.reports.comparison.report import comparison_page
 from vinedresser.explain.reports.templating import rendered
 from vinedresser.explain.watching.view import View
 from vinedresser.plain_text import visible
+from vinedresser.watching.assets import asset
+from vinedresser.watching.chosen_runs import differences
+from vinedresser.watching.curve_answers import (
+    MOST_CURVES,
+    CurveRequest,
+    curve_answer,
+    run_numbers,
+)
 from vinedresser.watching.query_panel import MOST_PANELS
 from vinedresser.watching.watched_store import WatchedRun, WatchedStore
 
 __all__ = ["application"]
 
 _MOST_DIGITS = 18
+# What the numbers in requests are numbers of.
+_NUMBERED = {"step": "step", "since": "revision"}
 
 
 def application(store: WatchedStore) -> Starlette:
@@ -33,7 +47,11 @@ def application(store: WatchedStore) -> Starlette:
     return Starlette(
         routes=[
             Route("/", pages.front),
-            Route("/view", pages.table_view),
+            Route("/runs", pages.rows),
+            Route("/curves", pages.curves),
+            Route("/differences", pages.differences),
+            Route("/compare.html", pages.comparison),
+            Route("/assets/{name}", asset),
             Route("/run/{name}", pages.run),
             Route("/run/{name}/view", pages.run_view),
             Route("/run/{name}/moment", pages.moment),
@@ -51,10 +69,32 @@ class _Pages:
     def front(self, request: Request) -> Response:
         if self._store.single:
             return self._run_page(request, self._store.only)
-        return _page(request, self._store.table.latest(), "", single=False)
+        contents = {"location": str(self._store.location), "most_curves": MOST_CURVES}
+        return HTMLResponse(rendered("store.html.j2", **contents, nonce=request.scope["nonce"]))
 
-    def table_view(self, request: Request) -> Response:
-        return _update(request, self._store.table.latest())
+    def rows(self, request: Request) -> Response:
+        since = _whole(request, "since") if "since" in request.query_params else 0
+        return JSONResponse(self._store.table.changes(since))
+
+    def curves(self, request: Request) -> Response:
+        with _refusals():
+            asked = CurveRequest.of(request.query_params)
+            return JSONResponse(curve_answer(self._store.table, asked))
+
+    def differences(self, request: Request) -> Response:
+        with _refusals():
+            return JSONResponse(differences(self._compared(request)))
+
+    def comparison(self, request: Request) -> Response:
+        with _refusals():
+            page = comparison_page(self._compared(request))
+        # To be saved: the policy of this server's pages would keep out its styles.
+        named = {"Content-Disposition": 'attachment; filename="compare.html"'}
+        return HTMLResponse(page, headers=named)
+
+    def _compared(self, request: Request) -> Comparison:
+        numbers = run_numbers(request.query_params.get("runs", ""))
+        return self._store.compare(numbers, request.query_params.get("metric", ""))
 
     def run(self, request: Request) -> Response:
         return self._run_page(request, request.path_params["name"])
@@ -63,52 +103,48 @@ class _Pages:
         return _update(request, self._watched(request.path_params["name"]).feed.latest())
 
     def moment(self, request: Request) -> Response:
-        step = request.query_params.get("step", "")
-        if not (step.isascii() and step.isdigit() and len(step) <= _MOST_DIGITS):
-            raise HTTPException(400, "step: give the number of a step")
+        step = _whole(request, "step")
         watched = self._watched(request.path_params["name"])
-        try:
-            return HTMLResponse(watched.moment(int(step)))
-        except VinedresserError as error:
-            raise HTTPException(503, visible(str(error))) from error
+        with _refusals():
+            return HTMLResponse(watched.moment(step))
 
     def panel(self, request: Request) -> Response:
         watched = self._watched(request.path_params["name"])
-        try:
+        with _refusals():
             panel = watched.panel(request.query_params.get("query", ""))
-        except ConfigError as error:
-            raise HTTPException(400, visible(str(error))) from error
-        except VinedresserError as error:
-            raise HTTPException(503, visible(str(error))) from error
         return _update(request, panel.feed.latest())
 
     def _run_page(self, request: Request, name: str) -> Response:
         view = self._watched(name).feed.latest()
         path = f"/run/{quote(name, safe='')}"
-        return _page(request, view, path, single=self._store.single)
+        contents = {"view": view, "body": Svg(view.html), "path": path, "most_panels": MOST_PANELS}
+        contents |= {"single": self._store.single, "nonce": request.scope["nonce"]}
+        return HTMLResponse(rendered("watch.html.j2", **contents))
 
     def _watched(self, name: str) -> WatchedRun:
-        try:
+        with _refusals():
             found = self._store.run(name)
-        except VinedresserError as error:
-            raise HTTPException(503, visible(str(error))) from error
         if found is None:
             raise HTTPException(404, "the store has no run of this name")
         return found
 
 
-def _page(request: Request, view: View, path: str, *, single: bool) -> Response:
-    """Return a whole page.
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Answer 400 to what is wrong in a request, and 503 if the storage refuses."""
+    try:
+        yield
+    except ConfigError as error:
+        raise HTTPException(400, visible(str(error))) from error
+    except VinedresserError as error:
+        raise HTTPException(503, visible(str(error))) from error
 
-    Args:
-        request: the request.
-        view: its contents now.
-        path: address of the run; "" for the table.
-        single: there is no table.
-    """
-    contents = {"view": view, "body": Svg(view.html), "path": path, "steps": bool(path)}
-    contents |= {"single": single, "most_panels": MOST_PANELS}
-    return HTMLResponse(rendered("watch.html.j2", **contents, nonce=request.scope["nonce"]))
+
+def _whole(request: Request, field: str) -> int:
+    text = request.query_params.get(field, "")
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise HTTPException(400, f"{field}: give the number of a {_NUMBERED[field]}")
+    return int(text)
 
 
 def _update(request: Request, view: View) -> Response:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
-from vinedresser.errors import CorruptData, NotARun
+from vinedresser.explain.comparison.comparing import Comparison
 from vinedresser.explain.watching.moment import moment
 from vinedresser.explain.watching.run_view import run_view
-from vinedresser.explain.watching.store_view import Row, damaged_row, run_row, store_view
 from vinedresser.explain.watching.view import View
+from vinedresser.objects import Location
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.run_store import RunStore
+from vinedresser.watching.chosen_runs import compare_chosen
 from vinedresser.watching.feed import Feed
 from vinedresser.watching.query_panel import MOST_PANELS, QueryPanel
+from vinedresser.watching.store_table import StoreTable
 
 __all__ = ["WatchedRun", "WatchedStore"]
 
@@ -99,17 +101,39 @@ class WatchedStore:
         single: the store is a run itself.
 
     Attributes:
-        table: the newest view of the table.
+        table: its runs as rows.
         single: the store is a run itself.
     """
 
     def __init__(self, store: RunStore, *, single: bool) -> None:
         self._store = store
         self.single = single
-        self._rows: dict[str, tuple[Run, Hashable, Row]] = {}
         self._lock = threading.Lock()
+        # A comparison takes a core: of several pages, one at a time.
+        self._comparing = threading.Lock()
         self._watched: OrderedDict[str, WatchedRun] = OrderedDict()
-        self.table = Feed(self._table, str(store.location))
+        self.table = StoreTable(store)
+
+    @property
+    def location(self) -> Location:
+        """Directory or address of the store."""
+        return self._store.location
+
+    def compare(self, numbers: Iterable[int], metric: str) -> Comparison:
+        """Compare runs of the table; see `compare_chosen`.
+
+        Args:
+            numbers: their numbers in the table.
+            metric: the scalar by which they are ranked; "": see `choose_goal`.
+
+        Raises:
+            ConfigError: fewer than two of them can be read, or the direction of the metric is
+                unknown.
+            StoreError: the storage refused.
+        """
+        names = [run.name for run in self.table.runs(numbers)]
+        with self._comparing:
+            return compare_chosen(self._store, names, metric)
 
     @property
     def only(self) -> str:
@@ -136,28 +160,3 @@ class WatchedStore:
             while len(self._watched) > _MOST_FEEDS:
                 self._watched.popitem(last=False)
             return watched
-
-    def _table(self) -> View:
-        with self._lock:
-            self._store.refresh()
-            names = [*self._store]
-        self._rows = {name: one for name, one in self._rows.items() if name in names}
-        return store_view(str(self._store.location), [self._row(name) for name in names])
-
-    def _row(self, name: str) -> Row:
-        """Return a run's row; a run whose records, status and findings are the same is not read."""
-        before = self._rows.get(name)
-        try:
-            run = self._store[name] if before is None else before[0]
-            run.refresh()
-            records = [len(run.steps(None, rank)) for rank in run.ranks]
-            key = (tuple(records), run.status, repr(run.findings()))
-            if before is not None and before[1] == key:
-                return before[2]
-            row = run_row(name, run)
-        except (CorruptData, NotARun) as error:
-            # Damaged, or removed meanwhile.
-            self._rows.pop(name, None)
-            return damaged_row(name, str(error))
-        self._rows[name] = (run, key, row)
-        return row

@@ -34,7 +34,7 @@ from vinedresser.store.run_settings import (
     parameters_of,
 )
 
-__all__ = ["MOST_DRAWN", "Comparison", "compare"]
+__all__ = ["MOST_DRAWN", "Comparison", "compare", "comparison_of"]
 
 # Lines that can be told apart in a chart.
 MOST_DRAWN = 8
@@ -162,10 +162,32 @@ def compare(
             problems.append(str(error))
     if len(found) < 2:
         raise ConfigError(f"fewer than two of the runs can be read: {problems[0]}")
-    goal = choose_goal(found, metric, direction)
-    for one in found:
-        problems += one.run.problems
-    return Comparison(ranked(found, goal), goal, groups_of(found, goal), problems)
+    return comparison_of(found, problems, metric=metric, direction=direction)
+
+
+def comparison_of(
+    runs: Sequence[ComparedRun],
+    problems: Sequence[str] = (),
+    *,
+    metric: str | None = None,
+    direction: Direction | None = None,
+) -> Comparison:
+    """Compare runs that were read.
+
+    Args:
+        runs: the runs, at least two.
+        problems: a sentence for each other run that cannot be read.
+        metric: see `compare`.
+        direction: see `compare`.
+
+    Raises:
+        ConfigError: the metric is unknown or its direction is.
+        StoreError: a store refused a request.
+    """
+    goal = choose_goal(runs, metric, direction)
+    groups = groups_of(runs, goal)
+    damaged = [problem for one in runs for problem in one.run.problems]
+    return Comparison(ranked(runs, goal), goal, groups, [*problems, *damaged])
 
 
 def _places(location: str | os.PathLike[str] | Run) -> Sequence[Location]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +17,17 @@ from vinedresser.explain.formatting import count, number
 from vinedresser.rules.signals.outcomes.metric_scale import direction
 from vinedresser.store.run_settings import is_seed, parameters_of
 
-__all__ = ["Direction", "Goal", "Group", "choose_goal", "groups_of", "ranked", "winner"]
+__all__ = [
+    "Direction",
+    "Goal",
+    "Group",
+    "HasResults",
+    "choose_goal",
+    "configuration_key",
+    "groups_of",
+    "ranked",
+    "winner",
+]
 
 Direction = Literal["maximize", "minimize"]
 
@@ -80,8 +90,16 @@ class Group:
         return f"{number(self.mean)} ± {number(self.spread, 2)} ({len(self.values)} runs)"
 
 
+class HasResults(Protocol):
+    """A run whose losses and metrics are known."""
+
+    @property
+    def results(self) -> Mapping[str, float]:
+        """The last value of each, by its name in MLflow."""
+
+
 def choose_goal(
-    runs: Sequence[ComparedRun], metric: str | None = None, towards: Direction | None = None
+    runs: Sequence[HasResults], metric: str | None = None, towards: Direction | None = None
 ) -> Goal | None:
     """Return the scalar by which the runs are ranked; None if there is no suitable one.
 
@@ -130,7 +148,7 @@ def groups_of(runs: Sequence[ComparedRun], goal: Goal | None) -> list[Group]:
     """Return the runs by configuration, the best group first; unfinished ones count as last."""
     found: dict[str, list[ComparedRun]] = {}
     for run in runs:
-        found.setdefault(_key(run.configuration), []).append(run)
+        found.setdefault(configuration_key(run.configuration), []).append(run)
     groups = [Group(members, _values(members, goal)) for members in found.values()]
     if goal is None:
         return groups
@@ -233,5 +251,6 @@ def _values(runs: Sequence[ComparedRun], goal: Goal | None) -> list[float]:
     return list(found.values())
 
 
-def _key(configuration: dict[str, Any]) -> str:
+def configuration_key(configuration: dict[str, Any]) -> str:
+    """Return a text that is the same for the same configurations; see `configuration`."""
     return json.dumps(configuration, sort_keys=True, default=str)

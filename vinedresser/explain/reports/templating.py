@@ -15,7 +15,7 @@ from vinedresser.version import __version__
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["rendered", "write_page"]
+__all__ = ["rendered", "whole_page", "write_page"]
 
 
 def write_page(destination: str | os.PathLike[str], template: str, /, **contents: object) -> Path:
@@ -33,10 +33,19 @@ def write_page(destination: str | os.PathLike[str], template: str, /, **contents
         StoreError: the file cannot be written.
     """
     path = Path(destination)
-    written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    html = rendered(template, **contents, version=__version__, written=written)
-    LocalStorage(path.parent).put(path.name, [html.encode()])
+    LocalStorage(path.parent).put(path.name, [whole_page(template, **contents).encode()])
     return path
+
+
+def whole_page(template: str, /, **contents: object) -> str:
+    """Return the text of a page, with the version and the time in its footer.
+
+    Args:
+        template: name of the template.
+        contents: its other variables.
+    """
+    written = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    return rendered(template, **contents, version=__version__, written=written)
 
 
 def rendered(template: str, /, **contents: object) -> str:

@@ -21,6 +21,7 @@ from vinedresser.explain.charts.line_chart import smoothed, thinned
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.comparing import Comparison
+from vinedresser.explain.comparison.overlay import usual_limit
 from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.timeline import severity_sign
 from vinedresser.store.reading.series import Column
@@ -31,8 +32,6 @@ _SIZE = Size(450, 190)
 _MOST_FIGURES = 10
 # Pixels above the plot.
 _ROOM = 8.0
-# Values beyond this multiple of what the runs usually reach lie at the edge of the chart.
-_BEYOND = 30.0
 # Points of an evaluation that are drawn.
 _MOST_POINTS = 60
 
@@ -81,7 +80,7 @@ def _figure(
 ) -> Figure:
     columns = {place: column for place, column in enumerate(each) if column is not None}
     shown = np.concatenate([_lines_of(column)[1] for column in columns.values()])
-    limit = _limit(list(columns.values()))
+    limit = usual_limit(column.values for column in columns.values())
     beyond = np.abs(shown) > limit
     bottom = _ROOM + _SIZE.height
     scale = nice_scale(np.where(beyond, np.nan, shown), bottom, _ROOM)
@@ -99,23 +98,6 @@ def _figure(
     if beyond.any():
         note = " · ".join(filter(None, (note, f"values above {number(limit, 2)} at the edge")))
     return Figure(name, note, svg)
-
-
-def _limit(columns: Sequence[Column]) -> float:
-    """Return the magnitude beyond which values do not extend the axis.
-
-    It is a multiple of what half of the runs stay below, so one run that diverges does not flatten
-    the others.
-    """
-    highest = []
-    for column in columns:
-        finite = np.abs(column.values[np.isfinite(column.values)])
-        if finite.size:
-            highest.append(float(np.quantile(finite, 0.95)))
-    if not highest:
-        return np.inf
-    usual = sorted(highest)[(len(highest) - 1) // 2]
-    return _BEYOND * usual if usual > 0 else np.inf
 
 
 def _lines_of(column: Column) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from vinedresser.explain.charts.palette import NOT_FINITE, ZERO, colour
 from vinedresser.explain.comparison import Comparison
@@ -18,17 +19,14 @@ from vinedresser.explain.reports.comparison.tables import (
     run_table,
     setting_table,
 )
-from vinedresser.explain.reports.templating import write_page
+from vinedresser.explain.reports.templating import whole_page, write_page
 from vinedresser.explain.reports.timeline import severity_sign
 
-__all__ = ["write_comparison"]
+__all__ = ["comparison_page", "write_comparison"]
 
 
 def write_comparison(comparison: Comparison, destination: str | os.PathLike[str]) -> Path:
-    """Write the page of a comparison: one self-contained HTML file.
-
-    It has no scripts and a light and a dark theme. The table lists all runs; curves and heat maps
-    are drawn of those in `Comparison.drawn`.
+    """Write the page of a comparison; see `comparison_page`.
 
     Args:
         comparison: as from `compare`.
@@ -40,24 +38,41 @@ def write_comparison(comparison: Comparison, destination: str | os.PathLike[str]
     Raises:
         StoreError: a run cannot be read or the file cannot be written.
     """
+    return write_page(destination, "comparison.html.j2", **_contents(comparison))
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """Return the page of a comparison: one self-contained HTML file.
+
+    It has no scripts and a light and a dark theme. The table lists all runs; curves and heat maps
+    are drawn of those in `Comparison.drawn`.
+
+    Args:
+        comparison: as from `compare`.
+
+    Raises:
+        StoreError: a run cannot be read.
+    """
+    return whole_page("comparison.html.j2", **_contents(comparison))
+
+
+def _contents(comparison: Comparison) -> dict[str, Any]:
     drawn = comparison.drawn
     partings = [part_words(drawn[0], *entry) for entry in comparison.partings]
-    return write_page(
-        destination,
-        "comparison.html.j2",
-        comparison=comparison,
-        places={run.name: place for place, run in enumerate(drawn)},
-        states=Counter(run.status.state for run in comparison.runs),
-        table=run_table(comparison),
-        groups=group_table(comparison),
-        partings=partings,
-        curves=curve_figures(comparison),
-        system=system_figures(comparison),
-        maps=[gradient_section(drawn), ratio_section(drawn)],
-        rules=rule_rows(comparison),
-        settings=setting_table(comparison),
-        environment=environment_table(comparison),
-        uncommitted=sum(run.run.info.code.endswith("-dirty") for run in comparison.runs),
-        colours={"zero": colour(ZERO), "not_finite": colour(NOT_FINITE)},
-        signs={word: severity_sign(word, 7.0, 7.0) for word in ("stop", "warning", "info")},
-    )
+    return {
+        "comparison": comparison,
+        "places": {run.name: place for place, run in enumerate(drawn)},
+        "states": Counter(run.status.state for run in comparison.runs),
+        "table": run_table(comparison),
+        "groups": group_table(comparison),
+        "partings": partings,
+        "curves": curve_figures(comparison),
+        "system": system_figures(comparison),
+        "maps": [gradient_section(drawn), ratio_section(drawn)],
+        "rules": rule_rows(comparison),
+        "settings": setting_table(comparison),
+        "environment": environment_table(comparison),
+        "uncommitted": sum(run.run.info.code.endswith("-dirty") for run in comparison.runs),
+        "colours": {"zero": colour(ZERO), "not_finite": colour(NOT_FINITE)},
+        "signs": {word: severity_sign(word, 7.0, 7.0) for word in ("stop", "warning", "info")},
+    }
