@@ -262,8 +262,9 @@ def of_scripts(traced: Traced) -> None:
 
 
 def of_sweeps(traced: Traced) -> None:
-    """Search, as a flow of a private server."""
+    """Search, as a flow of a private server, and add to the search."""
     traced.run("sweep", "sweep.toml")
+    traced.run("enqueue", "runs/search", "lr=0.05")
 
 
 def of_prunings(traced: Traced) -> None:
@@ -310,7 +311,7 @@ COMMANDS: dict[Callable[[Traced], None], str] = {
     of_scripts: (
         "capture check checkpoint pause replay resume run sagemaker set snapshot snapshots stop"
     ),
-    of_sweeps: "sweep",
+    of_sweeps: "enqueue sweep",
     of_prunings: "prune",
     of_monitors: "monitor",
     of_servers: "deploy down up",

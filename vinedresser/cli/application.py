@@ -35,7 +35,7 @@ from vinedresser.cli.servers import down, ui, up
 from vinedresser.cli.snapshots import replay, snapshots
 from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
-from vinedresser.cli.sweeping import sweep
+from vinedresser.cli.sweeping import enqueue, sweep
 from vinedresser.cli.training import train
 from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.foreign_signals import handle_foreign
@@ -113,7 +113,7 @@ def _version(
 app.command(context_settings=_SCRIPT_LINE)(run)
 app.command(context_settings=_SCRIPT_LINE)(check)
 for _command in (
-    *(init, train, sweep, prune, monitor, explain, deploy, sagemaker),
+    *(init, train, sweep, enqueue, prune, monitor, explain, deploy, sagemaker),
     *(
         judge,
         show,

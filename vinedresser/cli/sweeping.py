@@ -10,6 +10,30 @@ import typer
 
 from vinedresser.cli.interrupts import leave, run_flow
 
+__all__ = ["enqueue", "sweep"]
+
+
+def enqueue(
+    place: Annotated[
+        str, typer.Argument(metavar="SWEEP", help="Folder of a sweep, such as runs/search.")
+    ],
+    values: Annotated[
+        list[str], typer.Argument(metavar="NAME=VALUE...", help="Values of hyperparameters.")
+    ],
+) -> None:
+    """Add a configuration to a sweep, also while it runs; it is tried next.
+
+    The sampler proposes the hyperparameters that are not given.
+    """
+    from vinedresser.cli.options import check_directory
+    from vinedresser.cli.views.console import say
+    from vinedresser.objects import parse_location
+    from vinedresser.tasks.sweeping.enqueueing import enqueue as add
+
+    location = parse_location(place)
+    check_directory(location)
+    say(add(location, values))
+
 
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep.toml.")],
@@ -49,8 +73,8 @@ def sweep(
     console.print(
         f"{trials}, {searched.experiment.max_concurrent} at a time, in {shown}", soft_wrap=True
     )
-    if searched.experiment.notice:
-        say(searched.experiment.notice)
+    if searched.notice:
+        say(searched.notice)
     with starting() as display:
         display.begin("starting Prefect and MLflow")
         prefect_serves = prepare_prefect(searched.state)

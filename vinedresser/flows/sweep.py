@@ -104,6 +104,8 @@ def _search(searched: Sweep, resume: bool, retry_failed: bool) -> SweepResult:
             if searched.table is not None:
                 fetch_weights(searched.table, experiment, searched.fetched_weights)
             tracking = begin_sweep(searched, resume=resume)
+            if searched.known is not None:
+                study.learn(searched.known.trials)
             if retry_failed:
                 study.retry_failed()
             with work_order(experiment) as order:

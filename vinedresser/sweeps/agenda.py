@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from vinedresser.errors import ConfigError
 from vinedresser.store.json_values import shown
 from vinedresser.sweeps.dimension import Choice
-from vinedresser.sweeps.proposer import CHOSEN, given_point
+from vinedresser.sweeps.proposer import CHOSEN, KNOWN, given_point
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import ALL_BEGUN
@@ -85,6 +85,11 @@ class Agenda:
         self._begun += 1
         return True
 
+    def enqueue(self, point: dict[str, Choice]) -> None:
+        """Add a point, which comes next, also if all trials have begun."""
+        if point not in self._points:
+            self._points.append(point)
+
     def note(self, number: int, configuration: Mapping[str, Choice]) -> None:
         """Note the configuration of a trial."""
         if number not in self._originals:
@@ -123,6 +128,8 @@ class Agenda:
 
     def _add(self, one: FrozenTrial) -> None:
         """Take in a trial; one that tries another again takes its place among those begun."""
+        if KNOWN in one.user_attrs:
+            return
         original = one.user_attrs.get(_RETRY_OF)
         if original is not None:
             if type(original) is not int or not 0 <= original < one.number:

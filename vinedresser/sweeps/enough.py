@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from vinedresser.sweeps.pareto import dominates
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
 
-__all__ = ["dominates", "enough"]
+__all__ = ["enough"]
 
 
 def enough(settings: SweepTable, ended: Iterable[Trial]) -> str:
@@ -23,25 +24,13 @@ def enough(settings: SweepTable, ended: Iterable[Trial]) -> str:
     return _target(settings, trials) or _plateau(settings, trials)
 
 
-def dominates(one: Sequence[float], other: Sequence[float], goals: Sequence[Objective]) -> bool:
-    """Return whether a result is at least as good in each objective, and better in one.
-
-    Args:
-        one: values of the objectives.
-        other: those of another trial.
-        goals: the objectives.
-    """
-    gains = [_gain(new, old, goal) for new, old, goal in zip(one, other, goals, strict=True)]
-    return min(gains) >= 0 and max(gains) > 0
-
-
 def _target(settings: SweepTable, trials: Sequence[Trial]) -> str:
     """Return which trial has reached the target; "" for none."""
     target, goal = settings.target, settings.goals[0]
     if target is None:
         return ""
     done = (one for one in trials if one.result and one.feasible)
-    reached = (one for one in done if _gain(one.result[0], target, goal) >= 0)
+    reached = (one for one in done if goal.gain(one.result[0], target) >= 0)
     first = next(reached, None)
     if first is None:
         return ""
@@ -79,12 +68,7 @@ def _improves(
     if not front:
         return True
     if len(goals) == 1:
-        return _gain(trial.result[0], front[0].result[0], goals[0]) > min_delta
+        return goals[0].gain(trial.result[0], front[0].result[0]) > min_delta
     return not any(
         one.result == trial.result or dominates(one.result, trial.result, goals) for one in front
     )
-
-
-def _gain(value: float, other: float, goal: Objective) -> float:
-    """Return by how much a value is better than another one."""
-    return value - other if goal.direction == "maximize" else other - value

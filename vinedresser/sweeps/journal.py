@@ -19,7 +19,7 @@ from vinedresser.objects.file_lock import take_lock
 from vinedresser.objects.files import make_folders, open_file
 from vinedresser.store.json_values import DAMAGE, checker, parse_json, shown
 
-__all__ = ["SweepJournal", "SweepStorage"]
+__all__ = ["SweepJournal", "SweepStorage", "read_journal"]
 
 # Enough for a million reported values; one read returns at most 2 GiB.
 _MOST_BYTES = 1 << 30
@@ -107,18 +107,74 @@ class SweepJournal(BaseJournalBackend):
         text = os.pread(self._descriptor, size, 0)
         whole, newline, _ = text.rpartition(b"\n")
         os.ftruncate(self._descriptor, len(whole + newline))
-        logs = []
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                entry = parse_json(line)
-                if not _is_entry(entry):
-                    raise ValueError(shown(entry))
-            except ValueError as error:
-                raise CorruptData(
-                    f"{self.path}: line {number} is not an entry of a journal: {error}"
-                ) from error
-            logs.append(entry)
-        return logs
+        return _entries(self.path, whole)
+
+
+class _StoredJournal(BaseJournalBackend):
+    """A journal that another process may write, as it is now; a partial line does not count.
+
+    Args:
+        path: path of the file.
+
+    Raises:
+        CorruptData: a line is not an entry of a journal.
+        StoreError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with open(open_file(path.parent, path.name, os.O_RDONLY), "rb") as file:
+                text = file.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}") from error
+        self._logs = _entries(path, text.rpartition(b"\n")[0])
+
+    def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
+        """Return the lines from a number on."""
+        return self._logs[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Refuse to write.
+
+        Raises:
+            StoreError: always.
+        """
+        raise StoreError(f"{self.path}: only read, not written ({len(logs)} lines)")
+
+
+def read_journal(path: Path) -> list[FrozenTrial]:
+    """Return the trials in a journal, which another process may write meanwhile.
+
+    Args:
+        path: path of the file.
+
+    Raises:
+        CorruptData: it is not the journal of a sweep.
+        StoreError: it cannot be read.
+    """
+    storage = SweepStorage(_StoredJournal(path))
+    return [
+        trial
+        for study in storage.get_all_studies()
+        for trial in storage.get_all_trials(study._study_id, deepcopy=False)
+    ]
+
+
+def _entries(path: Path, text: bytes) -> list[dict[str, Any]]:
+    """Return the entries of a journal, one in each line."""
+    logs = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            entry = parse_json(line)
+            if not _is_entry(entry):
+                raise ValueError(shown(entry))
+        except ValueError as error:
+            raise CorruptData(
+                f"{path}: line {number} is not an entry of a journal: {error}"
+            ) from error
+        logs.append(entry)
+    return logs
 
 
 def _is_entry(entry: object) -> bool:
@@ -157,7 +213,7 @@ class SweepStorage(JournalStorage):
         CorruptData: its entries do not describe studies and trials.
     """
 
-    def __init__(self, journal: SweepJournal) -> None:
+    def __init__(self, journal: SweepJournal | _StoredJournal) -> None:
         try:
             super().__init__(journal)
             for study in self.get_all_studies():

@@ -20,10 +20,12 @@ from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.tried import Tried
 
-__all__ = ["CHOSEN", "Proposer", "given_point"]
+__all__ = ["CHOSEN", "KNOWN", "Proposer", "given_point"]
 
 # User attribute of a trial: its configuration.
 CHOSEN = "parameters"
+# User attribute of a trial of another sweep: the name of that and its number there.
+KNOWN = "known_from"
 # Optuna's system attribute of a trial that was queued: the values that are given.
 _GIVEN = "fixed_params"
 # Where its samplers note a proposal for a trial that is running.

@@ -59,6 +59,10 @@ class Objective:
             return sum(values) / len(values)
         return max(values) if self.direction == "maximize" else min(values)
 
+    def gain(self, value: float, other: float) -> float:
+        """Return by how much a value is better than another one."""
+        return value - other if self.direction == "maximize" else other - value
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -150,6 +154,8 @@ class SweepTable:
         sampler: "random", "grid", "tpe", "gp", "cmaes" or "nsgaii"; or a table, such as
             ``{ name = "tpe", startup = 20 }``.
         pruner: "none", "median", "asha", "hyperband" or "wilcoxon"; or a table.
+        warm_start: folder of another sweep with the same objectives, such as ``runs/search-1``; the
+            sampler learns from those of its finished trials that fit the space.
         points: configurations to try first, as tables; the sampler proposes missing parameters.
         repeats: number of trials of each configuration, as for a noisy metric.
         seed: seed of the sampler: equal seeds and results give equal trials.
@@ -176,6 +182,7 @@ class SweepTable:
     plateau: Annotated[int, Ge(1)] | dict[str, Any] | None = None
     sampler: str | dict[str, Any] = "tpe"
     pruner: str | dict[str, Any] = "asha"
+    warm_start: str | None = None
     points: list[dict[str, Any]] = field(default_factory=list)
     repeats: Annotated[int, Ge(1)] = 1
     seed: int = 0

@@ -40,6 +40,28 @@ class Space:
             _check_condition(dimension, found, where)
         return cls(tuple(_ordered(found, where)))
 
+    @classmethod
+    def from_json(cls, document: object, where: str) -> Self:
+        """Read a space as `to_json` returns it.
+
+        Args:
+            document: JSON types.
+            where: prefix of messages.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        if not isinstance(document, Mapping):
+            raise ConfigError(f"{where}: must be a table, not {document!r}")
+        entries = {
+            # No step is stored as 0.
+            name: {key: one for key, one in entry.items() if key != "step" or one}
+            if isinstance(entry, Mapping)
+            else entry
+            for name, entry in document.items()
+        }
+        return cls.parse(entries, where)
+
     def suggest(self, suggester: Suggester) -> dict[str, Choice]:
         """Return proposed values of the hyperparameters whose conditions are met."""
         chosen: dict[str, Choice] = {}

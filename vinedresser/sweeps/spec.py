@@ -6,7 +6,27 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vinedresser.masking import masked_arguments, masked_value
-from vinedresser.store.records import ParentRecord
+from vinedresser.store.records import ParentRecord, Record
+
+__all__ = ["PointRecord", "SweepRecord", "point_key"]
+
+
+@dataclass(frozen=True)
+class PointRecord(Record):
+    """A configuration that a person has added to a sweep.
+
+    Attributes:
+        parameters: values by name; those that are missing will be proposed.
+    """
+
+    KEY: ClassVar[str] = "enqueued"
+
+    parameters: dict[str, Any]
+
+
+def point_key(number: int) -> str:
+    """Return the key of the added configuration with a number, from 0."""
+    return f"{PointRecord.KEY}/{number:04d}.json"
 
 
 @dataclass(frozen=True, kw_only=True)

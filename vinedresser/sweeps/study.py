@@ -21,8 +21,9 @@ from vinedresser.errors import CorruptData
 from vinedresser.store.json_values import DAMAGE, known_fields, shown
 from vinedresser.sweeps.agenda import Agenda
 from vinedresser.sweeps.journal import SweepJournal, SweepStorage
+from vinedresser.sweeps.pareto import pareto_front
 from vinedresser.sweeps.peers import behind_sound_trials
-from vinedresser.sweeps.proposer import CHOSEN, Proposer
+from vinedresser.sweeps.proposer import CHOSEN, KNOWN, Proposer
 from vinedresser.sweeps.pruners import ENDING, make_pruner
 from vinedresser.sweeps.samplers import sampler_maker
 from vinedresser.sweeps.settings import SweepTable
@@ -113,6 +114,25 @@ class Study:
         that the sampler proposes.
         """
         return self._choose(self._study.ask()) if self._agenda.advance() else None
+
+    def enqueue(self, given: object) -> None:
+        """Add a point, which is tried next; one that was tried is not tried again.
+
+        Raises:
+            ConfigError: a value is not in the space.
+        """
+        self._agenda.enqueue(self.space.point(given, "enqueued"))
+
+    def learn(self, known: Sequence[FrozenTrial]) -> None:
+        """Add trials of another sweep, from which the sampler learns; they are none of this one.
+
+        Args:
+            known: see `known_trials`; those that were added before are left out.
+        """
+        before = {one.user_attrs.get(KNOWN) for one in self._found()}
+        for trial in known:
+            if trial.user_attrs[KNOWN] not in before:
+                self._study.add_trial(trial)
 
     def retry_failed(self) -> int:
         """Queue another trial for each failed one that was not tried again; return their number.
@@ -244,7 +264,7 @@ class Study:
 
     def trials(self) -> list[Trial]:
         """Return all trials that have started, by number."""
-        begun = [one for one in self._found() if one.state is not OptunaState.WAITING]
+        begun = [one for one in self._own() if one.state is not OptunaState.WAITING]
         return [_trial(one, self._agenda.retried) for one in begun]
 
     def best(self) -> list[Trial]:
@@ -253,12 +273,12 @@ class Study:
         With several objectives, return the Pareto front. Trials that break a constraint do not
         count.
         """
-        done = self._found(OptunaState.COMPLETE)
-        if all(max(one.constraints.values(), default=0.0) > 0 for one in done):
-            return []
-        if len(self.settings.goals) > 1:
-            return [_trial(trial, self._agenda.retried) for trial in self._study.best_trials]
-        return [_trial(self._study.best_trial, self._agenda.retried)]
+        done = [_trial(one, self._agenda.retried) for one in self._own(OptunaState.COMPLETE)]
+        done = [trial for trial in done if trial.feasible]
+        goals = self.settings.goals
+        if len(goals) > 1:
+            return [done[one] for one in pareto_front([trial.result for trial in done], goals)]
+        return sorted(done, key=lambda trial: goals[0].gain(0.0, trial.result[0]))[:1]
 
     def importance(self) -> dict[str, float]:
         """Return the importance of each hyperparameter for the objective, from 0 to 1.
@@ -334,6 +354,10 @@ class Study:
     def _found(self, *states: OptunaState) -> list[FrozenTrial]:
         """Return all trials, or those in some states, without copying them."""
         return self._study.get_trials(deepcopy=False, states=states or None)
+
+    def _own(self, *states: OptunaState) -> list[FrozenTrial]:
+        """Return the trials of this sweep, or those in some states."""
+        return [one for one in self._found(*states) if KNOWN not in one.user_attrs]
 
     def _frozen(self, number: int) -> FrozenTrial:
         storage = self._study._storage

@@ -22,6 +22,7 @@ from vinedresser.objects.files import folder_below
 from vinedresser.pruning.rounds.round_run import FOLDER
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
 from vinedresser.sweeps.dimension import Choice
+from vinedresser.sweeps.known_trials import KnownTrials, known_trials
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.spec import SweepRecord
@@ -51,6 +52,7 @@ class Sweep(ParentFile):
         space: the search space.
         table: settings that the prunings share; None: the trials are trainings.
         planned: number of trials that it has at most; None if that is unknown.
+        known: trials of another sweep from which it starts; None: it starts from nothing.
     """
 
     RECORD = SweepRecord
@@ -59,6 +61,13 @@ class Sweep(ParentFile):
     space: Space
     table: PruneTable | None = None
     planned: int | None = None
+    known: KnownTrials | None = None
+
+    @property
+    def notice(self) -> str:
+        """What to know before it begins; "" for nothing."""
+        known = "" if self.known is None else self.known.said
+        return "; ".join(filter(None, (known, self.experiment.notice)))
 
     def study(self, path: Path | None = None) -> Study:
         """Return its study.
@@ -142,7 +151,11 @@ def sweep_of(document: Mapping[str, Any], path: Path) -> Sweep:
     sweep = Sweep(inner, settings, space, pruned)
     # Reports an invalid sampler, pruner or point before anything is made.
     study = sweep.study()
-    sweep = replace(sweep, planned=study.planned)
+    known = None
+    if settings.warm_start is not None:
+        other = path.absolute().parent / settings.warm_start
+        known = known_trials(other, settings, space, f"{path}: sweep.warm_start")
+    sweep = replace(sweep, planned=study.planned, known=known)
     if not study.comparing:
         return sweep
     goal = settings.goals[0]

@@ -13,13 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from vinedresser.errors import StillRunning, StoreError, TrackingError, VinedresserError
+from vinedresser.errors import (
+    ConfigError,
+    CorruptData,
+    StillRunning,
+    StoreError,
+    TrackingError,
+    VinedresserError,
+)
 from vinedresser.infra.supervise.launcher import request_stop
-from vinedresser.objects import open_storage
+from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.plain_logs import plain_logger
-from vinedresser.store.records import TrackingRecord
+from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.sweeps.enough import enough
-from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.sweeps.spec import PointRecord, SweepRecord, point_key
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep
@@ -94,6 +101,8 @@ class SweepRunner:
         self._lock = threading.Lock()
         self._left = study.again()
         self._reasons: list[str] = []
+        # Number of the configurations that were taken from the queue.
+        self._points = 0
         # Whether an evaluation of a trial was seen.
         self._evaluated = False
         seconds = sweep.settings.seconds
@@ -259,7 +268,24 @@ class SweepRunner:
                 ending = self._study.report(trial.number, epoch, value)
                 trial.cut = trial.cut or ending
 
+    def _take_points(self) -> None:
+        """Add the configurations that were enqueued meanwhile, which come next."""
+        storage = LocalStorage(self.sweep.state)
+        while True:
+            key = point_key(self._points)
+            try:
+                record = read_record(storage, PointRecord, key=key)
+                if record is None:
+                    return
+                self._study.enqueue(record.parameters)
+            except (ConfigError, CorruptData) as error:
+                _LOG.warning("%s is not tried: %s", key, error)
+            self._points += 1
+            if self.over == self._study.over:
+                self.over = ""
+
     def _next(self) -> Proposal | None:
+        self._take_points()
         self.over = self.over or self._used_up()
         if self._removed() or self.over:
             return None
