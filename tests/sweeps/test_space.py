@@ -84,7 +84,7 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
         ),
         ({"lr": []}, "lr: must be a list of at least one value"),
         ({"lr": [0.1, 0.1]}, "lr: .* has a duplicate value"),
-        ({"lr": [[1], 2]}, "lr: must contain numbers, strings, true or false"),
+        ({"lr": [{}]}, "lr: must contain numbers, strings, true, false, or lists"),
         ({"lr": {"lgo": [1, 2]}}, "lr.lgo: no such key; did you mean log"),
         ({"lr": {"log": [0.0, 1.0]}}, "lr.log: a logarithmic range must start above 0"),
         ({"lr": {"log": [1.0, 0.1]}}, "lr.log: 1 must be below 0.1"),

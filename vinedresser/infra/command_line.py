@@ -20,11 +20,16 @@ def resolved_command(command: Sequence[str]) -> list[str]:
 
 
 def parameters_as_options(parameters: Mapping[str, Any]) -> list[str]:
-    """Return parameters as ``--name value``; True becomes ``--name``, and False nothing."""
+    """Return parameters as ``--name value``; True becomes ``--name``, and False nothing.
+
+    A list becomes ``--name value value``.
+    """
     options: list[str] = []
     for name, value in parameters.items():
         if value is True:
             options.append(f"--{name}")
+        elif isinstance(value, list):
+            options += [f"--{name}", *map(str, value)]
         elif value is not False:
             options += [f"--{name}", str(value)]
     return options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,7 +48,8 @@ class Dimension:
         high: largest value of a number.
         log: numbers are uniform on a logarithmic scale.
         step: numbers are low + k * step; 0: any number.
-        choices: values of a choice; empty for numbers.
+        choices: values of a choice; empty for numbers; a list of values as its JSON.
+        lists: those of the choices that stand for a list.
         grid: number of values that a grid takes from the range; 0: not given.
         when: condition: the other hyperparameters, each with the values for which this one exists.
     """
@@ -59,6 +61,7 @@ class Dimension:
     log: bool = False
     step: float = 0.0
     choices: tuple[Choice, ...] = ()
+    lists: frozenset[str] = frozenset()
     grid: int = 0
     when: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
 
@@ -80,6 +83,13 @@ class Dimension:
         return suggester.suggest_float(
             self.name, self.low, self.high, step=step_or_none, log=self.log
         )
+
+    def decoded(self, value: Choice) -> Choice | list[Choice]:
+        """Return a value as a trial is passed it: a list for the JSON of one of the choices."""
+        if isinstance(value, str) and value in self.lists:
+            found: list[Choice] = json.loads(value)
+            return found
+        return value
 
     def values(self) -> list[Choice]:
         """Return all values; for a range of real numbers, those of its grid.
@@ -127,9 +137,11 @@ class Dimension:
             ConfigError: the value is not in the range, between its steps, or not among the choices.
         """
         if self.kind == "choice":
-            if isinstance(value, (bool, int, float, str)) and _among(value, self.choices):
-                return value
-            raise ConfigError(f"must be one of {', '.join(map(repr, self.choices))}, not {value!r}")
+            one = json.dumps(value) if isinstance(value, list) else value
+            if isinstance(one, (bool, int, float, str)) and _among(one, self.choices):
+                return one
+            shown = ", ".join(repr(self.decoded(choice)) for choice in self.choices)
+            raise ConfigError(f"must be one of {shown}, not {value!r}")
         wanted = int if self.kind == "int" else (int, float)
         right = isinstance(value, wanted) and not isinstance(value, bool)
         if not right or not self.low <= value <= self.high:  # type: ignore[operator]
@@ -146,7 +158,7 @@ class Dimension:
         """Return it as JSON types, equal for equal dimensions."""
         when = {name: list(values) for name, values in sorted(self.when.items())}
         if self.kind == "choice":
-            return {"values": list(self.choices), "when": when}
+            return {"values": [self.decoded(one) for one in self.choices], "when": when}
         return {self.kind: [self.low, self.high], "log": self.log, "step": self.step, "when": when}
 
     def _spaced(self) -> list[Choice]:
@@ -175,7 +187,7 @@ def parse_dimension(name: str, entry: object, where: str) -> Dimension:
         ConfigError: the entry is invalid.
     """
     if isinstance(entry, list):
-        return Dimension(name, "choice", choices=_choices(entry, where))
+        return _chosen(name, entry, where)
     if not isinstance(entry, Mapping):
         raise ConfigError(
             f"{where}: must be a list of values or a table such as {{ log = [1e-4, 1.0] }}, not "
@@ -188,12 +200,22 @@ def parse_dimension(name: str, entry: object, where: str) -> Dimension:
     when = _when(entry.get("when", {}), f"{where}.when")
     ranges = [key for key in ("log", "float", "int") if isinstance(entry.get(key), list)]
     if "values" in entry and not ranges:
-        return Dimension(name, "choice", choices=_choices(entry["values"], where), when=when)
+        return _chosen(name, entry["values"], where, when)
     if len(ranges) != 1 or "values" in entry:
         raise ConfigError(
             f"{where}: must have one of log, float and int with [low, high], or values with a list"
         )
     return _range(name, ranges[0], entry, when, where)
+
+
+def _chosen(
+    name: str, given: object, where: str, when: Mapping[str, tuple[Choice, ...]] | None = None
+) -> Dimension:
+    """Read a list of choices, some of which may be lists."""
+    choices = _choices(given, where)
+    assert isinstance(given, list), "has choices"
+    lists = frozenset(json.dumps(one) for one in given if isinstance(one, list))
+    return Dimension(name, "choice", choices=choices, lists=lists, when=when or {})
 
 
 def _range(
@@ -249,11 +271,17 @@ def _choices(given: object, where: str) -> tuple[Choice, ...]:
     if not isinstance(given, list) or not given:
         raise ConfigError(f"{where}: must be a list of at least one value, not {given!r}")
     for one in given:
-        if not isinstance(one, (bool, int, float, str)):
-            raise ConfigError(f"{where}: must contain numbers, strings, true or false, not {one!r}")
-    if len({(type(one), one) for one in given}) < len(given):
+        # A list is a value of the script's that has several, such as the sizes of layers.
+        parts = one if isinstance(one, list) and one else [one]
+        if not all(isinstance(part, (bool, int, float, str)) for part in parts):
+            raise ConfigError(
+                f"{where}: must contain numbers, strings, true, false, or lists of these, "
+                f"not {one!r}"
+            )
+    found = [json.dumps(one) if isinstance(one, list) else one for one in given]
+    if len({(type(one), one) for one in found}) < len(found):
         raise ConfigError(f"{where}: {given!r} has a duplicate value")
-    return tuple(given)
+    return tuple(found)
 
 
 def _when(given: object, where: str) -> dict[str, tuple[Choice, ...]]:

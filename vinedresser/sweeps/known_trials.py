@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -113,17 +114,24 @@ def _fitted(
     constraints = {
         f"{_CONSTRAINTS}{one.name}": trial.constraints.get(one.name) for one in settings.constraints
     }
-    if None in constraints.values():
+    values = trial.values or []
+    if len(values) != len(settings.goals) or not all(map(_is_finite, values)):
         return None
-    values = _Values(point)
-    params = space.suggest(values)
+    if not all(map(_is_finite, constraints.values())):
+        return None
+    suggester = _Values(point)
+    params = space.suggest(suggester)
     return create_trial(
-        values=trial.values,
+        values=values,
         params=params,
-        distributions=values.distributions,
+        distributions=suggester.distributions,
         user_attrs={KNOWN: f"{name} {trial.number}", CHOSEN: params},
         system_attrs={**_GENERATION, **constraints},
     )
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 class _Values:

@@ -128,6 +128,11 @@ class Space:
                 raise ConfigError(f"{where}.{name}: {error}") from error
         return chosen
 
+    def decoded(self, configuration: Mapping[str, Choice]) -> dict[str, Any]:
+        """Return a configuration as a trial is passed it, with lists for choices that are lists."""
+        known = {dimension.name: dimension for dimension in self.dimensions}
+        return {name: known[name].decoded(value) for name, value in configuration.items()}
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON types, equal for equal spaces."""
         return {

@@ -143,7 +143,7 @@ class RunSpec:
 
     name: str
     program: list[str]
-    parameters: dict[str, _Parameter]
+    parameters: dict[str, Any]
     environment: dict[str, str]
     total_steps: int | None
     calls: bool = False

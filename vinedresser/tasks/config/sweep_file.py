@@ -96,7 +96,8 @@ class Sweep(ParentFile):
         """Return the run specification of a trial."""
         shared = self.experiment.specs[0]
         seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
-        parameters = {**shared.parameters, **seed, **proposal.parameters}
+        chosen = self.space.decoded(proposal.parameters)
+        parameters: dict[str, Any] = {**shared.parameters, **seed, **chosen}
         if self.table is not None:
             parameters[FOLDER] = str(self.models(proposal.number))
             if self.table.tracked_weights is not None:

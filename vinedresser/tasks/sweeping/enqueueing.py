@@ -78,6 +78,10 @@ def _value(space: Space, name: str, text: str) -> Mapping[str, Choice]:
 def _refuse_tried(point: Mapping[str, Choice], space: Space, path: Path) -> None:
     key = space.key(point)
     for trial in read_journal(path):
-        tried = trial.user_attrs.get(CHOSEN)
-        if tried is not None and KNOWN not in trial.user_attrs and space.key(tried) == key:
+        try:
+            tried = space.point(trial.user_attrs.get(CHOSEN), "journal")
+        except ConfigError:
+            # It waits for a configuration.
+            continue
+        if KNOWN not in trial.user_attrs and space.key(tried) == key:
             raise ConfigError(f"{trial_name(trial.number)} has this configuration already")

@@ -13,14 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from vinedresser.errors import (
-    ConfigError,
-    CorruptData,
-    StillRunning,
-    StoreError,
-    TrackingError,
-    VinedresserError,
-)
+from vinedresser.errors import StillRunning, StoreError, TrackingError, VinedresserError
 from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.plain_logs import plain_logger
@@ -278,7 +271,7 @@ class SweepRunner:
                 if record is None:
                     return
                 self._study.enqueue(record.parameters)
-            except (ConfigError, CorruptData) as error:
+            except VinedresserError as error:
                 _LOG.warning("%s is not tried: %s", key, error)
             self._points += 1
             if self.over == self._study.over:
