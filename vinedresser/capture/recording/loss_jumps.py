@@ -12,8 +12,9 @@ __all__ = ["LossJump", "LossJumps"]
 
 # Train steps before a jump, and how many of them a loss needs before it can jump.
 _WINDOW, _LEAST = 50, 20
-# A jump leaves the middle of these steps by more than this multiple of their whole range.
-_RANGES = 8.0
+# A jump leaves the median of these steps by more than this multiple of their whole range, and than
+# this share of the median itself: where a loss hardly varies, a small step is a multiple of it.
+_RANGES, _SHARE = 8.0, 0.5
 
 
 class LossJump(NamedTuple):
@@ -66,7 +67,8 @@ class LossJumps:
         jump = None
         if len(before) >= _LEAST and value > (most := max(before)):
             least = min(before)
-            limit = median(before) + _RANGES * (most - least)
+            middle = median(before)
+            limit = middle + max(_RANGES * (most - least), _SHARE * abs(middle))
             # Losses that are always the same have no range to compare with.
             if value > limit and most > least:
                 jump = LossJump(name, value, least, most, len(before), limit)

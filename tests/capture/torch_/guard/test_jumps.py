@@ -80,6 +80,8 @@ def test_noise_descent_divergence_and_bad_numbers_are_not_jumps() -> None:
         random.lognormal(0, 1, 5000),
         np.exp(-np.arange(500) / 50) * random.uniform(0.5, 1.5, 500),
         1.3 ** np.arange(200),
+        # A plateau, and a small rise.
+        0.6931 + 1e-7 * random.uniform(size=200) + 0.01 * (np.arange(200) >= 100),
         np.concatenate([np.ones(100), np.full(5, np.nan), np.full(5, np.inf), np.full(100, 2.0)]),
     ):
         assert jumps(list(losses)) == []
