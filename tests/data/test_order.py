@@ -9,6 +9,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -207,3 +208,14 @@ def test_a_position_of_something_else_is_refused(tmp_path: Path) -> None:
         dataset.load_state_dict({"epoch": 1})
     with pytest.raises(ConfigError, match="the position has batch = -1"):
         dataset.load_state_dict({**state, "batch": -1})
+
+
+def test_small_chunks_of_large_files_are_found_at_once(tmp_path: Path) -> None:
+    # A file of 64 GB with holes, whose rows are as long as the steps in which chunks begin.
+    path = tmp_path / "rows.npy"
+    header = {"descr": "|u1", "fortran_order": False, "shape": (64, 10**9)}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + 64 * 10**9)
+    # With a step for each byte, this would take hours.
+    assert len(Dataset(path, batch_size=4, chunk_bytes=1)) == 16

@@ -187,8 +187,11 @@ def _chunks(index: Index, wanted: int, objects: Sequence[int]) -> Iterator[Chunk
         offsets, numbers = marks.offsets, marks.numbers
         first, size = offsets[0], offsets[-1] - offsets[0]
         parts = max(round(size / wanted), 1)
-        begin = 0
-        for part in range(1, parts + 1):
+        begin = part = 0
+        while part < parts:
+            # The next part that reaches the next mark: there may be many more parts than marks.
+            missing = offsets[min(begin + 1, len(offsets) - 1)] - first
+            part = max(part + 1, -(-missing * parts // max(size, 1)))
             end = bisect_right(offsets, first + size * part // parts) - 1
             if count := numbers[end] - numbers[begin]:
                 yield Chunk(number, numbers[begin], count, offsets[begin], offsets[end])

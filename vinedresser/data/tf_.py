@@ -64,17 +64,16 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
         return [True, *tf.nest.flatten(_stacked(batch.values, spec))]
 
     def drawn(_: Any) -> Any:
-        return tuple(tf.numpy_function(draw, [], [tf.bool, *(spec.dtype for spec in specs)]))
-
-    def shaped(_: Any, *leaves: Any) -> Any:
-        both = zip(leaves, specs, strict=True)
-        return tf.nest.pack_sequence_as(spec, [tf.ensure_shape(one, of.shape) for one, of in both])
+        more, *leaves = tf.numpy_function(draw, [], [tf.bool, *(spec.dtype for spec in specs)])
+        shaped = [tf.ensure_shape(one, of.shape) for one, of in zip(leaves, specs, strict=True)]
+        return more, tf.nest.pack_sequence_as(spec, shaped)
 
     # With `from_generator`, TensorFlow has the allocator return memory to the system at once, for
     # the rest of the process: reading takes up to 1.8 times as long.
     numbers = tf.data.Dataset.range(1).map(lambda _: tf.numpy_function(begin, [], tf.int64))
     endless = numbers.flat_map(lambda first: tf.data.Dataset.range(first, tf.int64.max))
-    made = endless.map(drawn).take_while(lambda more, *_: more).map(shaped)
+    # Functions that return some of their arguments are not run by TensorFlow.
+    made = endless.map(drawn).take_while(lambda more, _: more).map(lambda _, batch: batch)
     if length is not None:
         # For the cardinality; `assert_cardinality` makes an earlier end an error.
         made = made.repeat().take(length)
