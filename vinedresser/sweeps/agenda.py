@@ -19,10 +19,12 @@ from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import ALL_BEGUN
 from vinedresser.sweeps.tried import Tried
 
-__all__ = ["Agenda"]
+__all__ = ["AGAIN", "Agenda"]
 
 # User attribute of a trial: number of the failed one that it tries again.
 _RETRY_OF = "retry_of"
+# User attribute of a trial: number of the best one that it trains again, and the seed.
+AGAIN = "again"
 # Number of configurations up to which those of a space are counted.
 _COUNTED = 100_000
 
@@ -60,6 +62,8 @@ class Agenda:
         # trial that it tries again.
         self._before: dict[int, int] = {}
         self._originals: dict[int, int] = {}
+        # By the number of a trial that trains the best one again: its number, and the seed.
+        self._again: dict[int, tuple[int, int]] = {}
         self._waiting: deque[FrozenTrial] = deque()
         self._queued: list[dict[str, Choice]] = []
         self._begun = 0
@@ -74,7 +78,10 @@ class Agenda:
         """Make sure that Optuna's next trial is the one that comes next; False if none does."""
         if self._waiting:
             first = self._waiting[0]
-            due = _RETRY_OF in first.user_attrs or given_point(first) in self._points
+            due = (
+                not {_RETRY_OF, AGAIN}.isdisjoint(first.user_attrs)
+                or given_point(first) in self._points
+            )
             if not due and self._is_used_up():
                 return False
             self._waiting.popleft()
@@ -92,23 +99,44 @@ class Agenda:
 
     def note(self, number: int, configuration: Mapping[str, Choice]) -> None:
         """Note the configuration of a trial."""
-        if number not in self._originals:
+        if number not in self._originals and number not in self._again:
             self._before[number] = self.tried.add(configuration)
 
     def seed(self, number: int) -> int | None:
         """Return the seed that a trial is passed, that of the failed one if it tries it again."""
+        while number in self._originals:
+            number = self._originals[number]
+        if number in self._again:
+            return self._again[number][1]
         seeds = self._settings.seeds
         if not seeds:
             return None
-        while number in self._originals:
-            number = self._originals[number]
         turn = self._before[number] if self._settings.repeats > 1 else number
         return seeds[turn % len(seeds)]
+
+    def train_again(self, number: int, configuration: Mapping[str, Choice]) -> bool:
+        """Make sure that Optuna's next trial trains the best one again; False if all have begun.
+
+        Args:
+            number: number of the best trial.
+            configuration: its configuration.
+        """
+        for seed in self._settings.again:
+            if (number, seed) not in self._again.values():
+                again = {AGAIN: [number, seed]}
+                self._study.enqueue_trial(dict(configuration), user_attrs=again)
+                self._add(self._study.get_trials(deepcopy=False)[-1])
+        if not self._waiting or AGAIN not in self._waiting[0].user_attrs:
+            return False
+        self._waiting.popleft()
+        self._begun += 1
+        return True
 
     def retry_failed(self) -> int:
         """Queue another trial for each failed one that was not tried again; see `Study`."""
         failed = self._study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
-        wanted = [one for one in failed if one.number not in self.retried]
+        known = self.retried.keys() | self._again.keys()
+        wanted = [one for one in failed if one.number not in known]
         for one in wanted:
             configuration = one.user_attrs.get(CHOSEN, one.params)
             self._study.enqueue_trial(configuration, user_attrs={_RETRY_OF: one.number})
@@ -124,14 +152,18 @@ class Agenda:
         if not limits:
             return None
         wanted = self._begun + len(list(self._pending())) * self._settings.repeats
-        return max(min(limits), wanted) + len(self.retried)
+        return max(min(limits), wanted) + len(self.retried) + len(self._again)
 
     def _add(self, one: FrozenTrial) -> None:
         """Take in a trial; one that tries another again takes its place among those begun."""
         if KNOWN in one.user_attrs:
             return
-        original = one.user_attrs.get(_RETRY_OF)
-        if original is not None:
+        original, again = one.user_attrs.get(_RETRY_OF), one.user_attrs.get(AGAIN)
+        if again is not None:
+            best, seed = again
+            self._again[one.number] = int(best), int(seed)
+            self._begun -= 1
+        elif original is not None:
             if type(original) is not int or not 0 <= original < one.number:
                 raise ValueError(f"trial {one.number} tries trial {shown(original)} again")
             self.retried[original] = one.number

@@ -20,7 +20,8 @@ def enough(settings: SweepTable, ended: Iterable[Trial]) -> str:
     """
     if settings.target is None and settings.plateau is None:
         return ""
-    trials = sorted(ended, key=lambda trial: trial.number)
+    own = (trial for trial in ended if trial.again is None)
+    trials = sorted(own, key=lambda trial: trial.number)
     return _target(settings, trials) or _plateau(settings, trials)
 
 
@@ -29,7 +30,7 @@ def _target(settings: SweepTable, trials: Sequence[Trial]) -> str:
     target, goal = settings.target, settings.goals[0]
     if target is None:
         return ""
-    done = (one for one in trials if one.result and one.feasible)
+    done = (one for one in trials if one.competes)
     reached = (one for one in done if goal.gain(one.result[0], target) >= 0)
     first = next(reached, None)
     if first is None:
@@ -48,7 +49,7 @@ def _plateau(settings: SweepTable, trials: Sequence[Trial]) -> str:
         if trial.ending.state == "failed":
             continue
         without += 1
-        if trial.result and trial.feasible and _improves(trial, front, goals, patience.min_delta):
+        if trial.competes and _improves(trial, front, goals, patience.min_delta):
             front = [one for one in front if not dominates(trial.result, one.result, goals)]
             front = [*front, trial] if len(goals) > 1 else [trial]
             last, without = trial, 0

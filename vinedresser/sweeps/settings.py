@@ -161,6 +161,8 @@ class SweepTable:
         seed: seed of the sampler: equal seeds and results give equal trials.
         seeds: passed to the trials in turn as ``--seed``; with ``repeats``, to the trials of a
             configuration in turn.
+        again: seeds with which the best trial trains again when all others are over, passed as
+            ``--seed``; the sweep tells their spread.
         retries: how often a crashed trial begins again.
         resume: the script's parameter for the path of a checkpoint; without it a trial begins again
             from the start.
@@ -187,6 +189,7 @@ class SweepTable:
     repeats: Annotated[int, Ge(1)] = 1
     seed: int = 0
     seeds: list[int] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)
     retries: Annotated[int, Ge(0)] = 1
     resume: str | None = None
     same_failures: Annotated[int, Ge(1)] = 3
@@ -202,6 +205,10 @@ class SweepTable:
         if self.sampler_name != "grid" and all(limit is None for limit in limits):
             raise ValueError("trials: is missing; set trials, total_epochs, wall_time or plateau")
         self._check_ends()
+        if len(set(self.again)) < len(self.again):
+            raise ValueError(f"again: must be different seeds, not {self.again}")
+        if self.again and len(self.goals) > 1:
+            raise ValueError("again: not supported with several objectives, which have no best")
         if self.constraints and self.sampler_name == "cmaes":
             raise ValueError("constraints: CMA-ES does not support them; use tpe, gp or nsgaii")
         names = [one.name for one in self.constraints]

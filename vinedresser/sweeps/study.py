@@ -19,7 +19,7 @@ from optuna.trial import TrialState as OptunaState
 
 from vinedresser.errors import CorruptData
 from vinedresser.store.json_values import DAMAGE, known_fields, shown
-from vinedresser.sweeps.agenda import Agenda
+from vinedresser.sweeps.agenda import AGAIN, Agenda
 from vinedresser.sweeps.journal import SweepJournal, SweepStorage
 from vinedresser.sweeps.pareto import pareto_front
 from vinedresser.sweeps.peers import behind_sound_trials
@@ -114,6 +114,16 @@ class Study:
         that the sampler proposes.
         """
         return self._choose(self._study.ask()) if self._agenda.advance() else None
+
+    def train_again(self) -> Proposal | None:
+        """Return a trial that trains the best one again with another seed; None if all have.
+
+        Call it when no other trial runs or begins.
+        """
+        best = self.best()
+        if not best or not self._agenda.train_again(best[0].number, best[0].parameters):
+            return None
+        return self._choose(self._study.ask())
 
     def enqueue(self, given: object) -> None:
         """Add a point, which is tried next; one that was tried is not tried again.
@@ -274,7 +284,7 @@ class Study:
         count.
         """
         done = [_trial(one, self._agenda.retried) for one in self._own(OptunaState.COMPLETE)]
-        done = [trial for trial in done if trial.feasible]
+        done = [trial for trial in done if trial.competes]
         goals = self.settings.goals
         if len(goals) > 1:
             return [done[one] for one in pareto_front([trial.result for trial in done], goals)]
@@ -377,7 +387,17 @@ def _trial(found: FrozenTrial, retried: Mapping[int, int]) -> Trial:
         ending=_ending(found),
         retried_as=retried.get(found.number),
         excess=found.constraints,
+        again=_again(found),
     )
+
+
+def _again(found: FrozenTrial) -> tuple[int, int] | None:
+    """Return which trial one trains again, and with which seed."""
+    again = found.user_attrs.get(AGAIN)
+    if again is None:
+        return None
+    number, seed = again
+    return int(number), int(seed)
 
 
 def _ending(found: FrozenTrial) -> TrialEnd:

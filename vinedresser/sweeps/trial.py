@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import Literal
 
 from vinedresser.sweeps.dimension import Choice
@@ -15,7 +16,9 @@ __all__ = [
     "Trial",
     "TrialEnd",
     "TrialState",
+    "results_again",
     "saved_share",
+    "spread",
     "trial_name",
 ]
 
@@ -84,6 +87,7 @@ class Trial:
         retried_as: number of the trial that tries it again, as it failed; None: none does.
         excess: of a finished trial by how much it breaks each constraint, by the name of that; at
             most 0 if it does not.
+        again: number of the best trial that it trains again, and its seed; None: it is no such one.
     """
 
     number: int
@@ -93,6 +97,12 @@ class Trial:
     ending: TrialEnd = field(default_factory=lambda: TrialEnd("running"))
     retried_as: int | None = None
     excess: Mapping[str, float] = field(default_factory=dict)
+    again: tuple[int, int] | None = None
+
+    @property
+    def competes(self) -> bool:
+        """Whether it may be the best one: it has finished, and breaks no constraint."""
+        return bool(self.result) and self.feasible and self.again is None
 
     @property
     def feasible(self) -> bool:
@@ -118,6 +128,8 @@ class Trial:
         if not self.feasible:
             broken = [f"{name} by {by:.3g}" for name, by in self.excess.items() if by > 0]
             return f"infeasible: breaks {', '.join(broken)}"
+        if self.again is not None and not self.ending.why:
+            return f"{trial_name(self.again[0])} again with seed {self.again[1]}"
         again = "" if self.retried_as is None else f"; again as {trial_name(self.retried_as)}"
         return f"{self.ending.why}{again}"
 
@@ -130,6 +142,29 @@ class Trial:
 def trial_name(number: int) -> str:
     """Return the name of a trial."""
     return f"trial-{number:04d}"
+
+
+def results_again(trials: Sequence[Trial], best: Sequence[Trial]) -> list[float]:
+    """Return the results of the trials that have trained the best one again.
+
+    Args:
+        trials: trials of a sweep with one objective.
+        best: the best one; empty if none has finished.
+    """
+    if not best:
+        return []
+    wanted = [trial for trial in trials if trial.again and trial.again[0] == best[0].number]
+    return [trial.result[0] for trial in wanted if trial.result]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return mean, standard deviation and range of some values in words; "" without any."""
+    if not values:
+        return ""
+    if len(values) == 1:
+        return f"{values[0]:.4g}"
+    deviation = f"{fmean(values):.4g} ± {stdev(values):.2g}"
+    return f"{deviation} ({min(values):.4g} to {max(values):.4g})"
 
 
 def saved_share(trials: Sequence[Trial], epochs: int) -> float:

@@ -124,7 +124,7 @@ class SweepView:
 
     def _count(self, trial: Trial, goals: Sequence[Objective]) -> None:
         self._ends[trial.ending.state] += 1
-        if not trial.result or not trial.feasible or len(goals) > 1:
+        if not trial.competes or len(goals) > 1:
             return
         sign = 1 if goals[0].direction == "maximize" else -1
         if self._best is None or sign * trial.result[0] > sign * self._best.result[0]:

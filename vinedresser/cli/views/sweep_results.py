@@ -11,7 +11,7 @@ from rich.table import Table
 from vinedresser.cli.views.column_choice import columns_that_fit
 from vinedresser.cli.views.console import plain, plain_table
 from vinedresser.sweeps.settings import Objective, SweepTable
-from vinedresser.sweeps.trial import ALL_BEGUN, Trial
+from vinedresser.sweeps.trial import ALL_BEGUN, Trial, results_again, spread
 
 if TYPE_CHECKING:
     # It imports Prefect, which takes seconds.
@@ -89,6 +89,9 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
         yield f"{head}{trial.name}: {values} with {trial.configuration}"
     ends = Counter(trial.ending.state for trial in swept.trials)
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
+    if again := results_again(swept.trials, swept.best):
+        told = f"{settings.goals[0].metric} {spread(again)}"
+        yield f"again            {swept.best[0].name} with {len(again)} other seeds: {told}"
     if settings.constraints:
         done = [trial for trial in swept.trials if trial.result]
         names = ", ".join(one.name for one in settings.constraints)

@@ -28,7 +28,14 @@ from vinedresser.explain.reports.templating import write_page
 from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import LEAST_RESULTS, Trial, TrialState, saved_share
+from vinedresser.sweeps.trial import (
+    LEAST_RESULTS,
+    Trial,
+    TrialState,
+    results_again,
+    saved_share,
+    spread,
+)
 from vinedresser.sweeps.trial_advice import trial_advice
 
 __all__ = ["Cause", "SweepPage", "causes", "without_links", "write_sweep_report"]
@@ -107,6 +114,12 @@ class SweepPage:
             key=lambda trial: (not self.is_best(trial), not trial.feasible, sign * _value(trial))
         )
         return known[:_ROWS]
+
+    @property
+    def again(self) -> str:
+        """Spread of the results of the best trial with other seeds; "" if unknown."""
+        several = len(self.settings.goals) > 1
+        return "" if several else spread(results_again(self.trials, self.best))
 
     def is_best(self, trial: Trial) -> bool:
         """Return whether a trial is the best one, or on the Pareto front."""

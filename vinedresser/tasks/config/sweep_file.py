@@ -172,5 +172,6 @@ def _refuse_twice(experiment: Experiment, space: Space, settings: SweepTable, pa
             raise ConfigError(
                 f"{path}: space.{dimension.name}: also in run.parameters; remove one of them"
             )
-        if dimension.name == "seed" and settings.seeds:
-            raise ConfigError(f"{path}: space.seed: also set by sweep.seeds; remove one of them")
+        seeds = "seeds" if settings.seeds else "again" if settings.again else ""
+        if dimension.name == "seed" and seeds:
+            raise ConfigError(f"{path}: space.seed: also set by sweep.{seeds}; remove one of them")

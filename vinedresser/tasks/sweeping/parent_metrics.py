@@ -44,7 +44,7 @@ def parent_metrics(
         return {}
     goal = goals[0]
     better = max if goal.direction == "maximize" else min
-    done = [trial for trial in trials if trial.result and trial.feasible]
+    done = [trial for trial in trials if trial.competes]
     values = itertools.accumulate((trial.result[0] for trial in done), better)
     found = {
         f"sweep/best_{goal.metric}": [

@@ -19,7 +19,7 @@ from vinedresser.objects import Location
 from vinedresser.store.records import TrackingRecord
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Trial, TrialEnd, TrialState
+from vinedresser.sweeps.trial import Trial, TrialEnd, TrialState, results_again, spread
 from vinedresser.sweeps.trial_advice import trial_advice
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
@@ -182,6 +182,7 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         **{f"sweep.{state}": swept.ends[state] for state in get_args(TrialState)},
         "sweep.best": best.name if best else None,
         "sweep.best.value": best.result[0] if best else None,
+        "sweep.best.again": spread(results_again(swept.trials, swept.best)) if best else None,
         PARETO_TAG: ", ".join(trial.name for trial in swept.best) if several else None,
         "sweep.best.parameters": json.dumps(best.parameters) if best else None,
     }

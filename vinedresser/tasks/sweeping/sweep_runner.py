@@ -280,12 +280,20 @@ class SweepRunner:
     def _next(self) -> Proposal | None:
         self._take_points()
         self.over = self.over or self._used_up()
-        if self._removed() or self.over:
+        if self._removed():
             return None
-        proposal = self._study.ask()
-        if proposal is None:
-            self.over = self._study.over
-        return proposal
+        proposal = None if self.over else self._study.ask()
+        if proposal is not None:
+            return proposal
+        self.over = self.over or self._study.over
+        return self._best_again()
+
+    def _best_again(self) -> Proposal | None:
+        """Return a trial that trains the best one again, once all others are over."""
+        if not self.sweep.settings.again or self.problem or INTERRUPTED.is_set():
+            return None
+        others = any(trial.again is None for trial in self._study.running())
+        return None if others else self._study.train_again()
 
     def _removed(self) -> bool:
         """Return whether the sweep's folder was removed, which is its end."""

@@ -1,0 +1,41 @@
+"""The best trial of a sweep trains again with other seeds, for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flows.test_sweep_flow import configurations, sweep, write
+
+MakeStore = Callable[[Path], Path]
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
+
+
+@pytest.mark.slow
+def test_the_spread_of_the_best_trial_is_told(
+    tmp_path: Path, mlflow_store: MakeStore, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    mlflow_store(tmp_path / "runs")
+    write(tmp_path, "x = [0.5, 0.9]\nkind = ['good', 'crash']", more="again = [3, 4]\nretries = 0")
+    code, output = sweep(tmp_path)
+    assert code == 0, output
+    assert "best             trial-0002: accuracy 0.9 with x 0.9, kind good" in output
+    assert "again            trial-0002 with 2 other seeds: accuracy 0.9 ± 0 (0.9 to 0.9)" in output
+    assert "trial-0002 again with seed 4" in output
+    tried = configurations(tmp_path / "runs" / "search")
+    assert [(one["x"], one["kind"], one["seed"]) for one in tried[4:]] == [
+        (0.9, "good", 3),
+        (0.9, "good", 4),
+    ]
+    tags = mlflow_runs(tmp_path / "runs")["search"]["tags"]
+    assert tags["sweep.best.again"] == "0.9 ± 0 (0.9 to 0.9)"
+    page = (tmp_path / "runs" / "search" / "sweep.html").read_text(encoding="utf-8")
+    assert "with other seeds 0.9 ± 0 (0.9 to 0.9)" in page
+    # Nothing is left to do.
+    code, output = sweep(tmp_path, "--resume")
+    assert code == 0, output
+    assert len(configurations(tmp_path / "runs" / "search")) == 6
