@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +16,9 @@ from tests.waiting import until
 from tests.watching.browser import CHROMIUM, Browser, opened
 from tests.watching.test_watch import watching
 from tests.watching.varied_store import HOSTILE, STEPS, loss_at, varied_store
+from vinedresser.objects import open_storage
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import make_run, start_run, step_record
 
 pytestmark = [
     pytest.mark.thorough,
@@ -125,6 +130,8 @@ def test_rows_are_sorted_by_the_metric_and_by_columns(page: Page) -> None:
         ('"relu-0.1"', {"relu-0.1-1", "relu-0.1-2"}),
         ("loss = NaN", {"relu-1-1", "relu-1-2"}),
         ("run:onerror", {HOSTILE}),
+        # A name that every object of JavaScript has.
+        ("constructor:n", {HOSTILE}),
     ],
 )
 def test_filters(page: Page, text: str, names: set[str]) -> None:
@@ -279,3 +286,35 @@ def test_a_phone_shows_it_without_scrolling_sideways(page: Page, dark: bool) -> 
     assert page.value("document.documentElement.scrollWidth") == 390
     light = page.value("getComputedStyle(document.body).backgroundColor")
     assert light == ("rgb(20, 22, 24)" if dark else "rgb(250, 249, 246)")
+
+
+def test_a_choice_that_does_not_exist_is_said_or_ignored(page: Page) -> None:
+    page.show("sort=gone&group=gone&columns=gone&charts=gone&q=lr+%3E+x")
+    page.curves("train/loss", 16)
+    assert page.value(TEXT.format("refused")) == "lr > x: x is not a number"
+    page.show("x=moon")
+    note = CHART.format("train/loss") + "?.querySelector('.note').textContent"
+    until(lambda: page.value(note) == "x: 'moon'; give step or time or epoch", "the refusal")
+
+
+def test_it_lives_and_says_when_its_server_is_gone(tmp_path: Path) -> None:
+    place = tmp_path / "store" / "alive"
+    start_run(place, name="alive")
+    with (
+        closing(RunWriter(open_storage(place), 0)) as writer,
+        watching(tmp_path / "store") as (address, _, process),
+        opened(tmp_path / "profile") as browser,
+    ):
+        page = Page(browser, address)
+        for step in range(4):
+            writer.add(step_record(step, scalars={"losses/loss": 1.0 + step}))
+        browser.open(address)
+        until(lambda: page.value(DATA.format("train/loss")), "the chart")
+        until(lambda: page.curves("train/loss", 1)["lines"] == [[1, 2, 3, 4]], "the first steps")
+        writer.add(step_record(4, scalars={"losses/loss": 5.0}))
+        until(lambda: page.curves("train/loss", 1)["lines"] == [[1, 2, 3, 4, 5]], "the next step")
+        make_run(tmp_path / "store" / "late", [step_record(0)], name="late")
+        until(lambda: sorted(page.names()) == ["alive", "late"], "a new run")
+        process.kill()
+        gone = "vinedresser watch does not answer; has it ended?"
+        until(lambda: page.value(TEXT.format("pulse")) == gone, "the end of the server")

@@ -97,7 +97,7 @@ def test_configurations_are_the_same_but_for_seeds(table: dict[str, dict[str, An
 
 def test_names_are_data(table: dict[str, dict[str, Any]]) -> None:
     row = table[HOSTILE]
-    assert row["parameters"] == {HOSTILE: HOSTILE}
+    assert row["parameters"] == {HOSTILE: HOSTILE, "constructor": "own"}
     assert row["link"].startswith("/run/%3Cimg%20src%3Dx")
 
 

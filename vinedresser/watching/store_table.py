@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -99,10 +100,13 @@ class ListedRun:
 
     def _read(self) -> dict[str, Column]:
         if self._scalars is None:
-            run = self._run
-            self._scalars = {} if run is None else named_scalars(run)
-            found = [] if run is None else [*run.scalars(_EPOCHS, mode="train").values()]
-            self._epochs = found[0] if found else None
+            self._scalars, self._epochs = {}, None
+            if self._run is not None:
+                # Removed or damaged since its row was read, it has none; the next row says so.
+                with suppress(CorruptData, NotARun):
+                    self._scalars = named_scalars(self._run)
+                    found = [*self._run.scalars(_EPOCHS, mode="train").values()]
+                    self._epochs = found[0] if found else None
         return self._scalars
 
     def forget(self) -> None:
@@ -182,18 +186,20 @@ class StoreTable:
         Args:
             drawn: the runs whose curves were asked for last.
         """
+        spare = []
         with self._lock:
             for run in drawn:
                 self._drawn[run.number] = run
                 self._drawn.move_to_end(run.number)
             sizes = {number: run.size for number, run in self._drawn.items()}
             total = sum(sizes.values())
-            spare = [number for number in self._drawn if total > _MOST_BYTES]
-            for number in spare:
+            for number in [*self._drawn]:
                 if total <= _MOST_BYTES:
                     break
                 total -= sizes[number]
-                self._drawn.pop(number).forget()
+                spare.append(self._drawn.pop(number))
+        for run in spare:
+            run.forget()
 
     def _renew(self) -> None:
         problem = "the table cannot be read; the terminal of vinedresser watch says why"

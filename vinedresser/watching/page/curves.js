@@ -1,6 +1,6 @@
 // Curves of the chosen runs, one chart per metric, by uPlot; zoom, hover, keys and marks of rules.
 import { colour, onTheme, variable } from "./colours.js";
-import { groups, model, numbers } from "./model.js";
+import { groups, isGrouped, model, numbers } from "./model.js";
 import { set, state } from "./state.js";
 import { count, duration, make, number, power, shown } from "./text.js";
 
@@ -53,7 +53,7 @@ class Chart {
   }
 
   async show(fresh) {
-    this.sets = state.group ? groups(model.chosen) : null;
+    this.sets = isGrouped() ? groups(model.chosen) : null;
     const runs = this.sets ? this.sets.map(one => numbers(one.rows)).join(";") : numbers(model.chosen);
     const bins = Math.max(100, Math.min(Math.round((this.plot.clientWidth || 450) * 0.8), Math.floor(MOST_POINTS / 2 / model.chosen.length)));
     const fields = { metric: this.metric, runs, x: state.x, first: state.from, last: state.to, smooth: state.smooth, band: state.band };
@@ -122,7 +122,7 @@ class Chart {
   notes(omitted) {
     const { limit, groups: means } = this.answer;
     const texts = [this.missing()];
-    if (means) texts.push("mean" + (Number(state.smooth) ? " of smoothed values" : "") +
+    if (means?.length) texts.push("mean" + (Number(state.smooth) ? " of smoothed values" : "") +
       (state.band === "range" ? ", band: minimum to maximum" : ", band: ± one standard deviation"));
     if (omitted) texts.push("values of 0 and below are not on a log axis");
     else if (limit !== null && state.log !== "yes" && this.beyond(limit)) texts.push(`some runs leave the chart: beyond ±${number(limit)}`);

@@ -1,5 +1,5 @@
 // The runs of the store, which the server sends once and again when they change; columns; what is chosen.
-import { named, parse } from "./filter.js";
+import { parse } from "./filter.js";
 import { state } from "./state.js";
 import { cell, duration, numeric } from "./text.js";
 
@@ -31,14 +31,13 @@ function findColumns() {
     for (const row of rows.values())
       for (const name of Object.keys(row[kind])) names.set(name, (names.get(name) ?? 0) + 1);
     for (const [name] of [...names].sort((a, b) => b[1] - a[1]))
-      add(name, kind, kind === "results" ? row => resultOf(row, name) : row => row[kind][name]);
+      add(name, kind, kind === "results" ? row => numeric(own(row[kind], name)) : row => own(row[kind], name));
   }
   return found;
 }
 
-function resultOf(row, name) {
-  return Object.hasOwn(row.results, name) ? numeric(row.results[name]) : undefined;
-}
+// A name may be anything, such as constructor.
+const own = (table, name) => Object.hasOwn(table, name) ? table[name] : undefined;
 
 // Columns whose values differ between runs, such as parameters; in the order of the columns. What the hook
 // has seen is left out if a parameter has the same values, as optimizer.lr beside lr.
@@ -90,11 +89,11 @@ export function select() {
   model.chosen = wanted.slice(0, most);
 }
 
-export const grouping = () => state.group === "configuration" ? null : named(state.group, model.columns).column;
+export const isGrouped = () => state.group === "configuration" || model.columns.has(state.group);
 
 // Runs by the value of the column that groups them, or by configuration: those differ by their seeds only.
 export function groups(some) {
-  const found = new Map(), column = grouping();
+  const found = new Map(), column = state.group === "configuration" ? null : model.columns.get(state.group);
   for (const row of some) {
     const key = column ? column.get(row) ?? "" : row.configuration;
     if (!found.has(key)) found.set(key, []);

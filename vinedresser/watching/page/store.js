@@ -3,7 +3,7 @@ import { colour, onTheme } from "./colours.js";
 import { metricsShown, showCurves } from "./curves.js";
 import { showDifferences } from "./differences.js";
 import { showFindings } from "./findings.js";
-import { groups, model, renew, rows, select } from "./model.js";
+import { groups, isGrouped, model, renew, rows, select } from "./model.js";
 import { showParallel } from "./parallel.js";
 import { changed, set, state } from "./state.js";
 import { columnsShown, showTable } from "./table.js";
@@ -18,7 +18,7 @@ let paused = false, listedAt = 0, drawnAt = 0, drawnRuns = "";
 function draw() {
   select();
   const colours = new Map();
-  if (state.group) groups(model.chosen).forEach((group, at) => group.rows.forEach(row => colours.set(row.id, colour(at))));
+  if (isGrouped()) groups(model.chosen).forEach((group, at) => group.rows.forEach(row => colours.set(row.id, colour(at))));
   else model.chosen.forEach((row, at) => colours.set(row.id, colour(at)));
   part("refused").textContent = model.problem;
   showTable(colours);
@@ -40,7 +40,7 @@ function controls() {
   part("smooth").value = smooth || 0; part("weight").textContent = smooth || "off";
   if (document.activeElement !== part("from")) part("from").value = from;
   if (document.activeElement !== part("to")) part("to").value = to;
-  part("band").parentElement.hidden = !state.group;
+  part("band").parentElement.hidden = !isGrouped();
   const settings = [...model.columns.values()].filter(one => one.kind === "parameters" || one.kind === "observed").map(one => one.id);
   options(part("group"), [["", "no groups"], ["configuration", "all but seeds"], ...settings.map(id => [id, id])], state.group);
   ticks("columns", [...model.columns.values()].filter(one => one.id !== "run").map(one => one.id), columnsShown().map(one => one.id));

@@ -1,5 +1,5 @@
 // The table of runs: sorted by a column, with the columns that were chosen; groups as a table of their own.
-import { differing, groups, model, rows, sorting } from "./model.js";
+import { differing, groups, isGrouped, model, rows, sorting } from "./model.js";
 import { set, state } from "./state.js";
 import { count, make, number } from "./text.js";
 
@@ -99,7 +99,7 @@ function steps(row) {
 
 // Of each group: how many of its runs finished, and the last value of the metric over these.
 function showGroups(colours) {
-  grouped.hidden = !state.group || !model.goal;
+  grouped.hidden = !isGrouped() || !model.goal;
   if (grouped.hidden) return;
   const metric = model.columns.get(model.goal.metric), sign = model.goal.direction === "maximize" ? -1 : 1;
   const found = groups(model.filtered).map(group => {

@@ -1,5 +1,6 @@
 // Text for people, and elements: everything from runs becomes text, never markup.
 const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const NOT_FINITE = new Map([["NaN", NaN], ["Infinity", Infinity], ["-Infinity", -Infinity]]);
 const SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 // Control and format characters, which hide or reverse text, become visible.
@@ -11,7 +12,7 @@ export function numeric(value) {
   if (typeof value === "number") return value;
   if (typeof value !== "string") return undefined;
   if (/^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i.test(value)) return Number(value);
-  return { "NaN": NaN, "Infinity": Infinity, "-Infinity": -Infinity }[value];
+  return NOT_FINITE.get(value);
 }
 
 export function number(value) {
