@@ -143,15 +143,17 @@ def test_shuffled_batches_with_a_rare_class_are_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_memorised_shuffled_labels_are_found(tmp_path: Path) -> None:
-    data = relabelled(shuffled)
-    (finding,) = found_in(
-        tmp_path, [CorruptLabels()], data, network(inner=128), steps=600, batch=64, every=20
-    )
+@pytest.mark.parametrize("classes", [10, 70])
+def test_memorised_shuffled_labels_are_found(classes: int, tmp_path: Path) -> None:
+    data = relabelled(lambda y: shuffled(torch.arange(len(y)) % classes))
+    model = network(inner=128, out=classes)
+    (finding,) = found_in(tmp_path, [CorruptLabels()], data, model, steps=600, batch=64, every=20)
     assert (finding.fault, finding.severity) == ("corrupt_labels", "warning")
     assert finding.statistic == "gain"
     assert 180 <= finding.step < 595
-    assert f"chance level: {math.log(10):.1f}" in finding.seen
+    assert f"chance level: {math.log(classes):.1f}" in finding.seen
+    # Seven rows of a class tell simple models little.
+    assert ("70 classes need more rows" in finding.cause) == (classes == 70)
 
 
 @pytest.mark.thorough

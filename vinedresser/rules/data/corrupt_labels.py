@@ -53,6 +53,9 @@ _VERY_SURE = 3.0
 # the run after which batch norm has its statistics.
 _GENERAL, _VALUES, _HALF = 0.3, 3, 0.5
 
+# Rows of each class from which simple models find what there is.
+_PER_CLASS = 10
+
 # Gain of the baseline models in a task so clear that memorising does not cost half of it, and
 # shares of it that are good on training rows, and far too low on evaluated rows.
 _CLEAR, _GOOD, _FAR = 0.6, 0.8, 0.5
@@ -315,9 +318,18 @@ class CorruptLabels(OnceRule):
             f"{evaluated.count} evaluations the loss was never below {evaluated.best_loss:.4g} "
             f"(chance level: {guessed:.4g})"
             f"{'' if baseline is None else '; simple models find nothing either'}",
-            "the labels do not belong to the rows: the model only memorises them",
+            f"the labels do not belong to the rows{self._or_few_rows(loss)}: the model only "
+            "memorises them",
             _REMEDY,
         )
+
+    def _or_few_rows(self, loss: str) -> str:
+        """Return in words that simple models had few rows of each class; "" if they had enough."""
+        rows, series = self.outcome.baseline.fitted_rows(loss), self.outcome.fit.of("train")[loss]
+        classes = int((series.counts > 0).sum()) if series.task == "classes" else 0
+        if rows is None or len(rows[0]) >= _PER_CLASS * classes:
+            return ""
+        return f", or {classes} classes need more rows"
 
     def _nothing(self, loss: str, *, over: bool) -> Symptom | None:
         verdict = self.outcome.final() if over else self.outcome.verdict()
