@@ -395,7 +395,7 @@ def _unjudged(storage: Storage, checks: Collection[str]) -> str:
         checks: the groups of rules that left one.
     """
     if any(group not in checks for group in _groups(storage, "rules", ".json")):
-        return "its rules have not judged it"
+        return "nothing says that its rules have judged it"
     if checks:
         return ""
     # The hook's own groups are no rules.

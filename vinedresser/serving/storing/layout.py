@@ -24,7 +24,14 @@ from vinedresser.errors import ConfigError, KeyTaken
 from vinedresser.objects import Location, Storage, open_storage, parse_location
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.json_values import check_time
-from vinedresser.store.records import Heartbeat, Record, RunRecord, name_fault, write_record
+from vinedresser.store.records import (
+    Heartbeat,
+    Record,
+    RunRecord,
+    check_format,
+    name_fault,
+    write_record,
+)
 
 __all__ = [
     "ANSWERS",
@@ -79,8 +86,9 @@ class ServiceRecord(Record):
     format_version: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is not a time."""
+        """Refuse what is not a time, and a layout that is not known."""
         check_time("created", self.created)
+        check_format(self.format_version)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ from vinedresser.store.records.run_record import (
     RemedyRecord,
     RunRecord,
     TrackingRecord,
+    check_format,
     describe_changes,
     new_run,
 )
@@ -202,6 +203,7 @@ __all__ = [
     "findings_key",
     "heartbeat_key",
     "heartbeats",
+    "check_format",
     "describe_changes",
     "first_free",
     "host_key",

@@ -20,6 +20,7 @@ __all__ = [
     "RemedyRecord",
     "RunRecord",
     "TrackingRecord",
+    "check_format",
     "describe_changes",
     "new_run",
 ]
@@ -190,6 +191,7 @@ class RunRecord(Record):
 
     def __post_init__(self) -> None:
         """Refuse values with which readers would fail later, or look for ranks forever."""
+        check_format(self.format_version)
         if not 1 <= self.world_size <= _MOST_RANKS:
             raise ValueError(f"world_size is {self.world_size}, not from 1 to {_MOST_RANKS}")
         check_time("created", self.created)
@@ -220,6 +222,19 @@ class RunRecord(Record):
             "command": masked_arguments(self.command),
             "parameters": masked_value("", self.parameters),
         }
+
+
+def check_format(version: int) -> None:
+    """Refuse records of a newer format, whose meaning is not known.
+
+    Raises:
+        ValueError: the format is newer than `FORMAT_VERSION`.
+    """
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"format_version is {version}: a newer version of vinedresser wrote it, and this one "
+            f"reads versions up to {FORMAT_VERSION}; update it"
+        )
 
 
 @dataclass(frozen=True)
