@@ -69,6 +69,7 @@ def test_a_sweep_tries_what_optuna_tries(points: list[dict[str, float]]) -> None
     assert len({tuple(one.values()) for one in tried}) == TRIALS
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_is_resumed_after_each_trial_tries_the_same(tmp_path: Path) -> None:
     path = tmp_path / "journal.log"
     for number in range(TRIALS):

@@ -16,6 +16,7 @@ from tests.rules.actions.test_judge import Judged, said
 from tests.waiting import until
 from vinedresser.errors import ConfigError
 from vinedresser.rules.actions.alerts import Alerts, Message
+from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.journal import unsent
 from vinedresser.rules.actions.payloads import payload
 from vinedresser.rules.actions.plan import ActionPlan
@@ -23,7 +24,7 @@ from vinedresser.rules.actions.settings import NotifySettings
 from vinedresser.store.finding import CAUGHT_UP, Finding
 from vinedresser.store.reading.reader import open_run
 from vinedresser.tasks.lifecycle.run_result import run_result
-from vinedresser.testing.runs import step_record
+from vinedresser.testing.runs import start_run, step_record
 
 RULE = """
 from vinedresser.rules.base import Rule
@@ -185,6 +186,19 @@ def test_a_server_that_always_fails_is_reported_once_with_the_run(tmp_path: Path
     assert problem.startswith("action notify failed: 127.0.0.1")
     assert problem in run_result(judged.path).notes
     assert "secret-path" not in problem
+
+
+def test_a_message_is_sent_although_the_record_of_the_run_is_damaged(tmp_path: Path) -> None:
+    with web_server([]) as server:
+        start_run(tmp_path / "run")
+        run = open_run(tmp_path / "run")
+        tables = {"on_warning": ["notify"], "notify": {"webhook": server.url}}
+        dispatcher = Dispatcher(run, ActionPlan.from_tables(tables, {}), "all")
+        (tmp_path / "run" / "run.json").write_text("nonsense")
+        dispatcher.take(finding("a", 1))
+        dispatcher.close()
+    ((_, told),) = server.taken
+    assert told["run"]["id"] == run.info.id
 
 
 DOCUMENT = {

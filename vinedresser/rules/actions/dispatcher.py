@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from vinedresser.errors import VinedresserError
 from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.actions.action_queue import ActionQueue, await_queues
 from vinedresser.rules.actions.alerts import Alerts, Message
@@ -116,7 +117,12 @@ class Dispatcher:
     def _send(self, message: Message) -> None:
         """Queue a message, unless an earlier judge has sent it."""
         storage, cause = self._run.storage, message.cause
-        info = read_record(storage, RunRecord) or self._run.info
+        info = self._run.info
+        try:
+            # The hook completes it after the run was opened.
+            info = read_record(storage, RunRecord) or info
+        except VinedresserError as error:
+            _LOG.warning("a message lacks what the hook has added to the run: %s", error)
         identity = self._identity(message)
         content = document(
             *(info, storage.location, cause, identity),
