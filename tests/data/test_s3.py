@@ -44,6 +44,16 @@ def test_objects_are_read_like_files(s3: str) -> None:
     assert written.values(Dataset([f"{s3}/b.tfrecord"], batch_size=8)) == records[30:37]
 
 
+@pytest.mark.parametrize("name", ["[ab].jsonl", "a*.jsonl", "what?x=1.jsonl", "a b+c%20ü.jsonl"])
+def test_an_object_is_found_by_its_name_before_it_is_a_glob(s3: str, name: str) -> None:
+    for number, key in enumerate([name, "a.jsonl", "aa.jsonl", "what-x=1.jsonl"]):
+        open_storage(s3).put(key, [str(number).encode()])
+    manifest = [{"prefix": f"{s3}/"}, name]
+    open_storage(s3).put("train.manifest", [json.dumps(manifest).encode()])
+    for source in (name, "train.manifest"):
+        assert written.values(Dataset(f"{s3}/{source}", batch_size=8, format="jsonl")) == [0]
+
+
 def test_a_manifest_names_objects(s3: str) -> None:
     records = put_files(s3, [3, 4, 5])
     manifest = [{"prefix": f"{s3}/"}, "c.tfrecord", "a.tfrecord"]
