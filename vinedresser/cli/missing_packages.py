@@ -32,6 +32,7 @@ EXTRAS = MappingProxyType(
         "sqlalchemy": "flows",
         "starlette": "live",
         "tensorflow": "tensorflow",
+        "textual": "terminal",
         "torch": "torch",
         "uvicorn": "live",
         "xgboost": "xgboost",

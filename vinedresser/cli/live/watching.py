@@ -27,10 +27,19 @@ def watch(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
     ] = True,
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="Show the table in the terminal instead.")
+    ] = False,
 ) -> None:
-    """Watch runs on a local web page, while they train or later."""
+    """Watch runs on a local web page or in the terminal, while they train or later."""
     from vinedresser.cli.views.console import console
     from vinedresser.objects import parse_location
+
+    if terminal:
+        from vinedresser.cli.live.terminal_table import watch_in_terminal
+
+        watch_in_terminal(parse_location(where))
+        return
     from vinedresser.watching.serving import watch as serve
 
     with TemporaryDirectory(prefix="vinedresser-") as private:
