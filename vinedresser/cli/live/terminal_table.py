@@ -34,7 +34,7 @@ _MOST_CURVES, _MOST_VALUES = 8, 1000
 # What the table is sorted by, in turn; the first is the result.
 _ORDERS = ("result", "name", "kind", "steps")
 
-Row = Mapping[str, Any]
+_Row = Mapping[str, Any]
 
 
 def watch_in_terminal(where: Location) -> None:
@@ -73,7 +73,7 @@ class TerminalTable(App[None]):
     def __init__(self, table: StoreTable) -> None:
         super().__init__()
         self._table = table
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, _Row] = {}
         self._revision = 0
         self._metric = ""
         self._lower_is_better = True
@@ -201,7 +201,7 @@ class RunScreen(Screen[None]):
         if row is not None:
             self.app.call_from_thread(self._show, row.to_json(), scalars)
 
-    def _show(self, row: Row, scalars: Mapping[str, Column]) -> None:
+    def _show(self, row: _Row, scalars: Mapping[str, Column]) -> None:
         self.query_one("#verdict", Static).update(_told(row))
         curves = [
             (name, column.values[np.isfinite(column.values)]) for name, column in scalars.items()
@@ -222,7 +222,7 @@ class RunScreen(Screen[None]):
                 curve.data = values[:: len(values) // _MOST_VALUES + 1].tolist()
 
 
-def _told(row: Row) -> Text:
+def _told(row: _Row) -> Text:
     """Return verdict, findings and parameters of a run, as lines."""
     text = Text(f"{row['name']}   ").append(row["words"], _STYLES.get(row["tone"], ""))
     lines = [row["reason"], row["cause"] and f"likely cause   {row['cause']}"]
@@ -236,7 +236,7 @@ def _told(row: Row) -> Text:
     return text.append("\n")
 
 
-def _cells(row: Row, metric: str) -> list[Text]:
+def _cells(row: _Row, metric: str) -> list[Text]:
     steps = f"{row['steps']:,}" + (f" of {row['total']:,}" if row["total"] else "")
     value = row["results"].get(metric)
     result = (
@@ -246,7 +246,7 @@ def _cells(row: Row, metric: str) -> list[Text]:
     return [Text(row["name"]), verdict, Text(steps), Text(result), Text(row["reason"])]
 
 
-def _has(row: Row, words: Sequence[str]) -> bool:
+def _has(row: _Row, words: Sequence[str]) -> bool:
     """Return whether name, verdict, findings or settings of a run contain all words."""
     settings = " ".join(f"{name}={value}" for name, value in row["parameters"].items())
     rules = " ".join(one["rule"] for one in row["findings"])
@@ -254,7 +254,7 @@ def _has(row: Row, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _place(row: Row, metric: str, *, lower: bool) -> tuple[bool, bool, float]:
+def _place(row: _Row, metric: str, *, lower: bool) -> tuple[bool, bool, float]:
     """Return the place of a run: those that train, then by result, the best first."""
     value = row["results"].get(metric)
     known = isinstance(value, int | float)
