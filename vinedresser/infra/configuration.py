@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from vinedresser.errors import ConfigError, did_you_mean
 
@@ -58,6 +58,7 @@ def build(kind: type[T], table: object, where: str) -> T:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must be a table, not {table!r}")
     known = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
     for key in table:
         if key not in known:
             near = did_you_mean(str(key), known) or f"; the keys are {', '.join(known)}"
@@ -65,6 +66,9 @@ def build(kind: type[T], table: object, where: str) -> T:
         # It passes every comparison by which pydantic checks a range.
         if isinstance(table[key], float) and math.isnan(table[key]):
             raise ConfigError(f"{where}.{key}: must be a number, not nan")
+        # Pydantic takes true for 1.
+        if isinstance(table[key], bool) and not _takes_bool(hints[key]):
+            raise ConfigError(f"{where}.{key}: must not be {str(table[key]).lower()}")
 
     from pydantic import TypeAdapter, ValidationError
 
@@ -72,6 +76,12 @@ def build(kind: type[T], table: object, where: str) -> T:
         return TypeAdapter(kind).validate_python(dict(table))
     except ValidationError as error:
         raise ConfigError(_message(error.errors(), table, where)) from error
+
+
+def _takes_bool(hint: object) -> bool:
+    """Return whether a type, or one that it is made of, is that of true and false."""
+    alike = hint in (bool, Any, object) or isinstance(hint, bool)
+    return alike or any(map(_takes_bool, get_args(hint)))
 
 
 def _message(errors: Sequence[ErrorDetails], table: Mapping[str, Any], where: str) -> str:

@@ -268,6 +268,7 @@ def test_ranks_share_the_cores_of_their_run(
     ("lines", "said"),
     [
         ("ranks = 0", "run: ranks: must be from 1 to 1024, not 0"),
+        ("ranks = true", "run.ranks: must not be true"),
         ("gpus = 1\ngpus_per_rank = 1", "run: gpus_per_rank: give either gpus or gpus_per_rank"),
         ("ranks = 2\npreflight = true", "run.preflight: not supported for a training of several"),
     ],
