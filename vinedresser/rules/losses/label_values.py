@@ -40,15 +40,20 @@ _OF_ZERO = {
     "soft_margin_loss": _CONSTANT,
 }
 
+# Losses of counts, by the names of classes and functions of PyTorch and Keras.
+_OF_COUNTS = ("PoissonNLLLoss", "poisson_nll_loss", "Poisson", "poisson")
+
 _QUANTITIES = "a last layer without an activation and MSELoss (mean_squared_error)"
 _WHOLE = "do not scale the labels: use whole class numbers from 0"
 
 
 class LabelSigns:
-    """Recognises labels 0 and 1 where PyTorch's losses take -1 and 1, in bounded memory.
+    """Recognises labels of signs that a loss does not take, in bounded memory.
 
-    Their formulas have a case for 1 and one for -1; a label of 0 has no gradient, or that of both.
-    Labels of -1 beside 0 and 1 show that zeros are left out on purpose, such as ties in a ranking.
+    Labels 0 and 1 where PyTorch's losses take -1 and 1: their formulas have a case for 1 and one
+    for -1; a label of 0 has no gradient, or that of both. Labels of -1 beside 0 and 1 show that
+    zeros are left out on purpose, such as ties in a ranking. And negative labels where a loss takes
+    counts.
 
     Source: the documentation of these losses (torch.nn).
     """
@@ -63,8 +68,10 @@ class LabelSigns:
         Args:
             loss: name of the loss.
             kind: class or function of a framework that is the loss; "" if it is none or unknown.
-            labels: labels of a batch, [rows] or [rows, 1].
+            labels: labels of a batch, [rows, …].
         """
+        if kind in _OF_COUNTS and labels.size and labels.min() < 0:
+            return _negative_counts(kind, labels)
         before = self._counts.get(loss, (0, 0))
         if kind not in _OF_ZERO or before is None:
             return None
@@ -86,6 +93,25 @@ class LabelSigns:
             remedy="use 2 * labels - 1",
             of="labels",
         )
+
+
+def _negative_counts(kind: str, labels: NDArray[Any]) -> Mismatch:
+    """Return the mismatch of negative labels of a Poisson distribution."""
+    negative = int((labels < 0).sum())
+    return Mismatch(
+        "negative_counts",
+        sure=True,
+        statistic="min",
+        value=float(labels.min()),
+        threshold=0.0,
+        seen=f"{kind} receives labels from {labels.min():.4g} to {labels.max():.4g} "
+        f"({negative} of {labels.size} in this batch are negative)",
+        cause="the loss is that of counts, which are 0 or more: below 0 it has no minimum, or only "
+        "where the prediction is 0",
+        remedy=f"for quantities of both signs, use {_QUANTITIES}; if they are counts, do not "
+        "standardise them",
+        of="labels",
+    )
 
 
 def labels_out_of_range(given: Given) -> Mismatch | None:

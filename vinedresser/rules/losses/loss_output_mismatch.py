@@ -53,12 +53,12 @@ class LossOutputMismatch(OnceRule):
     after ``patience`` checks: softmax, sigmoid, tanh or relu before a loss that takes logits;
     softmax over one unit, or a cross-entropy between classes of one; raw outputs where
     probabilities or log-probabilities are expected; fewer outputs than classes; labels other than
-    0 and 1 in a binary cross-entropy, and 0 and 1 in a loss that takes -1 and 1 (`LabelSigns`);
-    [N, 1] broadcast against [N]; an activation that keeps a tenth of the targets' variance out of
-    reach; gradient ascent. Reported only if the outcome is poor (`Outcome`): what looks like a relu
-    before a loss that takes logits, rows of probabilities that do not sum to one, a squared or
-    absolute error of a softmax. A squared or absolute error of class numbers (`ClassNumbers`) is a
-    warning.
+    0 and 1 in a binary cross-entropy, 0 and 1 in a loss that takes -1 and 1, and negative ones in a
+    loss of counts (`LabelSigns`); [N, 1] broadcast against [N]; an activation that keeps a tenth of
+    the targets' variance out of reach; gradient ascent. Reported only if the outcome is poor
+    (`Outcome`): what looks like a relu before a loss that takes logits, rows of probabilities that
+    do not sum to one, a squared or absolute error of a softmax. A squared or absolute error of
+    class numbers (`ClassNumbers`) is a warning.
 
     With the default severity, the finding is "stop" if nothing can be learned or the outcome is
     poor, and "warning" otherwise: such networks learn, but less than they could.
@@ -169,7 +169,9 @@ class LossOutputMismatch(OnceRule):
 
     def _of_label_signs(self, step: Step) -> Finding | None:
         """Return the finding for labels of losses, also of those of pairs without predictions."""
-        for loss, labels in self.batches.labels.items():
+        # What Keras compares is known by the name of its loss only with its predictions.
+        compared = {one.loss: one.labels for one in self.batches.compared}
+        for loss, labels in (self.batches.labels | compared).items():
             mismatch = self._signs.detect(loss, self.identities.type_of(loss), labels)
             if mismatch is not None:
                 sighting = _Sighting(0, step, loss, mismatch, 1)

@@ -76,6 +76,11 @@ def test_zeros_of_other_losses(loss: nn.Module, forward: Forward, tmp_path: Path
     assert found == [("labels_without_sign", f"labels/{type(loss).__name__}")]
 
 
+def test_negative_labels_of_a_loss_of_counts(tmp_path: Path) -> None:
+    found = _found(tmp_path / "run", nn.PoissonNLLLoss(), _one, lambda one: one)
+    assert found == [("negative_counts", "labels/PoissonNLLLoss")]
+
+
 def _with_ties(signs: Tensor) -> Tensor:
     return torch.where(torch.arange(len(signs)) % 3 == 0, 0.0, signs)
 
@@ -88,6 +93,7 @@ def _with_ties(signs: Tensor) -> Tensor:
         (nn.MarginRankingLoss(1.0), _scores, _with_ties),
         (nn.SoftMarginLoss(), _one, lambda one: one),
         (nn.BCEWithLogitsLoss(), _one, lambda one: (one > 0).float()),
+        (nn.PoissonNLLLoss(), _one, lambda one: one + 1),
         (nn.TripletMarginLoss(), _twice, lambda one: torch.zeros(24, 3)),
     ],
 )
