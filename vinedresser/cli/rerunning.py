@@ -13,8 +13,6 @@ from vinedresser.cli.options import RunArgument
 
 __all__ = ["rerun"]
 
-_DIFFERS = 1
-
 
 def rerun(
     run: RunArgument,
@@ -41,4 +39,4 @@ def rerun(
                 say(f"         try: {one.remedy}", style="dim")
         for sentence in found.unknown:
             say(plain("unknown  ", "magenta").append_text(plain(sentence)))
-    sys.exit(_DIFFERS if found.differences else 0)
+    sys.exit(1 if found.differences else 0)

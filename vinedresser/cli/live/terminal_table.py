@@ -17,6 +17,7 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Sparkline, Static
 
+from vinedresser.cli.views.console import plain
 from vinedresser.explain.formatting import number
 from vinedresser.objects import Location
 from vinedresser.plain_text import visible
@@ -224,7 +225,7 @@ class RunScreen(Screen[None]):
 
 def _told(row: _Row) -> Text:
     """Return verdict, findings and parameters of a run, as lines."""
-    text = Text(f"{row['name']}   ").append(row["words"], _STYLES.get(row["tone"], ""))
+    text = plain(f"{row['name']}   ").append_text(plain(row["words"], _STYLES.get(row["tone"], "")))
     lines = [row["reason"], row["cause"] and f"likely cause   {row['cause']}"]
     lines += [
         f"{one['severity']}: {one['rule']} since step {one['since']}: {one['seen']}"
@@ -232,7 +233,8 @@ def _told(row: _Row) -> Text:
     ]
     settings = ", ".join(f"{name} {value}" for name, value in row["parameters"].items())
     for line in [*lines, settings]:
-        text.append(f"\n{line}" if line else "")
+        if line:
+            text.append("\n").append_text(plain(line))
     return text.append("\n")
 
 
@@ -242,8 +244,8 @@ def _cells(row: _Row, metric: str) -> list[Text]:
     result = (
         "" if value is None else f"{metric} {value if isinstance(value, str) else number(value)}"
     )
-    verdict = Text(row["words"], _STYLES.get(row["tone"], ""))
-    return [Text(row["name"]), verdict, Text(steps), Text(result), Text(row["reason"])]
+    verdict = plain(row["words"], _STYLES.get(row["tone"], ""))
+    return [plain(row["name"]), verdict, plain(steps), plain(result), plain(row["reason"])]
 
 
 def _has(row: _Row, words: Sequence[str]) -> bool:
