@@ -10,7 +10,6 @@ from vinedresser.capture.recording.pace import SharedPace
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.run.environment import Environment, process_group
 from vinedresser.capture.run.opening import OpenedRun
-from vinedresser.objects import LocalStorage
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import LaunchRecord, findings_key, read_record
 
@@ -28,17 +27,18 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
     """Prepare the session of one rank of several; does nothing for a single process.
 
     All ranks capture the same steps, since they are compared: they share the pace that rank 0
-    chooses or, on an object store, capture without a limit. Those of a launched run stop together.
+    chooses or, without a common directory, capture without a limit. Those of a launched run stop
+    together.
 
     Args:
         run: the run.
         environment: rank and number of ranks of this process.
         session: session of the hook.
     """
-    storage = run.storage
+    storage = run.directory
     if environment.world_size == 1:
         return
-    if not isinstance(storage, LocalStorage):
+    if storage is None:
         session.budget.share = 1.0
         return
     if environment.rank:
@@ -77,8 +77,8 @@ def _apart(ranks: int) -> Finding:
         value=float(ranks),
         threshold=1.0,
         confidence=1.0,
-        seen=f"none of the {ranks} ranks has called torch.distributed.init_process_group: each "
-        "trains by itself, and may write the same files",
+        seen=f"rank 0 of {ranks} has not called torch.distributed.init_process_group in its first "
+        f"{_JOINED} steps: it trains by itself, and may write the same files as the others",
         cause="the script does not join the other processes, or was not made for several",
         remedy="call torch.distributed.init_process_group and wrap the model in "
         "DistributedDataParallel, or start it with one rank",
@@ -87,7 +87,16 @@ def _apart(ranks: int) -> Finding:
 
 def _trains_alone(run: OpenedRun) -> bool:
     """Return whether a torch training has not joined other processes in a way that is known."""
-    other_ways = ("mpi4py", "horovod", "deepspeed", "ray")
+    other_ways = (
+        "deepspeed",
+        "flwr",
+        "hivemind",
+        "horovod",
+        "mpi4py",
+        "ray",
+        "torch_xla",
+        "torchft",
+    )
     known = run.record.framework == "torch" and not any(
         other_way in sys.modules for other_way in other_ways
     )

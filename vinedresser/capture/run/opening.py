@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vinedresser.capture.run.no_storage import NoStorage
 from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import NotARun, StoreError
-from vinedresser.objects import Storage, open_storage
+from vinedresser.objects import LocalStorage, Storage, open_storage
 from vinedresser.objects.retrying import retry
 from vinedresser.plain_logs import plain_logger
 from vinedresser.store.records import RunRecord, read_record, write_record
@@ -44,6 +44,16 @@ class OpenedRun:
     def location(self) -> str:
         """Location for readers."""
         return self.storage.location if self.upload is None else self.upload.url
+
+    @property
+    def directory(self) -> LocalStorage | None:
+        """The run directory, which all ranks share.
+
+        None if nothing is kept, or if each rank has its own spool, as hooks on an object store do
+        that are not launched.
+        """
+        own_spool = self.upload is not None and not self.launched
+        return self.storage if isinstance(self.storage, LocalStorage) and not own_spool else None
 
     def update(self, record: RunRecord) -> None:
         """Replace the run's record unless it is the same.

@@ -10,10 +10,12 @@ from tests.capture.torch_.parallel.paced_training import DEATH, STEPS
 from tests.capture.torch_.parallel.ranks import run_ranks
 from vinedresser.capture import open_run
 from vinedresser.capture.recording.pace import SharedPace
+from vinedresser.capture.run.opening import OpenedRun
+from vinedresser.capture.run.uploading import Upload
 from vinedresser.capture.shield import Shield
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.records import CapturePaceRecord, read_record, write_record
+from vinedresser.store.records import CapturePaceRecord, new_run, read_record, write_record
 
 TRAINING = "tests.capture.torch_.parallel.paced_training"
 
@@ -62,6 +64,13 @@ def test_a_rank_that_hears_of_it_late_agrees_from_then_on(storage: LocalStorage)
     for step in (0, 139, 140, 399, 400, 10_000):
         assert follower.at(step) == leader.at(step)
     assert [leader.at(step) for step in (139, 140, 399, 400)] == [1, 4, 4, 2]
+
+
+def test_ranks_with_a_spool_each_share_no_directory(tmp_path: Path) -> None:
+    # On an object store, hooks that are not launched have a spool for each rank.
+    record, spool = new_run("run", None), Upload("s3://bucket/run", tmp_path, None)
+    assert OpenedRun(spool.storage, record, launched=False, upload=spool).directory is None
+    assert OpenedRun(spool.storage, record, launched=True, upload=spool).directory is spool.storage
 
 
 def test_a_damaged_decision_is_reported_and_the_pace_remains(storage: LocalStorage) -> None:
