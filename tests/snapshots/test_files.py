@@ -91,6 +91,17 @@ def test_periodic_snapshots_make_room(tmp_path: Path) -> None:
     assert steps(tmp_path) == [7, 8]
 
 
+def test_jumps_leave_room_for_gradients_that_are_not_finite(tmp_path: Path) -> None:
+    size = folder(tmp_path / "other").write(RECORD, TENSORS).bytes
+    kept = folder(tmp_path, keep=5, max_bytes=3 * size + 1)
+    for step in (1, 2):
+        kept.write(replace(RECORD, step=step, reason="jump"), TENSORS)
+    with pytest.raises(StoreFull, match="beside one of non-finite gradients"):
+        kept.write(replace(RECORD, step=3, reason="jump"), TENSORS)
+    kept.write(replace(RECORD, step=4), TENSORS)
+    assert steps(tmp_path) == [1, 2, 4]
+
+
 def test_every_damage_is_one_clear_error(tmp_path: Path) -> None:
     folder(tmp_path).write(RECORD, TENSORS)
     place = tmp_path / "snapshots" / "step-3"

@@ -24,7 +24,7 @@ class SnapshotSettings:
         keep: maximum number of snapshots of each kind and rank: the first ones of non-finite
             gradients and of jumps of the loss, the last ones of the periodic.
         max_bytes: maximum size of all snapshots of a rank, in bytes. Periodic ones make room for
-            the others.
+            the others; one of a jump is taken if another one still fits beside it.
         stop: stop the run before the update with non-finite gradients.
     """
 

@@ -74,7 +74,7 @@ class SnapshotFolder:
             view = memoryview(part)
             digest.update(view)
             size += view.nbytes
-        self._make_room(size)
+        self._make_room(size, record.reason)
         complete = replace(record, bytes=size, sha256=digest.hexdigest())
         try:
             self._put(tensors_key(record.name), parts)
@@ -93,8 +93,10 @@ class SnapshotFolder:
         if isinstance(self.storage, LocalStorage):
             self.storage.sync(key)
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, size: int, reason: Reason) -> None:
         """Remove periodic snapshots until another one fits.
+
+        A jump is often harmless: beside its snapshot, one of non-finite gradients must fit.
 
         Raises:
             StoreFull: it does not fit.
@@ -102,10 +104,12 @@ class SnapshotFolder:
         limit = self.settings.max_bytes
         used = sum(sum(one.values()) for one in self._kept.values())
         fixed = sum(sum(self._kept[reason].values()) for reason in ("nonfinite", "jump"))
-        if fixed + size > limit:
+        jump = reason == "jump"
+        if fixed + size * (1 + jump) > limit:
+            beside = ", beside one of non-finite gradients" if jump else ""
             raise StoreFull(
                 f"{self.storage.location}: a snapshot of {size >> 20} MiB does not fit into "
-                f"snapshots.max_bytes = {limit} (used: {fixed})"
+                f"snapshots.max_bytes = {limit} (used: {fixed}){beside}"
             )
         for name, taken in list(self._kept["periodic"].items()):
             if used + size <= limit:

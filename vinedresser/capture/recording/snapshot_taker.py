@@ -102,6 +102,7 @@ class SnapshotTaker:
         self._launched = launched
         self._info = info
         self._alarmed = False
+        self._takes_jumps = True
         self._found: list[str] = []
         self._periodic = -1
 
@@ -169,8 +170,12 @@ class SnapshotTaker:
         Returns:
             Whether there is a snapshot.
         """
-        record = self._take("jump") if self._folder.has_room(self.step, "jump") else None
+        if not (self._takes_jumps and self._folder.has_room(self.step, "jump")):
+            return False
+        record = self._take("jump")
         if record is None:
+            # A full store remains full, and copying the state for each jump takes long.
+            self._takes_jumps = False
             return False
         where, again = self._again(record, "")
         self._note(
