@@ -67,15 +67,17 @@ def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -
 
 def _again(opened: Snapshot, found: Any, replay: Callable[[Snapshot], Any]) -> Again:
     comparison, broken = found.comparison, found.outcome.broken
+    jump = opened.record.reason == "jump"
     unsure = ""
     if comparison.environment:
         name, (then, now) = next(iter(comparison.environment.items()))
         unsure = f"{name} is {now} here and was {then} in the training"
     elif inexact := [one for one in opened.record.inexact if one != MEANS]:
         unsure = inexact[0]
-    elif not broken and _values(replay(opened)) != _values(found):
+    elif (not broken or jump) and _values(replay(opened)) != _values(found):
         unsure = "two runs on this machine differ"
     recorded, now = found.step.losses, found.outcome.losses
+    then = [one for values in recorded for one in _scalars(values)[:1]]
     return Again(
         opened.record.rank,
         comparison,
@@ -83,7 +85,7 @@ def _again(opened: Snapshot, found: Any, replay: Callable[[Snapshot], Any]) -> A
         found.step.spoiled,
         unsure,
         None if comparison.losses is None else all(map(_close, recorded, now)),
-        (_told_losses(now), _told_losses([one for values in recorded for one in values[:1]])),
+        (_told_losses(_scalars(now)), _told_losses(then)),
     )
 
 
@@ -94,11 +96,20 @@ def _concerns_all(record: SnapshotRecord) -> bool:
 
 def _close(recorded: Sequence[Any], now: Any) -> bool:
     """Return whether a loss is one of those of the same call in the training."""
-    return any(math.isclose(float(one), float(now), rel_tol=_CLOSE) for one in recorded)
+    return any(
+        math.isclose(one, value, rel_tol=_CLOSE)
+        for one in _scalars(recorded)
+        for value in _scalars([now])
+    )
 
 
-def _told_losses(losses: Sequence[Any]) -> str:
-    return ", ".join(f"{float(one):.4g}" for one in losses)
+def _scalars(losses: Sequence[Any]) -> list[float]:
+    """Return the losses with one element; a loss of each sample has more."""
+    return [float(one) for one in losses if math.prod(one.shape) == 1]
+
+
+def _told_losses(losses: Sequence[float]) -> str:
+    return ", ".join(f"{one:.4g}" for one in losses)
 
 
 def _values(found: Any) -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.frameworks.torch_.codec import TorchCodec
+from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.frameworks.torch_.nonfinite import all_finite
 from vinedresser.frameworks.torch_.step_inputs import trained_model
 from vinedresser.replay.batch import Batch
@@ -121,7 +122,9 @@ def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
             )
             for call in calls
         ]
-        losses = [[each["value"] for each in call["losses"]] for call in calls]
+        losses = [
+            [one for each in call["losses"] for _, one in leaves(each["value"])] for call in calls
+        ]
         random = dict(shared["random"])
     except (*DAMAGE, StopIteration) as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error

@@ -6,7 +6,9 @@ As one of two ranks: python -m tests.capture.torch_.guard.jumping_training FOLDE
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.capture.torch_.parallel.ranks import join
 from vinedresser.capture import Hook
 
-__all__ = ["JUMP", "STEPS", "again", "train"]
+__all__ = ["JUMP", "STEPS", "again", "again_by_function", "train"]
 
 JUMP, STEPS = 30, 40
 
@@ -26,6 +28,18 @@ def again() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
     return model, nn.MSELoss(), torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def again_by_function() -> tuple[nn.Module, Callable[[Any], torch.Tensor]]:
+    """Return the model, and a step with the mean of the losses of the samples."""
+    model, _, _ = again()
+
+    def step(batch: Any) -> torch.Tensor:
+        loss = nn.functional.mse_loss(model(*batch.args), batch.loss_args[1])
+        loss.backward()
+        return loss
+
+    return model, step
 
 
 def train(run: Path, story: str, rank: int = 0, world: int = 1) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
-from tests.capture.torch_.guard.jumping_training import JUMP, train
+from tests.capture.torch_.guard.jumping_training import JUMP, again, train
 from tests.capture.torch_.parallel.ranks import run_ranks
-from vinedresser.capture import open_run
+from vinedresser.capture import Hook, SnapshotSettings, open_run
 from vinedresser.capture.recording.loss_jumps import LossJumps
 from vinedresser.objects import LocalStorage
 from vinedresser.replay.lasting import conclusion, run_again
@@ -52,6 +54,45 @@ def test_a_usual_training_has_neither_snapshot_nor_finding(tmp_path: Path) -> No
     train(tmp_path / "run", "none")
     assert open_run(tmp_path / "run").findings() == []
     assert list_snapshots(LocalStorage(tmp_path / "run"), []) == []
+
+
+class _Unreadable(Tensor):
+    """A loss whose value cannot be read, as one that a CUDA graph has overwritten."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("it is gone")
+
+
+class _UnreadableLoss(nn.MSELoss):
+    def forward(self, found: Tensor, wanted: Tensor) -> Tensor:
+        return super().forward(found, wanted).as_subclass(_Unreadable)
+
+
+def test_a_loss_that_cannot_be_read_does_not_prevent_periodic_snapshots(tmp_path: Path) -> None:
+    model, _, optimizer = again()
+    loss_fn, kept = _UnreadableLoss(), SnapshotSettings(every=1, keep=9)
+    hook = Hook(tmp_path / "run", guard="nonfinite", snapshots=kept)
+    with hook.watch(model, loss=loss_fn, optimizer=optimizer):
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss_fn(model(torch.ones(4, 5)), torch.ones(4, 1)).backward()
+            optimizer.step()
+    assert [one.step for one in list_snapshots(LocalStorage(tmp_path / "run"), [])] == [0, 1, 2]
+    assert any("comparing losses: RuntimeError: it is gone" in one for one in hook.problems)
+
+
+def test_a_loss_of_each_sample_is_not_compared(tmp_path: Path) -> None:
+    model, _, optimizer = again()
+    loss_fn = nn.MSELoss(reduction="none")
+    hook = Hook(tmp_path / "run", snapshots=SnapshotSettings(every=1))
+    with hook.watch(model, loss=loss_fn, optimizer=optimizer):
+        loss_fn(model(torch.ones(4, 5)), torch.ones(4, 1)).mean().backward()
+        optimizer.step()
+    opened = open_snapshot(tmp_path / "run" / "snapshots" / "step-0")
+    run = partial(replay, factory=f"{TRAINING}:again_by_function")
+    (found,) = run_again(opened, run(opened), run)
+    assert found.close is None
+    assert found.losses[1] == ""
 
 
 @pytest.mark.thorough

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from vinedresser.capture.recording.alarms import gradient_alarm
-from vinedresser.capture.recording.loss_jumps import LossJumps
+from vinedresser.capture.recording.loss_jumps import LossJump, LossJumps
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.shield import Shield
@@ -113,6 +113,8 @@ class TorchGuard:
         after = guard("the guard, after an update", self._after_update, metered=False)
         self._hooks = before, after
         self._look_shielded = guard("the guard, before an update", self._look, metered=False)
+        # A loss that cannot be read must not keep periodic snapshots from being taken.
+        self._compare = guard("the guard, comparing losses", self._jump, metered=False)
         self._take_loss = guard("the guard, at a loss", self._calls.add_loss, skip=skip)
         self._handles: list[Removable] = [before_calls(root, called)]
         # Also at the end of this guard: a model without references must not stay for a listener.
@@ -298,7 +300,7 @@ class TorchGuard:
             return
         # A scaler that decides on the device does not wait for it, so the guard does not either.
         compares = once and self._taker.guarding and not scaler_decides(optimizer)
-        jump = self._jumps.next(self._losses()) if compares else None
+        jump = self._compare() if compares else None
         if (jump is None or not self._taker.jumped(jump)) and due:
             self._taker.take_periodic()
 
@@ -324,13 +326,17 @@ class TorchGuard:
         )
         return all(all_finite(guard._model.parameters()) for guard in guards)
 
+    def _jump(self) -> LossJump | None:
+        """Compare the losses of the step with those of the steps before."""
+        return self._jumps.next(self._losses())
+
     def _losses(self) -> list[tuple[str, float]]:
         values = (loss for call in self._calls.calls for loss in call.losses)
         return [
             (f"losses/{name}{place}", float(tensor.detach()))
             for name, value, _ in values
             for place, tensor in leaves(value)
-            if tensor.numel() == 1 and not tensor.is_complex()
+            if tensor.numel() == 1 and not tensor.is_complex() and _is_whole(tensor)
         ]
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
@@ -341,6 +347,11 @@ class TorchGuard:
             used = (one for group in optimizer.param_groups for one in group["params"])
             first = next((one for one in used if one.grad is not None), None)
             self._trained = None if first is None else weakref.ref(first)
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    """Return whether this rank has all of a tensor; to read others, it would wait for its peers."""
+    return all(one.is_replicate() for one in getattr(tensor, "placements", ()))
 
 
 def _storable(loaded: Any) -> Any:
