@@ -236,6 +236,17 @@ def test_an_abandoned_iteration_does_not_stop_changes(folder: Path) -> None:
     assert not any(name_of(value) == "eel" for batch in drawn for value in batch.values)
 
 
+def test_an_abandoned_loader_does_not_delay_changes(folder: Path) -> None:
+    data = mixture(folder, batch_size=2)
+    abandoned: Any = iter(TorchLoader(data, collate=list, num_workers=1))
+    next(abandoned)
+    batches = iter(data)
+    assert next(batches).number == 1
+    abandoned.close()
+    # The next batch, not one that no worker has prefetched.
+    assert data.boost({"eel": 0}) == 2
+
+
 TRAINER = """
 import json, sys
 from pathlib import Path

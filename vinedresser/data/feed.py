@@ -78,6 +78,8 @@ class Feed(ABC):
         """
         self._begin()
         with Iteration(self.delivered) as iteration:
+            # Nothing that the workers of an earlier iteration still do will be delivered.
+            self.withdraw()
             for batch in iteration.draw(self.share(0, 1)):
                 self.deliver(batch)
                 iteration.deliver(batch.origins)
