@@ -61,7 +61,7 @@ def test_a_contract_gives_parameters_and_channels_as_sagemaker_does(tmp_path: Pa
         (
             'train = "rows"',
             'train = "s3://bucket/rows"',
-            "s3://bucket/rows; copy it to one first",
+            "s3://bucket/rows; copy the data into a folder first",
         ),
         ("epochs = 3", 'epochs = 3\napi_key = "abcdefgh"', "parameters.api_key"),
         ('"sagemaker"', '"sagemaker2"', "run.contract"),

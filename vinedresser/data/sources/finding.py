@@ -73,10 +73,13 @@ def _on_s3(source: str) -> Iterator[DataObject]:
         ) from error
     first = min((source.find(sign) for sign in _MAGIC if sign in source), default=-1)
     if first >= 0:
-        listed = [*list_objects(source[:first])]
         # As on a disk, signs of a glob may be those of a name.
-        exact = [one for one in listed if one.uri == source]
-        yield from exact or (one for one in listed if _matches(one.uri, source))
+        found = [
+            one
+            for one in list_objects(source[:first])
+            if one.uri == source or _matches(one.uri, source)
+        ]
+        yield from [one for one in found if one.uri == source] or found
     elif source.endswith("/") or source.count("/") < 3:
         folder = source if source.endswith("/") else f"{source}/"
         yield from (one for one in list_objects(folder) if one.size and _is_data(one.uri, folder))

@@ -389,7 +389,7 @@ def _check_contract(
             )
     for name, sources in channels.items():
         if len(sources) > 1 or not os.path.isdir(sources[0]):
-            copy = "; copy it to one first" if any(map(is_remote, sources)) else ""
+            copy = "; copy the data into a folder first" if any(map(is_remote, sources)) else ""
             raise ConfigError(
                 f"{path}: data.{name}: run.contract gives the script a folder of this machine, not "
                 f"{', '.join(sources)}{copy}"
