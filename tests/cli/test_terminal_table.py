@@ -100,6 +100,26 @@ def test_a_run_opens_with_verdict_findings_and_curves_and_closes(store: Path) ->
     driven(store, keys)
 
 
+def test_peaks_are_drawn_and_further_curves_are_named(tmp_path: Path) -> None:
+    records = [
+        step_record(s, scalars={f"metrics/m{n}": float(s == 1501) for n in range(9)}, at=float(s))
+        for s in range(3000)
+    ]
+    make_run(tmp_path / "run", records, name="run")
+
+    async def keys(pilot: Pilot[None]) -> None:
+        await shown(pilot, lambda: names(pilot) == ["run"], "the run")
+        await pilot.press("enter")
+        await shown(pilot, lambda: isinstance(pilot.app.screen, RunScreen), "the run")
+        curve = pilot.app.screen.query_one("#curve-0", Sparkline)
+        await shown(pilot, lambda: bool(curve.data), "a curve")
+        assert max(curve.data or []) == 1
+        others = str(pilot.app.screen.query_one("#others", Static).render())
+        assert others == "not drawn: train/m8"
+
+    driven(tmp_path, keys)
+
+
 def test_runs_that_begin_are_added_and_damaged_ones_are_named(tmp_path: Path) -> None:
     make_run(tmp_path / "first", [step_record(0, at=1.0)], name="first")
 

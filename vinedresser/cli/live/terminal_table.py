@@ -18,6 +18,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Sparkline, Static
 
 from vinedresser.cli.views.console import plain
+from vinedresser.errors import StoreError
 from vinedresser.explain.formatting import number
 from vinedresser.objects import Location
 from vinedresser.plain_text import visible
@@ -119,7 +120,8 @@ class TerminalTable(App[None]):
             f"{changes['location']}   {len(self._rows):,} of {changes['listed']:,} runs{still}, "
             f"{running:,} running   {changes['problem']}"
         )
-        self._draw()
+        if changes["rows"] or changes["removed"]:
+            self._draw()
 
     def _draw(self) -> None:
         """Draw the rows that have all words, in the chosen order; the cursor stays on its run."""
@@ -188,6 +190,7 @@ class RunScreen(Screen[None]):
             for place in range(_MOST_CURVES):
                 yield Static(id=f"name-{place}", markup=False)
                 yield Sparkline(id=f"curve-{place}")
+            yield Static(id="others", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -198,16 +201,24 @@ class RunScreen(Screen[None]):
     @work(thread=True, exclusive=True)
     def _read(self) -> None:
         """Read the run as of its row, which the table renews."""
-        row, scalars = self._run.row, self._run.scalars()
+        row = self._run.row
+        scalars: Mapping[str, Column] = {}
+        problem = ""
+        try:
+            scalars = self._run.scalars()
+        except StoreError as error:
+            problem = visible(str(error))
         if row is not None:
-            self.app.call_from_thread(self._show, row.to_json(), scalars)
+            self.app.call_from_thread(self._show, row.to_json(), scalars, problem)
 
-    def _show(self, row: _Row, scalars: Mapping[str, Column]) -> None:
+    def _show(self, row: _Row, scalars: Mapping[str, Column], problem: str) -> None:
         self.query_one("#verdict", Static).update(_told(row))
         curves = [
             (name, column.values[np.isfinite(column.values)]) for name, column in scalars.items()
         ]
-        drawn = [(name, values) for name, values in curves if len(values) > 1][:_MOST_CURVES]
+        known = [(name, values) for name, values in curves if len(values) > 1]
+        drawn, others = known[:_MOST_CURVES], ", ".join(name for name, _ in known[_MOST_CURVES:])
+        self.query_one("#others", Static).update(problem or (others and f"not drawn: {others}"))
         for place in range(_MOST_CURVES):
             name, curve = (
                 self.query_one(f"#name-{place}"),
@@ -217,10 +228,10 @@ class RunScreen(Screen[None]):
             if place < len(drawn):
                 called, values = drawn[place]
                 first, last = number(float(values[0])), number(float(values[-1]))
-                self.query_one(f"#name-{place}", Static).update(
-                    f"{visible(called)}   {first} → {last}"
-                )
-                curve.data = values[:: len(values) // _MOST_VALUES + 1].tolist()
+                self.query_one(f"#name-{place}", Static).update(f"{called}   {first} → {last}")
+                # The highest of each part, as in the bars.
+                starts = np.arange(0, len(values), len(values) // _MOST_VALUES + 1)
+                curve.data = np.maximum.reduceat(values, starts).tolist()
 
 
 def _told(row: _Row) -> Text:
