@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 
 import vinedresser.watching
+from tests.explain.reports.pages import finding
 from tests.waiting import until
 from tests.watching.varied_store import HOSTILE, STEPS, loss_at, varied_store
-from vinedresser.objects import open_storage
+from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.store.reading.run_store import RunStore
+from vinedresser.store.records import findings_key
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
 from vinedresser.watching.access import Access
@@ -97,8 +100,47 @@ def test_configurations_are_the_same_but_for_seeds(table: dict[str, dict[str, An
 
 def test_names_are_data(table: dict[str, dict[str, Any]]) -> None:
     row = table[HOSTILE]
-    assert row["parameters"] == {HOSTILE: HOSTILE, "constructor": "own"}
+    assert row["parameters"] == {HOSTILE: HOSTILE, "constructor": "own", "amp": True}
     assert row["link"].startswith("/run/%3Cimg%20src%3Dx")
+
+
+def test_settings_that_differ_have_different_cells(tmp_path: Path) -> None:
+    widths, text = [8] * 20, "x" * 500
+    for name, last in (("one", 1), ("two", 2)):
+        parameters = {
+            "widths": [*widths, last],
+            "eps": [1e-8 + last * 1e-14],
+            "text": f"{text}{last}",
+        }
+        make_run(tmp_path / name, [step_record(0)], name=name, parameters=parameters)
+    found = rows(Client(tmp_path), 2)
+    one, two = (found[name]["parameters"] for name in ("one", "two"))
+    assert all(one[name] != two[name] for name in ("widths", "eps", "text"))
+    assert max(map(len, one.values())) < 250
+
+
+def test_a_metric_with_a_hidden_character_has_its_curve(tmp_path: Path) -> None:
+    records = [step_record(0, scalars={"metrics/up\u202edown": 1.0})]
+    make_run(tmp_path / "run", records, name="run")
+    client = Client(tmp_path)
+    found = rows(client, 1)
+    assert found["run"]["results"] == {"train/up\\u202edown": 1.0}
+    answer = asked(client, found, "run", metric="train/up\\u202edown")
+    assert answer["curves"][0]["values"] == [1]
+
+
+def test_a_rule_whose_first_finding_is_not_the_root_cause_is_marked(tmp_path: Path) -> None:
+    scalars = {"losses/loss": 1.0}
+    make_run(tmp_path / "run", [step_record(s, scalars=scalars) for s in range(60)], name="run")
+    both = [
+        finding(rule="exploding_loss", severity="warning", step=20, since=15),
+        finding(rule="exploding_loss", severity="warning", step=30, since=5),
+    ]
+    lines = [json.dumps(one.to_json()) + "\n" for one in both]
+    LocalStorage(tmp_path / "run").put(findings_key("default"), [line.encode() for line in lines])
+    client = Client(tmp_path)
+    found = asked(client, rows(client, 1), "run")
+    assert [mark["step"] for mark in found["curves"][0]["marks"]] == [20]
 
 
 def test_only_rows_that_changed_are_sent_again(tmp_path: Path) -> None:
@@ -216,6 +258,14 @@ def test_groups_have_means_and_bands(client: Client, table: dict[str, Any]) -> N
     assert np.allclose(group["low"], both.min(axis=0), rtol=1e-6)
     assert set(group["count"]) == {2}
     assert found["groups"][1]["mean"] == found["groups"][1]["high"]
+
+
+def test_steps_of_long_trainings_are_exact(tmp_path: Path) -> None:
+    steps = [*range(123_456_700, 123_456_720)]
+    records = [step_record(step, scalars={"losses/loss": 1.0}) for step in steps]
+    make_run(tmp_path / "run", records, name="run")
+    client = Client(tmp_path)
+    assert asked(client, rows(client, 1), "run")["places"] == steps
 
 
 def test_long_curves_are_cut_to_what_a_screen_shows(tmp_path: Path) -> None:

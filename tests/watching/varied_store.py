@@ -36,7 +36,7 @@ def varied_store(folder: Path) -> Path:
         for activation in ("relu", "sigmoid"):
             for seed in (1, 2):
                 _make(folder / f"{activation}-{lr:g}-{seed}", lr, activation, seed)
-    parameters = {HOSTILE: HOSTILE, "constructor": "own"}
+    parameters = {HOSTILE: HOSTILE, "constructor": "own", "amp": True}
     make_run(folder / HOSTILE, [step_record(0, at=1.0)], name=HOSTILE, parameters=parameters)
     return folder
 

@@ -26,8 +26,8 @@ _AXES = ("step", "time", "epoch")
 _BANDS = ("std", "range")
 _BINS = range(50, 2001)
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-# Significant digits of the values that are sent.
-_DIGITS = 7
+# Significant digits of the values that are sent, and of places, which are steps of long trainings.
+_DIGITS, _PLACE_DIGITS = 7, 12
 _MOST_STROKES = 200
 
 
@@ -109,7 +109,8 @@ def curve_answer(table: StoreTable, request: CurveRequest) -> dict[str, Any]:
         request: what is to be drawn.
 
     Returns:
-        ``places`` (the axis), ``extent`` (first and last place of all values), ``limit`` (of the
+        ``places`` (the axis), ``extent`` (first and last place of all values), ``shown`` (first and
+        last place of the range, which is that of all values if it has none), ``limit`` (of the
         values that extend the axis; None for any), ``without`` (number of runs without the scalar)
         and ``unplaced`` (number of runs that have it, but no such axis); without means ``curves``:
         of each run its number, values at the places (None: no value; "": one that is not finite),
@@ -145,7 +146,11 @@ def curve_answer(table: StoreTable, request: CurveRequest) -> dict[str, Any]:
     smooth = {number: _smoothed(curve, request.weight) for number, curve in found.items()}
     grid = Grid.over(found.values(), first, last, request.bins)
     places = grid.centres if request.means else grid.places
-    answer |= {"places": _texts(places), "extent": [begin, end], "shown": [first, last]}
+    answer |= {
+        "places": _texts(places, _PLACE_DIGITS),
+        "extent": [begin, end],
+        "shown": [first, last],
+    }
     if request.means:
         return answer | {"groups": _groups(request, grid, smooth)}
     curves = [
@@ -153,7 +158,7 @@ def curve_answer(table: StoreTable, request: CurveRequest) -> dict[str, Any]:
             "id": number,
             "values": _texts(grid.outline(curve)),
             "smooth": _texts(grid.outline(smooth[number])) if request.weight else None,
-            "broken": _texts(_strokes(curve, first, last)),
+            "broken": _texts(_strokes(curve, first, last), _PLACE_DIGITS),
             "marks": marks[number],
         }
         for number, curve in found.items()
@@ -245,12 +250,12 @@ def _strokes(curve: Curve, first: float, last: float) -> NDArray[np.float64]:
     return bad[np.linspace(0, len(bad) - 1, _MOST_STROKES).astype(np.intp)]
 
 
-def _texts(values: NDArray[np.float64]) -> list[float | str | None]:
-    """Return numbers for JSON, to seven digits: None for NaN, "" for infinity."""
+def _texts(values: NDArray[np.float64], digits: int = _DIGITS) -> list[float | str | None]:
+    """Return numbers for JSON, rounded: None for NaN, "" for infinity."""
     finite = np.isfinite(values) & (values != 0)
     known = np.where(finite, values, 1.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(known))))
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(known))))
         rounded = np.round(known * scale) / scale
     shown = np.where(finite & np.isfinite(rounded), rounded, values).astype(object)
     shown[np.isnan(values)] = None

@@ -6,11 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vinedresser.errors import CorruptData, NotARun, UnknownRun, VinedresserError
+from vinedresser.errors import CorruptData, NotARun, StoreError, UnknownRun, VinedresserError
 from vinedresser.explain.comparison.compared_run import named_scalars
 from vinedresser.explain.comparison.ranking import choose_goal
 from vinedresser.explain.watching.table_row import Row, damaged_row, run_row
@@ -59,7 +60,7 @@ class ListedRun:
         """Read the run if its records, status or findings have changed; return whether they have.
 
         Raises:
-            StoreError: the storage refused.
+            StoreError: the object store refused.
         """
         with self._lock:
             try:
@@ -72,8 +73,11 @@ class ListedRun:
                 if self.row is not None and key == self._key:
                     return False
                 self.row, self._key, self._scalars = run_row(self.name, run), key, None
-            except (CorruptData, NotARun, UnknownRun) as error:
-                # Damaged, or removed meanwhile.
+            except (CorruptData, NotARun, UnknownRun, StoreError) as error:
+                # Damaged, removed meanwhile, or a directory of another user, which hides no other
+                # run; an object store that refuses is not asked for each of them.
+                if isinstance(error, StoreError) and not isinstance(self._store.location, Path):
+                    raise
                 before, self.row = self.row, damaged_row(self.name, str(error))
                 self._run, self._key, self._scalars = None, None, None
                 return before != self.row
@@ -100,13 +104,15 @@ class ListedRun:
 
     def _read(self) -> dict[str, Column]:
         if self._scalars is None:
-            self._scalars, self._epochs = {}, None
+            scalars: dict[str, Column] = {}
+            epochs: list[Column] = []
             if self._run is not None:
                 # Removed or damaged since its row was read, it has none; the next row says so.
                 with suppress(CorruptData, NotARun):
-                    self._scalars = named_scalars(self._run)
-                    found = [*self._run.scalars(_EPOCHS, mode="train").values()]
-                    self._epochs = found[0] if found else None
+                    named = named_scalars(self._run)
+                    scalars = {visible(name): column for name, column in named.items()}
+                    epochs = [*self._run.scalars(_EPOCHS, mode="train").values()]
+            self._scalars, self._epochs = scalars, next(iter(epochs), None)
         return self._scalars
 
     def forget(self) -> None:
@@ -162,7 +168,7 @@ class StoreTable:
                 "reading": self._background.busy,
                 "location": visible(str(self._store.location)),
                 "problem": self._problem,
-                "goal": goal and {"metric": visible(goal.metric), "direction": goal.direction},
+                "goal": goal and goal._asdict(),
                 "removed": [number for number, at in self._removed.items() if at > since],
                 "rows": [
                     {"id": run.number, **run.row.to_json()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.ranking import configuration_key
-from vinedresser.explain.formatting import plain, shortened
+from vinedresser.explain.formatting import shortened
 from vinedresser.explain.verdicts import verdict
 from vinedresser.plain_text import visible
 from vinedresser.store.finding import Finding
@@ -47,7 +48,7 @@ class FoundByRule:
         step: step at which it fired.
         since: first step with the symptom.
         seen: what it saw.
-        cause: whether it is a root cause, whose marks are drawn on curves.
+        cause: whether one of them is a root cause, whose marks are drawn on curves.
     """
 
     rule: str
@@ -129,7 +130,7 @@ def run_row(name: str, run: Run) -> Row:
     compared = ComparedRun(name, run, judged)
     status, finding, info = judged.status, judged.finding, run.info
     reason = f"{finding.rule}: {judged.sentence}" if finding else judged.sentence
-    key = configuration_key(compared.configuration)
+    key, results = configuration_key(compared.configuration), [*compared.results.items()]
     return Row(
         name=name,
         state=status.state,
@@ -141,15 +142,15 @@ def run_row(name: str, run: Run) -> Row:
         reason=_text(reason, _LONGEST_REASON),
         rule=_text(finding.rule) if finding else "",
         cause=_text(finding.cause, _LONGEST_REASON) if finding else "",
-        created=info.created if math.isfinite(info.created) else None,
+        created=info.created,
         seconds=None if status.ended is None else max(0.0, status.ended - info.created),
         tags=_plain(_tags(run)),
-        findings=_found(judged.findings, [root.finding for root in judged.causes]),
+        findings=_found(judged.findings, {root.finding.rule for root in judged.causes}),
         parameters=_plain(parameters_of(info)),
         observed=_plain(observed_of(info)),
         environment=_plain(environment_of(info) | _machine(run)),
-        results=dict([*compared.results.items()][:_MOST_RESULTS]),
-        configuration=sha256(key.encode(errors="replace")).hexdigest()[:16],
+        results={visible(one): value for one, value in results[:_MOST_RESULTS]},
+        configuration=_digest(key)[:16],
     )
 
 
@@ -181,7 +182,7 @@ def _tags(run: Run) -> dict[str, Any]:
     return found
 
 
-def _found(findings: Sequence[Finding], causes: Sequence[Finding]) -> list[FoundByRule]:
+def _found(findings: Sequence[Finding], causes: Collection[str]) -> list[FoundByRule]:
     worst: dict[str, Finding] = {}
     for finding in findings:
         before = worst.setdefault(finding.rule, finding)
@@ -195,7 +196,7 @@ def _found(findings: Sequence[Finding], causes: Sequence[Finding]) -> list[Found
             step=one.step,
             since=one.since,
             seen=_text(one.seen, _LONGEST_REASON),
-            cause=one in causes,
+            cause=one.rule in causes,
         )
         for one in ordered[:_MOST_RULES]
     ]
@@ -208,14 +209,22 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, _Plain]:
 
 
 def _cell(value: object) -> _Plain:
+    """Return a setting as the value of a cell; two that differ have different cells."""
     match value:
-        case bool() | str():
-            return value if isinstance(value, bool) else _text(value)
+        case bool():
+            return value
         case int() if abs(value) <= _EXACT:
             return value
         case float():
             return json_number(value)
-    return _text(plain(value))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) <= _LONGEST_VALUE:
+        return visible(text)
+    return f"{_text(text)} {_digest(text)[:8]}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()
 
 
 def _text(text: str, most: int = _LONGEST_VALUE) -> str:

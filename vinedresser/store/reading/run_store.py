@@ -72,9 +72,11 @@ class RunStore(Mapping[str, Run]):
             UnknownRun: no run has this name (a KeyError; use `get` for a default).
             CorruptData: its run.json is invalid.
         """
-        if name not in self._places:
-            raise UnknownRun(f"{self.location}: no run {name}{did_you_mean(name, self._places)}")
-        return open_run(str(self._places[name]))
+        # Another thread may refresh meanwhile.
+        places = self._places
+        if name not in places:
+            raise UnknownRun(f"{self.location}: no run {name}{did_you_mean(name, places)}")
+        return open_run(str(places[name]))
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
