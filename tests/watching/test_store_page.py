@@ -132,6 +132,9 @@ def test_rows_are_sorted_by_the_metric_and_by_columns(page: Page) -> None:
         ("run:onerror", {HOSTILE}),
         # A name that every object of JavaScript has.
         ("constructor:n", {HOSTILE}),
+        # As the table shows it, and as it is.
+        ("amp = yes", {HOSTILE}),
+        ("amp = true", {HOSTILE}),
     ],
 )
 def test_filters(page: Page, text: str, names: set[str]) -> None:
@@ -173,11 +176,25 @@ def test_picked_runs_are_drawn_and_the_link_shows_the_same(page: Page) -> None:
     fragment = page.value("location.hash.slice(1)")
     assert fragment == "runs=relu-1-1&runs=sigmoid-1-1&x=time&log=yes"
     assert page.value("location.search") == ""
+    page.value("document.getElementById('pick').click()")
+    picked = "new URLSearchParams(location.hash.slice(1)).getAll('runs').sort()"
+    assert page.value(picked) == ["relu-1-1", "sigmoid-1-1"]
     page.show(fragment)
     found = page.curves("train/loss", 2)
     assert found["x"] == [step / 2 for step in range(STEPS)]
     assert page.value("document.getElementById('log').checked") is True
     assert page.value("document.querySelectorAll('tr.drawn').length") == 2
+
+
+def test_labels_of_a_log_axis_are_powers_of_ten(page: Page) -> None:
+    page.show("runs=relu-1-1&charts=train/loss&log=yes")
+    page.curves("train/loss", 1)
+    plot = CHART.format("train/loss") + ".querySelector('.plot').uplot"
+    until(lambda: page.value(f"{plot}.axes[1]._values"), "the labels")
+    labels = page.value(f"{plot}.axes[1]._values")
+    assert len(labels) > 3
+    assert labels[-1].startswith("10")
+    assert not [label for label in labels if not label or "∞" in label]
 
 
 def test_smoothing_keeps_the_values(page: Page) -> None:
@@ -284,6 +301,10 @@ def test_a_phone_shows_it_without_scrolling_sideways(page: Page, dark: bool) -> 
     page.show()
     page.curves("train/loss", 16)
     assert page.value("document.documentElement.scrollWidth") == 390
+    # As wide as the list is if the names of settings are short.
+    page.value("document.getElementById('group').style.width = '120px'")
+    page.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.value("document.documentElement.scrollWidth") == 390
     light = page.value("getComputedStyle(document.body).backgroundColor")
     assert light == ("rgb(20, 22, 24)" if dark else "rgb(250, 249, 246)")
 
@@ -313,8 +334,12 @@ def test_it_lives_and_says_when_its_server_is_gone(tmp_path: Path) -> None:
         until(lambda: page.curves("train/loss", 1)["lines"] == [[1, 2, 3, 4]], "the first steps")
         writer.add(step_record(4, scalars={"losses/loss": 5.0}))
         until(lambda: page.curves("train/loss", 1)["lines"] == [[1, 2, 3, 4, 5]], "the next step")
+        page.value("document.querySelector('tr[data-run=alive] input').focus()")
         make_run(tmp_path / "store" / "late", [step_record(0)], name="late")
         until(lambda: sorted(page.names()) == ["alive", "late"], "a new run")
+        writer.add(step_record(5, scalars={"losses/loss": 6.0}))
+        until(lambda: page.curves("train/loss", 1)["lines"] == [[1, 2, 3, 4, 5, 6]], "a new row")
+        assert page.value("document.activeElement.closest('tr')?.dataset.run") == "alive"
         process.kill()
         gone = "vinedresser watch does not answer; has it ended?"
         until(lambda: page.value(TEXT.format("pulse")) == gone, "the end of the server")

@@ -66,7 +66,7 @@ class Chart {
     const rows = model.chosen, sets = this.sets;
     try {
       const answer = await fetch(asked, { signal: this.pending.signal });
-      if (!answer.ok) { this.note.textContent = await answer.text(); return; }
+      if (!answer.ok) { this.note.textContent = await answer.text(); this.look = ""; return; }
       this.draw(await answer.json(), rows, sets);
     } catch (error) {
       if (error.name !== "AbortError") { this.note.textContent = "vinedresser watch does not answer"; this.look = ""; }
@@ -122,7 +122,8 @@ class Chart {
   notes(omitted) {
     const { limit, groups: means } = this.answer;
     const texts = [this.missing()];
-    if (means?.length) texts.push("mean" + (Number(state.smooth) ? " of smoothed values" : "") +
+    const part = model.wanted > this.rows.length ? ` over the first ${this.rows.length} of ${count(model.wanted, "run")}` : "";
+    if (means?.length) texts.push("mean" + (Number(state.smooth) ? " of smoothed values" : "") + part +
       (state.band === "range" ? ", band: minimum to maximum" : ", band: ± one standard deviation"));
     if (omitted) texts.push("values of 0 and below are not on a log axis");
     else if (limit !== null && state.log !== "yes" && this.beyond(limit)) texts.push(`some runs leave the chart: beyond ±${number(limit)}`);
@@ -167,7 +168,7 @@ class Chart {
       scales: { x: { time: false, range: () => bounds }, y: { distr: log ? 3 : 1, range } },
       axes: [
         { ...axis, size: 34, space: 60, values: (u, ticks) => ticks.map(one => state.x === "time" ? clock(one) : number(one)) },
-        { ...axis, size: 58, splits: log ? (u, at, low, high) => powers(low, high) : undefined, values: (u, ticks) => ticks.map(tick) },
+        { ...axis, size: 58, splits: log ? (u, at, low, high) => powers(low, high) : undefined, filter: (u, ticks) => ticks, values: (u, ticks) => ticks.map(tick) },
       ],
       hooks: {
         draw: [u => this.marks(u)], setCursor: [u => this.read(u)], setSeries: [(u, at) => { this.focused = at; this.read(u); }],
@@ -191,7 +192,8 @@ class Chart {
 
   zoom(first, last, width) {
     if (width < 4) return;
-    const text = value => String(Number(value.toPrecision(6)));
+    // To a thousandth of the range, also far from zero.
+    const digits = Math.min(Math.max(3 - Math.floor(Math.log10(last - first)), 0), 100), text = value => String(Number(value.toFixed(digits)));
     set({ from: text(first), to: text(last) });
   }
 
@@ -203,7 +205,7 @@ class Chart {
     const at = this.focused, line = at ? this.lines[at] : null;
     const index = line ? u.cursor.idxs[at] : u.cursor.idx;
     if (index === null || index === undefined) return;
-    const where = `${state.x === "time" ? "after" : state.x} ${state.x === "time" ? duration(u.data[0][index]) : number(u.data[0][index])}`;
+    const where = spot(u.data[0][index]);
     const value = line && u.data[at][index];
     if (!line || value === undefined || value === null) { this.readout.textContent = where; return; }
     const raw = line.raw?.[index];
@@ -308,6 +310,13 @@ function powers(low, high) {
   for (let power = first; power <= last; power += apart)
     for (const factor of last - first <= 2 ? [1, 2, 5] : [1]) found.push(Number(`${factor}e${power}`));
   return found.filter(one => one >= low && one <= high);
+}
+
+// A place on the axis; of a part of the width, whose values have several steps, about where it is.
+function spot(place) {
+  if (state.x === "time") return "after " + duration(place);
+  if (state.x === "epoch") return "epoch " + number(place);
+  return (Number.isInteger(place) ? "step " : "near step ") + Math.round(place).toLocaleString("en");
 }
 
 const tick = value => Math.abs(value) >= 1e5 ? power(value) : number(value);

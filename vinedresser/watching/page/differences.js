@@ -12,7 +12,7 @@ export function showDifferences(colours) {
   const found = differing(runs, kinds);
   const few = runs.length <= MOST_COLUMNS;
   note.textContent = runs.length < 2 ? "choose two runs or more" : found.length ? `${count(found.length, "setting")} of ${count(runs.length, "run")}`
-    : `no parameter, setting or version differs between ${count(runs.length, "run")}`;
+    : `none of the settings in the table differs between ${count(runs.length, "run")}`;
   table.hidden = !found.length;
   const mark = row => make("span", { class: "swatch", style: { background: colours.get(row.id) ?? "transparent" } });
   const head = few ? runs.map(row => make("th", { scope: "col" }, mark(row), row.name)) : [make("th", { scope: "col" }, "values")];
@@ -20,8 +20,9 @@ export function showDifferences(colours) {
   table.querySelector("tbody").replaceChildren(...found.map(column => make("tr", { "data-setting": column.id },
     make("th", { scope: "row" }, column.id),
     ...(few ? runs.map(row => make("td", {}, cell(column.get(row)))) : [make("td", {}, summary(runs, column))]))));
-  document.getElementById("export").href = "/compare.html?runs=" + numbers(runs);
-  const now = numbers(runs);
+  const now = numbers(runs), page = document.getElementById("export");
+  page.href = "/compare.html?runs=" + now;
+  page.hidden = runs.length < 2;
   if (compared !== now) { compared = ""; parted.hidden = true; winner.textContent = ""; }
 }
 
@@ -34,18 +35,19 @@ function summary(runs, column) {
 }
 
 document.getElementById("part").addEventListener("click", async event => {
-  const asked = numbers(model.chosen), button = event.target;
+  const asked = numbers(model.chosen), runs = model.chosen.length, button = event.target;
   button.disabled = true;
   winner.textContent = "comparing …";
   try {
     const answer = await fetch("/differences?runs=" + asked, { signal: AbortSignal.timeout(120000) });
     if (!answer.ok) { winner.textContent = await answer.text(); return; }
     const found = await answer.json();
+    if (asked !== numbers(model.chosen)) { winner.textContent = ""; return; }
     compared = asked;
     winner.textContent = [found.winner, ...found.problems].join(" ");
     parted.querySelector("tbody").replaceChildren(...found.partings.map(row => make("tr", {}, ...row.map(text => make("td", {}, text)))));
-    parted.querySelector("caption").textContent = found.drawn < model.chosen.length
-      ? `The best of them and ${found.drawn - 1} others: the best, and the best with a stop finding of each rule` : "The best of them and each other";
+    parted.querySelector("caption").textContent = found.drawn < runs
+      ? `The best of ${count(runs, "run")} and ${found.drawn - 1} others: the next best, and the best with a stop finding of each rule` : "The best of them and each other";
     parted.hidden = false;
   } catch (error) { winner.textContent = "vinedresser watch does not answer"; } finally { button.disabled = false; }
 });

@@ -1,5 +1,5 @@
 // The filter: terms such as  lr > 0.01  verdict:problem  -seed=3  "some words", all of which must hold.
-import { numeric } from "./text.js";
+import { cell, numeric } from "./text.js";
 
 const TERM = /\s*(-?)(?:("[^"]*"|[^\s:<>=!"]+)\s*(>=|<=|!=|=|>|<|:)\s*("[^"]*"|[^\s"]+)|("[^"]*"|[^\s"]+))/y;
 const ORDERS = {
@@ -39,16 +39,19 @@ function comparison(key, order, value, columns) {
   }
   if (order === ":") {
     const sought = value.toLowerCase();
-    return { test: row => { const own = column.get(row); return own !== undefined && String(own).toLowerCase().includes(sought); } };
+    return { test: row => texts(column.get(row)).some(text => text.includes(sought)) };
   }
   const equal = row => {
     const own = column.get(row), [a, b] = [numeric(own), numeric(value)];
     if (own === undefined) return false;
     if (a !== undefined && b !== undefined) return Object.is(a, b) || a === b;
-    return String(own).toLowerCase() === value.toLowerCase();
+    return texts(own).includes(value.toLowerCase());
   };
   return { test: order === "=" ? equal : row => !equal(row) };
 }
+
+// A value in lower case, as it is and as the table shows it: true is yes there.
+const texts = own => own === undefined ? [] : [String(own).toLowerCase(), cell(own).toLowerCase()];
 
 // The column of a name: as it is, or the last part of one, such as accuracy for eval/accuracy.
 export function named(key, columns) {

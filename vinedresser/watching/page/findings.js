@@ -18,12 +18,15 @@ export function showFindings() {
   before = now;
   const lines = [...rules].sort((a, b) => b[1].length - a[1].length);
   if (!lines.length) { place.replaceChildren(make("p", { class: "note" }, runs.length ? `No findings in ${count(runs.length, "run")}.` : "No runs are drawn.")); told.textContent = ""; return; }
+  const { run, rule } = document.activeElement?.dataset ?? {}, focused = place.contains(document.activeElement);
   const width = NAMES + runs.length * CELL + CELL, height = HEAD + lines.length * CELL + HEAD;
   const dots = lines.flatMap(([rule, found], line) => found.map(one => dot(rule, one, line)));
-  dots[0].setAttribute("tabindex", "0");
+  const again = focused ? dots.find(one => one.dataset.run === run && one.dataset.rule === rule) : undefined;
+  (again ?? dots[0]).setAttribute("tabindex", "0");
   const names = lines.map(([rule, found], line) => drawn("text", { x: 4, y: HEAD + line * CELL + CELL / 2 + 4, class: "rule" }, `${rule} (${found.length})`));
   place.replaceChildren(drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Findings by rule and run", keydown: walk }, ...names, ...dots));
   told.textContent = "point at a dot, or use the arrow keys";
+  again?.focus({ preventScroll: true });
 }
 
 function dot(rule, { at, row, found }, line) {

@@ -121,9 +121,13 @@ class Axis {
     const escaped = key.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
     const rest = state.q.replace(new RegExp(`(^|\\s)${escaped}\\s*(>=|<=|=|:)\\s*("[^"]*"|\\S+)`, "g"), "").trim();
     let terms = "";
-    if (bottom - top < 3 && !this.words) terms = "";
-    else if (this.words) terms = `${key}="${this.value((top + bottom) / 2)}"`;
-    else terms = `${key}>=${Number(this.value(bottom).toPrecision(4))} ${key}<=${Number(this.value(top).toPrecision(4))}`;
+    if (this.words) terms = `${key}="${this.value((top + bottom) / 2)}"`;
+    else if (bottom - top >= 3) {
+      // Rounding must not leave out the runs at the ends of the axis.
+      const low = bottom < TOP + HEIGHT ? Number(this.value(bottom).toPrecision(4)) : this.low;
+      const high = top > TOP ? Number(this.value(top).toPrecision(4)) : this.high;
+      terms = `${key}>=${low} ${key}<=${high}`;
+    }
     set({ q: [rest, terms].filter(Boolean).join(" ") });
   }
 }

@@ -1,7 +1,7 @@
 // What is chosen on the page: the fragment of its address has it, so that a link shows the same.
 const DEFAULTS = {
   q: "", sort: "", columns: [], runs: [], charts: [], x: "step", log: "", smooth: "", group: "",
-  band: "std", from: "", to: "", axis: [],
+  band: "std", from: "", to: "",
 };
 export const state = { ...DEFAULTS };
 const listeners = [];

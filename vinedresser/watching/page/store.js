@@ -85,7 +85,7 @@ async function poll() {
       const pending = drawnRuns !== model.chosen.map(row => `${row.id}.${row.revision}`).join();
       const early = model.reading && rows.size < model.listed && performance.now() - listedAt < HURRY;
       if ((news || pending) && !early) { listedAt = performance.now(); draw(); controls(); }
-      tell("live · " + new Date().toLocaleTimeString(), false);
+      if (!paused) tell("live · " + new Date().toLocaleTimeString(), false);
       if (model.reading && rows.size < model.listed) wait = HASTE;
     } catch (error) {
       tell(error instanceof TypeError || error.name === "TimeoutError" ? "vinedresser watch does not answer; has it ended?" : error.message, true);
@@ -108,7 +108,7 @@ on("smooth", "input", slider => ({ smooth: Number(slider.value) ? slider.value :
 on("band", "change", list => ({ band: list.value }));
 for (const id of ["from", "to"]) on(id, "change", box => ({ [id]: Number.isFinite(Number(box.value)) ? box.value.trim() : "" }));
 on("whole", "click", () => ({ from: "", to: "" }));
-on("pick", "click", () => ({ runs: model.filtered.slice(0, model.chosen.length || undefined).map(row => row.name) }));
+on("pick", "click", () => ({ runs: model.chosen.map(row => row.name) }));
 on("unpick", "click", () => ({ runs: [] }));
 part("pause").addEventListener("click", () => {
   paused = !paused;

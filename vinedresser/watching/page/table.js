@@ -32,13 +32,12 @@ export function showTable(colours) {
     line.tr.classList.toggle("drawn", colour !== undefined);
     return line.tr;
   });
-  const focused = document.activeElement?.closest?.("#table th, #table tr[data-run]");
-  const again = focused && (focused.dataset.column ? `th[data-column="${CSS.escape(focused.dataset.column)}"] button` : null);
+  const again = focused();
   const table = place.querySelector("table");
   table.tHead.replaceChildren(head);
   const body = table.tBodies[0], same = body.children.length === lines.length && lines.every((one, at) => body.children[at] === one);
   if (!same) body.replaceChildren(...lines);
-  if (again) place.querySelector(again)?.focus();
+  if (again && !place.contains(document.activeElement)) place.querySelector(again)?.focus({ preventScroll: true });
   const left = model.filtered.length - lines.length, more = document.getElementById("more");
   more.hidden = left <= 0;
   more.textContent = `Show ${Math.min(left, 5 * PAGE).toLocaleString("en")} more of ${left.toLocaleString("en")}`;
@@ -46,8 +45,8 @@ export function showTable(colours) {
   document.getElementById("none").hidden = rows.size > 0 || model.reading;
   const drawn = model.chosen.length, wanted = model.wanted;
   document.getElementById("shown").textContent = `${model.filtered.length.toLocaleString("en")} of ${count(rows.size, "run")} shown · ` +
-    (picked.size ? "the picked ones" : "all of these") + " drawn" +
-    (wanted > drawn ? `, at most ${drawn}: the first ${drawn} of ${wanted.toLocaleString("en")} in this order` : ` (${drawn})`);
+    (wanted > drawn ? `the first ${drawn} of ${picked.size ? "the " + wanted.toLocaleString("en") + " picked" : "these"} drawn, in this order`
+      : `${picked.size ? "the picked ones" : "all of these"} drawn (${drawn})`);
   showGroups(colours);
 }
 
@@ -55,6 +54,13 @@ document.getElementById("more").addEventListener("click", () => { extent += 5 * 
 
 const swatch = (background = "transparent") => make("span", { class: "swatch", style: { background } });
 const hidden = text => make("span", { class: "hidden" }, text);
+
+// The element of the table that has the focus, which it loses when its row is moved or made anew.
+function focused() {
+  const own = document.activeElement, column = own?.closest("#table th[data-column]"), line = own?.closest("#table tr[data-run]");
+  if (column) return `th[data-column="${CSS.escape(column.dataset.column)}"] button`;
+  return line && `tr[data-run="${CSS.escape(line.dataset.run)}"] ${own.localName}`;
+}
 
 function header(column, by, falling) {
   const active = column === by;
