@@ -130,11 +130,11 @@ def test_a_metric_with_a_hidden_character_has_its_curve(tmp_path: Path) -> None:
 
 
 def test_a_rule_whose_first_finding_is_not_the_root_cause_is_marked(tmp_path: Path) -> None:
-    scalars = {"losses/loss": 1.0}
+    scalars, fault = {"losses/loss": 1.0}, "exploding_loss"
     make_run(tmp_path / "run", [step_record(s, scalars=scalars) for s in range(60)], name="run")
     both = [
-        finding(rule="exploding_loss", severity="warning", step=20, since=15),
-        finding(rule="exploding_loss", severity="warning", step=30, since=5),
+        finding(rule=fault, severity="warning", step=20, since=15, fault=fault),
+        finding(rule=fault, severity="warning", step=30, since=5, fault=fault),
     ]
     lines = [json.dumps(one.to_json()) + "\n" for one in both]
     LocalStorage(tmp_path / "run").put(findings_key("default"), [line.encode() for line in lines])
