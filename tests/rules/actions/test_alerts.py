@@ -15,13 +15,16 @@ from tests.rules.actions.servers import web_server
 from tests.rules.actions.test_judge import Judged, said
 from tests.waiting import until
 from vinedresser.errors import ConfigError
+from vinedresser.rules.actions import alerts as alerts_module
 from vinedresser.rules.actions.alerts import Alerts, Message
 from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.journal import unsent
+from vinedresser.rules.actions.message import document, text
 from vinedresser.rules.actions.payloads import payload
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.actions.settings import NotifySettings
-from vinedresser.store.finding import CAUGHT_UP, Finding
+from vinedresser.rules.causes.root_cause import RootCause
+from vinedresser.store.finding import CAUGHT_UP, MISSED, Finding
 from vinedresser.store.reading.reader import open_run
 from vinedresser.tasks.lifecycle.run_result import run_result
 from vinedresser.testing.runs import start_run, step_record
@@ -79,6 +82,13 @@ class Sent:
         return message.action, message.kind, rule, message.severity, message.number
 
 
+def much_later(findings: list[Finding]) -> list[str]:
+    """Return the kind and rule of each message that follows a long silence after findings."""
+    sent = Sent()
+    assert sent.judged(findings)
+    return sent.judged([*findings, 100_000])
+
+
 class _Step:
     """What is looked at of a step."""
 
@@ -104,7 +114,7 @@ def test_symptoms_are_inside_the_message_about_their_root_cause() -> None:
     assert sent.messages[0].findings == 2
 
 
-def test_another_root_cause_and_a_graver_finding_are_told_of() -> None:
+def test_another_root_cause_and_a_more_severe_finding_are_reported() -> None:
     sent = Sent()
     first = [finding("a", 1), finding("b", 2)]
     assert sent.judged(first) == ["problem a", "problem b"]
@@ -115,7 +125,7 @@ def test_another_root_cause_and_a_graver_finding_are_told_of() -> None:
     assert sent.judged([*first, finding("a", 8, "stop")]) == []
 
 
-def test_after_the_cooldown_new_findings_are_told_of_again() -> None:
+def test_after_the_cooldown_new_findings_are_reported_again() -> None:
     sent = Sent()
     assert sent.judged([finding("a", 1)]) == ["problem a"]
     assert sent.judged([finding("a", 1)], cooldown=0.0) == []
@@ -126,7 +136,7 @@ def test_after_the_cooldown_new_findings_are_told_of_again() -> None:
     assert sent.messages[-1].findings == 3
 
 
-def test_a_fault_that_is_over_is_told_of_once() -> None:
+def test_a_fault_that_is_over_is_reported_once() -> None:
     sent = Sent()
     fired = [finding("a", step) for step in (10, 20, 30)]
     # Ten times the gaps of ten steps.
@@ -135,7 +145,65 @@ def test_a_fault_that_is_over_is_told_of_once() -> None:
     assert "has not fired for 101 steps; before, it fired 3 times" in sent.messages[-1].said
     assert sent.judged([*fired, 131, 140]) == []
     # What fired twice may come a third time at any moment.
-    assert Sent().judged([*fired[:2], 100_000]) == ["problem a"]
+    assert much_later(fired) == ["recovered a"]
+    assert much_later(fired[:2]) == []
+
+
+def test_a_rule_that_reports_each_tensor_once_does_not_recover_by_silence() -> None:
+    each = [replace(finding("a", step), tensor=f"w{step}") for step in (10, 20, 30)]
+    assert much_later(each) == []
+    # Nor do three tensors at one step, or three limits of one quantity.
+    at_once = [replace(one, step=10) for one in each]
+    assert much_later(at_once) == []
+    limits = [replace(finding("a", step), threshold=float(step)) for step in (10, 20, 30)]
+    assert much_later(limits) == []
+
+
+def test_a_fault_is_not_over_while_it_may_have_become_more_severe() -> None:
+    warnings = [finding("a", step, fault="a") for step in (10, 20, 30)]
+    worse = finding("a", 35, "stop", fault="a")
+    assert much_later([*warnings, worse]) == []
+    # Another fault of the rule is over by itself.
+    other = finding("a", 35, "stop", fault="b")
+    sent = Sent()
+    sent.judged([*warnings, other])
+    assert sent.judged([*warnings, other, 100_000]) == ["recovered a"]
+    assert sent.messages[-1].cause.finding.fault == "a"
+
+
+def test_classes_recover_when_all_of_them_have_caught_up() -> None:
+    lost = replace(finding("class_imbalance", 5), evidence={MISSED: {"3": 0.9, "7": 0.8}})
+    caught = [
+        replace(finding("class_imbalance", step, "info"), evidence={CAUGHT_UP: {name: 0.1}})
+        for step, name in ((9, "3"), (12, "7"))
+    ]
+    sent = Sent()
+    assert sent.judged([lost]) == ["problem class_imbalance"]
+    assert sent.judged([lost, caught[0]]) == []
+    assert sent.judged([lost, *caught]) == ["recovered class_imbalance"]
+
+
+def test_a_cooldown_may_be_longer_than_a_thread_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts_module, "_GATHER", 0.0)
+    sent = Sent()
+    alerts = Alerts(1e300, sent.send, lambda _: None)
+    alerts.add(finding("a", 1, fault="a"), ["notify"])
+    until(lambda: len(sent.messages) == 1)
+    alerts.add(finding("a", 2, fault="a"), ["notify"])
+    until(lambda: (alerts._due or 0.0) > 1e299, "it waits for the cool-down")
+    alerts.add(finding("a", 3, "stop", fault="a"), ["notify"])
+    until(lambda: len(sent.messages) == 2)
+    alerts.close()
+    assert [one.severity for one in sent.messages] == ["warning", "stop"]
+
+
+def test_a_mail_about_a_recovery_says_so(tmp_path: Path) -> None:
+    start_run(tmp_path / "run")
+    run, said = open_run(tmp_path / "run").info, "steps end again, as of step 6"
+    cause = RootCause(finding("stalled_training", 5), ())
+    told = document(run, "runs/a", cause, "1", kind="recovered", said=said)
+    assert f"Recovered:  {said}\n" in text(told)
+    assert "Recovered" not in text(document(run, "runs/a", cause, "1"))
 
 
 def test_a_stall_and_a_class_that_caught_up_are_over() -> None:
@@ -255,6 +323,13 @@ def test_a_url_that_may_be_secret_is_neither_stored_nor_printed(
         with pytest.raises(ConfigError) as caught:
             ActionPlan.from_tables({"notify": {"webhook_variable": "ALERTS_URL"}}, {})
         assert "hid" not in str(caught.value)
+
+
+def test_a_secret_in_place_of_a_variable_is_not_printed() -> None:
+    url = "https://hooks.slack.com/services/T0/B0/hidden"
+    with pytest.raises(ConfigError, match="webhook_variable: must be the name of") as caught:
+        ActionPlan.from_tables({"notify": {"webhook_variable": url}}, {})
+    assert "hid" not in str(caught.value)
 
 
 def test_a_chat_program_needs_a_variable() -> None:

@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 
 from tests.rules.actions.servers import WebServer, mail_server, web_server
+from vinedresser.errors import ConfigError
 from vinedresser.objects import LocalStorage
 from vinedresser.rules.actions.base import ActionContext
 from vinedresser.rules.actions.command import CommandAction
 from vinedresser.rules.actions.mail import EmailAction
 from vinedresser.rules.actions.message import action_id, document
 from vinedresser.rules.actions.notify import NotifyAction
+from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.actions.settings import CommandSettings, EmailSettings, NotifySettings
 from vinedresser.rules.causes.root_cause import RootCause
 from vinedresser.store.finding import Finding
@@ -105,6 +107,13 @@ def test_http_to_other_machines_must_be_allowed() -> None:
     NotifySettings(webhook="http://[::1]:80/x")
     with pytest.raises(ValueError, match="must be https"):
         NotifySettings(webhook="http://localhost.example.org/x")
+
+
+@pytest.mark.parametrize("port", [0, -1, 70_000, True])
+def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
+    mail = {"host": "h", "to": ["me@example.org"], "sender": "me@example.org", "port": port}
+    with pytest.raises(ConfigError, match=r"actions\.email\.port: must"):
+        ActionPlan.from_tables({"email": mail}, {})
 
 
 def test_a_mail_is_retried_if_the_server_asks_for_it(context: ActionContext) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from vinedresser.rules.actions.message import MessageKind
 from vinedresser.rules.causes.root_cause import RootCause, root_causes
 from vinedresser.rules.standing import STALLED
-from vinedresser.store.finding import CAUGHT_UP, Finding
+from vinedresser.store.finding import CAUGHT_UP, MISSED, Finding
 from vinedresser.store.reading.step import Step
 
 __all__ = ["Alerts", "Message"]
@@ -19,8 +20,8 @@ __all__ = ["Alerts", "Message"]
 # Seconds in which findings that belong together are gathered.
 _GATHER = 2.0
 _SEVERITIES = ("info", "warning", "stop")
-# A rule that fired at least this often counts as silent after this number of its usual gaps, and
-# of steps.
+# A rule that fired at least this often about the same tensor counts as silent after this number of
+# its usual gaps, and of steps.
 _OFTEN, _GAPS, _STEPS = 3, 10, 100
 
 _Key = tuple[str, str, str, bool]
@@ -61,6 +62,8 @@ class _Fired:
         last: step of the last one.
         gap: largest number of steps between two of them.
         names: actions that send messages about them.
+        subjects: number of findings by what they compare; many rules report each tensor once.
+        missed: classes that are not learned, by their numbers.
         over: a clause that says that the fault is over; "" while it is not.
     """
 
@@ -69,6 +72,8 @@ class _Fired:
     last: int = 0
     gap: int = 0
     names: tuple[str, ...] = ()
+    subjects: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    missed: set[str] = field(default_factory=set)
     over: str = ""
 
     def add(self, finding: Finding) -> None:
@@ -76,6 +81,9 @@ class _Fired:
             self.gap = max(self.gap, finding.step - self.last)
         self.count += 1
         self.last = max(self.last, finding.step)
+        compared = (finding.tensor, finding.statistic, finding.threshold)
+        self.subjects[finding.mode, finding.rank, *compared] += 1
+        self.missed |= _classes(finding, MISSED)
         self.over = ""
 
     def ended(self, step: int) -> str:
@@ -85,7 +93,7 @@ class _Fired:
             return ""
         if self.first.fault == STALLED:
             return f"steps end again, as of step {step}"
-        if self.count < _OFTEN or silent <= max(_GAPS * self.gap, _STEPS):
+        if min(self.subjects.values()) < _OFTEN or silent <= max(_GAPS * self.gap, _STEPS):
             return ""
         return (
             f"has not fired for {silent} steps; before, it fired {self.count} times, from step "
@@ -95,7 +103,7 @@ class _Fired:
 
 @dataclass
 class _Told:
-    """What an action has told of a root cause.
+    """The messages about a root cause that an action has sent.
 
     Attributes:
         severity: gravest severity.
@@ -117,8 +125,9 @@ class Alerts:
 
     The first message about a root cause comes after two seconds in which its symptoms are gathered.
     Another one follows if its findings became more severe, or if it has new findings after the
-    cool-down. A fault that is over is told of once: a stall after which steps end again, classes
-    that are learned, and a rule that fired repeatedly and is silent for ten times its largest gap.
+    cool-down. A recovery is reported once: of a stall after which steps end again, of classes that
+    are all learned by now, and of a rule that fired repeatedly about the same tensors and is silent
+    for ten times its largest gap.
 
     Args:
         cooldown: seconds between two messages about the same root cause.
@@ -148,7 +157,7 @@ class Alerts:
         """Add a finding, and the actions that send messages about it."""
         with self._changed:
             if CAUGHT_UP in finding.evidence:
-                self._end(finding.rule, finding.seen)
+                self._catch_up(finding)
                 return
             key = (finding.rule, finding.fault, finding.severity, finding.is_about_rule)
             fired = self._fired.setdefault(key, _Fired(finding))
@@ -161,10 +170,17 @@ class Alerts:
         """Note a step that ended, by which a fault may be over."""
         if step.mode != "train":
             return
-        for fired in [*self._fired.values()]:
-            if not fired.over and fired.names and (said := fired.ended(step.step)):
-                with self._changed:
-                    self._end(fired.first.rule, said)
+        # A rule may report a fault with several severities.
+        faults: dict[tuple[str, str], list[_Fired]] = {}
+        for fired in self._fired.values():
+            if not fired.first.is_about_rule:
+                faults.setdefault((fired.first.rule, fired.first.fault), []).append(fired)
+        for same in faults.values():
+            if any(one.names and not one.over for one in same):
+                said = [one.ended(step.step) for one in same]
+                if all(said):
+                    with self._changed:
+                        self._end(same, said[-1])
 
     def close(self) -> None:
         """Send what is due, without gathering more; the cool-down holds."""
@@ -173,10 +189,21 @@ class Alerts:
             self._changed.notify()
         self._thread.join()
 
-    def _end(self, rule: str, said: str) -> None:
-        for fired in self._fired.values():
-            if fired.first.rule == rule:
-                fired.over = said
+    def _catch_up(self, finding: Finding) -> None:
+        """Note that classes are learned by now, with which the fault of some findings is over."""
+        learned = _classes(finding, CAUGHT_UP)
+        same = [
+            one
+            for one in self._fired.values()
+            if one.first.rule == finding.rule and not one.first.is_about_rule
+        ]
+        for fired in same:
+            fired.missed -= learned
+        self._end([one for one in same if not one.missed], finding.seen)
+
+    def _end(self, faults: Iterable[_Fired], said: str) -> None:
+        for fired in faults:
+            fired.over = said
         self._wake(0.0)
 
     def _wake(self, seconds: float) -> None:
@@ -190,7 +217,7 @@ class Alerts:
             with self._changed:
                 while not self._closed and (self._due is None or time.monotonic() < self._due):
                     left = None if self._due is None else self._due - time.monotonic()
-                    self._changed.wait(left)
+                    self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
                 self._due = None
                 closed = self._closed
                 messages = self._messages(time.time())
@@ -245,7 +272,7 @@ class Alerts:
         return replace(message, kind=kind, number=number, said=over if told.recovered else "")
 
     def _earlier(self, message: Message) -> _Told:
-        """Return what an earlier judge of the run has told of the root cause of a message."""
+        """Return what an earlier judge of the run has sent about the root cause of a message."""
         told, newest = _Told("", -1, 0.0, {}), 0.0
         for severity in _SEVERITIES:
             for kind in get_args(MessageKind):
@@ -260,3 +287,9 @@ class Alerts:
                     one = replace(one, number=one.number + 1)
                     told.counts[kind, severity] = one.number
         return told
+
+
+def _classes(finding: Finding, key: str) -> set[str]:
+    """Return the classes that the evidence of a finding names, by their numbers."""
+    shares = finding.evidence.get(key)
+    return set(shares) if isinstance(shares, dict) else set()

@@ -15,7 +15,7 @@ from vinedresser.store.records import RunRecord
 
 __all__ = ["MessageKind", "action_id", "document", "message_id", "text"]
 
-# "problem": a root cause that is new; "again": one that was told of; "recovered": one that is over.
+# "problem": a new root cause; "again": more findings of a known one; "recovered": it is over.
 MessageKind = Literal["problem", "again", "recovered"]
 
 
@@ -82,7 +82,7 @@ def document(
         "kind": kind,
         "text": f"{run.name}:{word} {finding.rule}{severity} at step {finding.step}: "
         + (said or finding.seen),
-        "facts": _facts(run, location, cause, findings),
+        "facts": _facts(run, location, cause, findings, said),
         "finding": json.loads(finding_line(finding)),
         "symptoms": [json.loads(finding_line(one)) for one in cause.symptoms],
         "findings": findings,
@@ -97,14 +97,19 @@ def text(content: dict[str, Any]) -> str:
     Args:
         content: a document with ``facts``; see `document`.
     """
-    return "\n".join(f"{key + ':':12}{value}" for key, value in content["facts"].items()) + "\n"
+    facts = [(f"{key}:", fact) for key, fact in content["facts"].items() if fact]
+    return "".join(f"{key:12}{fact}\n" for key, fact in facts)
 
 
-def _facts(run: RunRecord, location: str, cause: RootCause, findings: int) -> dict[str, str]:
+def _facts(
+    run: RunRecord, location: str, cause: RootCause, findings: int, said: str
+) -> dict[str, str]:
     """Return what a person wants to know, by headings."""
     finding = cause.finding
-    facts = {
-        "Run": f"{run.name} ({location})",
+    facts = {"Run": f"{run.name} ({location})"}
+    if said:
+        facts["Recovered"] = said
+    facts |= {
         "Rule": f"{finding.rule} ({finding.severity})",
         "Step": f"{finding.step}, seen since {finding.since}",
         "Seen": finding.seen,

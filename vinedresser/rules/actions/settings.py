@@ -104,7 +104,7 @@ class EmailSettings:
     host: str
     to: list[str]
     sender: str
-    port: int = 587
+    port: Annotated[int, Ge(1), Le(65_535)] = 587
     starttls: bool = True
     user: str = ""
     password_variable: str = ""
@@ -218,6 +218,9 @@ class BoostSettings:
 
 
 def _variable(key: str, name: str) -> str:
+    if not name.isidentifier():
+        # It may be the secret itself.
+        raise ValueError(f"{key}: must be the name of an environment variable, such as ALERTS_URL")
     value = os.environ.get(name, "")
     if not value:
         raise ValueError(f"{key}: environment variable {name!r} is not set")
