@@ -86,6 +86,10 @@ def test_with_several_objectives_a_plateau_is_one_of_the_pareto_front() -> None:
     [
         (ONE | {"target": float("inf")}, "sweep: target: must be a finite number"),
         (ONE | {"plateau": 0}, "sweep.plateau"),
+        (ONE | {"plateau": True}, "sweep.plateau: must not be true"),
+        (ONE | {"trials": True}, "sweep.trials: must not be true"),
+        (ONE | {"again": [True, 2]}, "sweep.again: must not be true"),
+        (ONE | {"wall_time": True}, "sweep.wall_time: must not be true"),
         (ONE | {"plateau": {"trials": 3, "min_dleta": 0.1}}, "did you mean min_delta"),
         (
             ONE | {"plateau": {"trials": 3, "min_delta": -0.1}},

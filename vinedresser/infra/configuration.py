@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from vinedresser.errors import ConfigError, did_you_mean
 
@@ -67,8 +67,10 @@ def build(kind: type[T], table: object, where: str) -> T:
         if isinstance(table[key], float) and math.isnan(table[key]):
             raise ConfigError(f"{where}.{key}: must be a number, not nan")
         # Pydantic takes true for 1.
-        if isinstance(table[key], bool) and not _takes_bool(hints[key]):
-            raise ConfigError(f"{where}.{key}: must not be {str(table[key]).lower()}")
+        given = table[key] if isinstance(table[key], list) else [table[key]]
+        flag = next((one for one in given if isinstance(one, bool)), None)
+        if flag is not None and not _takes_bool(hints[key]):
+            raise ConfigError(f"{where}.{key}: must not be {str(flag).lower()}")
 
     from pydantic import TypeAdapter, ValidationError
 
@@ -79,7 +81,9 @@ def build(kind: type[T], table: object, where: str) -> T:
 
 
 def _takes_bool(hint: object) -> bool:
-    """Return whether a type, or one that it is made of, is that of true and false."""
+    """Return whether a value of a type, or an element of its list, may be true or false."""
+    if get_origin(hint) in (dict, Mapping):
+        return False
     alike = hint in (bool, Any, object) or isinstance(hint, bool)
     return alike or any(map(_takes_bool, get_args(hint)))
 
@@ -96,6 +100,8 @@ def _message(errors: Sequence[ErrorDetails], table: Mapping[str, Any], where: st
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] in ("missing", "missing_argument"):
         return f"{where}.{key}: is missing"
+    if error["type"] == "unexpected_keyword_argument":
+        return f"{where}.{key}: no such key"
     cause = error.get("ctx", {}).get("error")
     if cause is not None and not key:
         return f"{where}: {cause}"
