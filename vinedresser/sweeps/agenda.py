@@ -93,9 +93,11 @@ class Agenda:
         return True
 
     def enqueue(self, point: dict[str, Choice]) -> None:
-        """Add a point, which comes next, also if all trials have begun."""
-        if point not in self._points:
-            self._points.append(point)
+        """Add a point, which comes next, also if all trials have begun.
+
+        An incomplete one that was given before has another configuration.
+        """
+        self._points.append(point)
 
     def note(self, number: int, configuration: Mapping[str, Choice]) -> None:
         """Note the configuration of a trial."""

@@ -130,6 +130,46 @@ class Numbers(RunQueue[int]):
             self._waiting.append(item)
 
 
+class Late(Numbers):
+    """A queue that gets another number while the first one trains."""
+
+    look = 0.01
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def add(self, item: int) -> None:
+        self._waiting.append(item)
+
+
+def test_an_item_that_comes_while_others_train_begins_if_there_is_room() -> None:
+    queue, begun = Late(), threading.Event()
+
+    def launch(place: RunPlace) -> None:
+        if place.name == "0":
+            queue.add(3)
+            # It trains until the other one has begun.
+            assert begun.wait(30)
+        else:
+            begun.set()
+
+    run = SimpleNamespace(attach=False, preflight=False)
+    experiment = cast(Any, SimpleNamespace(max_concurrent=2, rules={}, run=run))
+    stages = (
+        Recorder()
+        .stages()
+        ._replace(
+            launch=launch,
+            finish=lambda _: None,
+            follow=lambda *_: None,
+            judge=lambda *_: None,
+        )
+    )
+    run_queue(queue, cast(Experiment, experiment), stages)
+    assert sorted(queue.settled) == [0, 3]
+    assert list(queue.problems) == []
+
+
 @pytest.mark.parametrize("slots", [1, 3])
 def test_no_more_runs_train_than_there_are_slots(slots: int) -> None:
     training, most, lock = [0], [0], threading.Lock()

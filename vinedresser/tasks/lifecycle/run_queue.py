@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
-from typing import Generic, TypeVar
+from queue import Empty, SimpleQueue
+from typing import ClassVar, Generic, TypeVar
 
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
@@ -25,8 +25,12 @@ class RunQueue(ABC, Generic[T]):
     Each item is something that trains in one run, or in several one after the other.
 
     Attributes:
+        look: seconds until `next` is called again while there is room and nothing happens; None:
+            only an end brings other items.
         problems: messages of what went wrong beside the runs, each once, in order.
     """
+
+    look: ClassVar[float | None] = None
 
     def __init__(self) -> None:
         self.problems: dict[str, None] = {}
@@ -73,9 +77,14 @@ def run_queue(queue: RunQueue[T], experiment: Experiment, stages: Stages) -> Non
                     run = copy_context().run
                     settled = pool.submit(run, supervise, place, attendance, stages, done)
                     settled.add_done_callback(partial(_put, events, item))
-            elif not unsettled:
+                continue
+            if not unsettled:
                 return
-            elif (event := events.get()) is None:
+            try:
+                event = events.get(timeout=queue.look if free else None)
+            except Empty:
+                continue
+            if event is None:
                 free += 1
             else:
                 unsettled -= 1

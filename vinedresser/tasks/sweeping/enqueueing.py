@@ -70,7 +70,8 @@ def _value(space: Space, name: str, text: str) -> Mapping[str, Choice]:
     except ValueError:
         value = text
     # The choice "16" among texts may be meant, too.
-    if value != text and text in {one for each in space.dimensions for one in each.choices}:
+    choices = {one.name: one.choices for one in space.dimensions}
+    if value != text and text in choices.get(name, ()):
         value = text
     return space.point({name: value}, "enqueue")
 

@@ -311,7 +311,8 @@ class SweepRunner:
             return f"its time, {self.sweep.settings.wall_time}, is over"
         limit = self.sweep.settings.total_epochs
         if limit is not None:
-            used = sum(trial.epochs for trial in (*self._study.ended, *self._study.running()))
+            begun = (*self._study.ended, *self._study.running())
+            used = sum(trial.epochs for trial in begun if trial.again is None)
             if used >= limit:
                 return f"{used} of {limit} epochs are used"
         return enough(self.sweep.settings, self._study.ended)
@@ -361,6 +362,9 @@ class TrialQueue(RunQueue[TrialRuns]):
     Args:
         sweep: runner of the sweep.
     """
+
+    # A configuration may be enqueued at any time.
+    look = 1.0
 
     def __init__(self, sweep: SweepRunner) -> None:
         super().__init__()
