@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.sweeps.studies import FINISHED, begin, run, study
+from tests.sweeps.studies import FINISHED, SUSPECTED, begin, run, study
 from vinedresser.errors import ConfigError
 from vinedresser.sweeps.enough import enough
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import TrialEnd, results_again, spread
+from vinedresser.tasks.sweeping.sweep_result import SweepResult
 
 
 def made(path: Path | None = None, **more: Any) -> Study:
@@ -72,6 +73,25 @@ def test_a_killed_sweep_trains_each_seed_once(tmp_path: Path) -> None:
     longer.close()
 
 
+@pytest.mark.parametrize("pruner", ["asha", {"name": "median", "startup": 1}])
+def test_a_pruner_does_not_end_a_trial_with_another_seed(pruner: Any) -> None:
+    sweep = made(trials=6, pruner=pruner)
+    for _ in range(6):
+        run(sweep, [0.5, 0.6, 0.7, 0.8])
+    # Another trial with these values would be pruned.
+    longer = made(trials=7, pruner=pruner)
+    for _ in range(6):
+        run(longer, [0.5, 0.6, 0.7, 0.8])
+    assert run(longer, [0.1, 0.1, 0.1, 0.1]).state == "pruned"
+    proposal = sweep.train_again()
+    assert proposal is not None
+    suspected = [sweep.report(proposal.number, epoch, 0.1, SUSPECTED) for epoch in (1, 2, 3, 4)]
+    assert suspected == [None] * 4
+    broken = sweep.report(proposal.number, 5, float("nan"))
+    assert broken is not None
+    assert broken.fault == "nonfinite"
+
+
 def test_without_a_finished_trial_nothing_trains_again() -> None:
     sweep = made(trials=1)
     sweep.tell(begin(sweep).number, TrialEnd("failed", "a typo"))
@@ -86,6 +106,11 @@ def test_a_failed_one_is_not_retried_as_a_trial() -> None:
     sweep.tell(proposal.number, TrialEnd("failed", "a typo"))
     assert sweep.retry_failed() == 0
     assert results_again(sweep.trials(), sweep.best()) == []
+    # The command does not offer to try it again.
+    trials = tuple(sweep.trials())
+    assert trials[1].ending.state == "failed"
+    swept = SweepResult("s", Path("runs/s"), trials, (), {}, "", "", (), "")
+    assert swept.failed == 0
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_value_that_is_not_finite_stops_the_trial() -> None:
     told = sweep.tell(begin(sweep).number, FINISHED, [0.5], [float("nan")])
     assert (told.ending.state, told.ending.reason) == (
         "stopped",
-        "no finite value of accuracy, latency at its end",
+        "no finite value of latency at its end",
     )
 
 
@@ -120,14 +120,40 @@ def test_a_value_that_is_not_finite_stops_the_trial() -> None:
         ([{"metric": "latency"}], "give either max or min"),
         ([{"metric": "latency", "max": 1, "min": 0}], "give either max or min"),
         ([{"metric": "latency", "max": float("inf")}], "must be finite"),
-        ([{"metric": "latency", "most": 1}], "most"),
+        ([{"metric": "latency", "max": 1, "mod": "train"}], r"constraints\.0\.mod: no such key"),
         ([{"max": 1}], "metric"),
-        ([*LIMITS, *LIMITS], "latency <= 1: one is given twice"),
+        ([*LIMITS, *LIMITS], "constraints: latency <= 1 is given twice"),
     ],
 )
 def test_an_invalid_constraint_is_named(constraints: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         made(constraints=constraints)
+
+
+def test_constraints_of_one_metric_differ_in_value_and_mode() -> None:
+    limits = [
+        {"metric": "latency", "max": 1234567.0},
+        {"metric": "latency", "max": 1234568.0},
+        {"metric": "latency", "max": 1234567.0, "value": "mean"},
+        {"metric": "latency", "max": 1234567.0, "value": "mean", "mode": "train"},
+    ]
+    sweep = made(constraints=limits)
+    told = sweep.tell(begin(sweep).number, FINISHED, [0.9], [0.0, 0.0, 1234569.0, 0.0])
+    assert told.why == "infeasible: breaks latency (mean) <= 1234567 by 2"
+    assert list(told.excess) == [
+        "latency <= 1234567",
+        "latency <= 1234568",
+        "latency (mean) <= 1234567",
+        "latency (mean, train) <= 1234567",
+    ]
+
+
+def test_a_plateau_says_that_no_trial_keeps_to_the_constraints() -> None:
+    sweep = made(plateau=2)
+    for _ in range(2):
+        sweep.tell(begin(sweep).number, FINISHED, [0.9], [2.0])
+    said = enough(sweep.settings, sweep.ended)
+    assert said == "none of 2 trials has finished within the constraints"
 
 
 def test_cma_es_takes_no_constraints() -> None:

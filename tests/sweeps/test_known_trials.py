@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 import pytest
 
-from tests.sweeps.studies import FINISHED, begin, study
+from tests.sweeps.studies import FINISHED, begin, run, study
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.infra.configuration import build
 from vinedresser.objects import LocalStorage
@@ -122,6 +122,25 @@ def test_known_trials_are_none_of_the_sweep(earlier: Path, tmp_path: Path) -> No
     sweep.close()
 
 
+def test_pruners_compare_with_trials_of_the_sweep_only(earlier: Path) -> None:
+    known = known_trials(earlier, settings(), NARROW, "warm_start").trials
+    folds = [0.5 + 0.01 * fold for fold in range(8)]
+    worse = [0.2 + 0.005 * fold for fold in range(8)]
+    median = study(space=NARROW, sampler="random", pruner={"name": "median", "startup": 2})
+    median.learn(known)
+    # The trials of the other sweep are not those for which it waits.
+    assert [run(median, one).state for one in (folds, worse, worse)] == [
+        "finished",
+        "finished",
+        "pruned",
+    ]
+    paired = study(space=NARROW, sampler="random", pruner="wilcoxon")
+    paired.learn(known)
+    # The best of the other sweep is better, but its folds are unknown.
+    assert [run(paired, one).state for one in (folds, worse)] == ["finished", "pruned"]
+    assert [trial.result for trial in paired.best()] == [(folds[-1],)]
+
+
 @pytest.mark.parametrize(
     ("more", "space", "said"),
     [
@@ -139,6 +158,12 @@ def test_another_sweep_that_says_nothing_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         known_trials(earlier, settings(**more), Space.parse(space, "space"), "warm_start")
+
+
+@pytest.mark.parametrize("sampler", ["random", "grid", {"name": "cmaes", "startup": 3}])
+def test_a_sampler_that_would_not_learn_is_refused(sampler: Any) -> None:
+    with pytest.raises(ConfigError, match=r"warm_start: .* does not learn from other sweeps"):
+        settings(sampler=sampler, warm_start="runs/search-1")
 
 
 def test_a_folder_without_a_sweep_and_a_damaged_journal_are_named(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def _plateau(settings: SweepTable, trials: Sequence[Trial]) -> str:
     if without < patience.trials:
         return ""
     if last is None:
-        return f"none of {without} trials has finished"
+        within = " within the constraints" if settings.constraints else ""
+        return f"none of {without} trials has finished{within}"
     by = f" by more than {patience.min_delta:g}" if patience.min_delta else ""
     what = goals[0].metric if len(goals) == 1 else "the Pareto front"
     return f"{without} trials in a row have not improved {what}{by}, since {last.name}"

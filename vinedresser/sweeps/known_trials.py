@@ -95,8 +95,10 @@ def known_trials(place: Path, settings: SweepTable, space: Space, where: str) ->
 
 
 def _said(objectives: Sequence[dict[str, Any]]) -> str:
+    """Return objectives in words; those of the other sweep may lack a key."""
     return " and ".join(
-        f"{one['metric']} ({one['direction']}, {one['value']}, {one['mode']})" for one in objectives
+        f"{one.get('metric')} ({one.get('direction')}, {one.get('value')}, {one.get('mode')})"
+        for one in objectives
     )
 
 

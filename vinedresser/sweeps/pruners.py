@@ -11,10 +11,12 @@ import optuna
 from annotated_types import Ge, Gt, Lt
 from optuna import pruners
 from optuna.exceptions import ExperimentalWarning
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from vinedresser.infra.configuration import build
 from vinedresser.sweeps.halving import RungPruner
+from vinedresser.sweeps.proposer import KNOWN
 
 __all__ = ["ENDING", "Pruner", "make_pruner"]
 
@@ -90,7 +92,7 @@ class _MedianPruner(pruners.MedianPruner):
 
 
 class _Ended:
-    """A study whose finished trials include those that were stopped.
+    """A study whose finished trials include those that were stopped, but none of another sweep.
 
     Args:
         study: the study.
@@ -109,7 +111,7 @@ class _Ended:
         return [
             one
             for one in ended
-            if one.state is TrialState.COMPLETE
+            if (one.state is TrialState.COMPLETE and KNOWN not in one.user_attrs)
             or one.user_attrs.get(ENDING, {}).get("state") == "stopped"
         ]
 
@@ -178,11 +180,51 @@ class _Wilcoxon(Pruner):
         with warnings.catch_warnings():
             # Marked as experimental since 2024, but unchanged.
             warnings.simplefilter("ignore", ExperimentalWarning)
-            return pruners.WilcoxonPruner(p_threshold=self.p, n_startup_steps=self.startup)
+            return _WilcoxonPruner(p_threshold=self.p, n_startup_steps=self.startup)
 
     def why(self, epoch: int) -> str:
         """See `Pruner.why`."""
         return f"worse than the best trial over {epoch} folds (p < {self.p:g})"
+
+
+class _WilcoxonPruner(pruners.WilcoxonPruner):
+    """Optuna's, which compares with the best trial of this sweep, not of an earlier one."""
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Return whether a trial ends; see `optuna.pruners.BasePruner`."""
+        view: Any = _Own(study)
+        return super().prune(view, trial)
+
+
+class _Own:
+    """A study whose best trial is of this sweep.
+
+    Args:
+        study: the study.
+    """
+
+    def __init__(self, study: optuna.Study) -> None:
+        self._study = study
+        self.direction = study.direction
+
+    @property
+    def best_trial(self) -> FrozenTrial:
+        """The best finished trial that breaks no constraint.
+
+        Raises:
+            ValueError: there is none.
+        """
+        best = self._study.best_trial
+        if KNOWN not in best.user_attrs:
+            return best
+        finished = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        own = [
+            one
+            for one in finished
+            if KNOWN not in one.user_attrs and max(one.constraints.values(), default=0.0) <= 0
+        ]
+        better = max if self.direction is StudyDirection.MAXIMIZE else min
+        return better(own, key=lambda one: one.values[0])
 
 
 _PRUNERS: dict[str, type[Pruner]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge
 
@@ -29,6 +29,11 @@ Summary = Literal["last", "best", "mean"]
 SamplerName = Literal["random", "grid", "tpe", "gp", "cmaes", "nsgaii"]
 PrunerName = Literal["none", "median", "asha", "hyperband", "wilcoxon"]
 
+# Samplers that do not learn from trials of other sweeps; CMA-ES counts its own proposals only.
+_FROM_SCRATCH = ("random", "grid", "cmaes")
+# Unknown keys in the tables of a list are errors.
+_STRICT = {"extra": "forbid"}
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -41,6 +46,8 @@ class Objective:
             cross-validation with one value per fold.
         mode: the mode in which it is recorded: "eval", or "train" if nothing is evaluated.
     """
+
+    __pydantic_config__: ClassVar = _STRICT
 
     metric: str
     direction: Direction
@@ -76,6 +83,8 @@ class Constraint:
         mode: the mode in which it is recorded.
     """
 
+    __pydantic_config__: ClassVar = _STRICT
+
     metric: str
     max: float | None = None
     min: float | None = None
@@ -98,8 +107,11 @@ class Constraint:
 
     @property
     def name(self) -> str:
-        """The constraint in a few words, such as "latency <= 20"."""
-        return f"{self.metric} {'>=' if self.max is None else '<='} {self._bound:g}"
+        """The constraint in a few words, such as "latency <= 20" or "recall (mean) >= 0.8"."""
+        usual = ((self.value, "last"), (self.mode, "eval"))
+        how = ", ".join(one for one, default in usual if one != default)
+        metric = f"{self.metric} ({how})" if how else self.metric
+        return f"{metric} {'>=' if self.max is None else '<='} {self._bound:.15g}"
 
     def excess(self, value: float) -> float:
         """Return by how much a value breaks the bound; at most 0 if it does not."""
@@ -155,14 +167,14 @@ class SweepTable:
             ``{ name = "tpe", startup = 20 }``.
         pruner: "none", "median", "asha", "hyperband" or "wilcoxon"; or a table.
         warm_start: folder of another sweep with the same objectives, such as ``runs/search-1``; the
-            sampler learns from those of its finished trials that fit the space.
+            sampler (tpe, gp or nsgaii) learns from those of its finished trials that fit the space.
         points: configurations to try first, as tables; the sampler proposes missing parameters.
         repeats: number of trials of each configuration, as for a noisy metric.
         seed: seed of the sampler: equal seeds and results give equal trials.
         seeds: passed to the trials in turn as ``--seed``; with ``repeats``, to the trials of a
             configuration in turn.
         again: seeds with which the best trial trains again when all others are over, passed as
-            ``--seed``; the sweep tells their spread.
+            ``--seed``; the sweep reports the spread of the results.
         retries: how often a crashed trial begins again.
         resume: the script's parameter for the path of a checkpoint; without it a trial begins again
             from the start.
@@ -209,11 +221,7 @@ class SweepTable:
             raise ValueError(f"again: must be different seeds, not {self.again}")
         if self.again and len(self.goals) > 1:
             raise ValueError("again: not supported with several objectives, which have no best")
-        if self.constraints and self.sampler_name == "cmaes":
-            raise ValueError("constraints: CMA-ES does not support them; use tpe, gp or nsgaii")
-        names = [one.name for one in self.constraints]
-        if len(set(names)) < len(names):
-            raise ValueError(f"constraints: {', '.join(names)}: one is given twice")
+        self._check_constraints()
         if 0 < len(self.seeds) < self.repeats:
             raise ValueError(
                 f"seeds: must be at least {self.repeats}, since each of the {self.repeats} trials "
@@ -232,6 +240,20 @@ class SweepTable:
                 'objectives it must be "none" (rules still stop broken trials)'
             )
         self.seconds  # noqa: B018 - validates wall_time
+
+    def _check_constraints(self) -> None:
+        """Check the constraints, and whether the sampler can do what is asked."""
+        if self.constraints and self.sampler_name == "cmaes":
+            raise ValueError("constraints: CMA-ES does not support them; use tpe, gp or nsgaii")
+        names = [one.name for one in self.constraints]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"constraints: {twice} is given twice; remove one of them")
+        if self.warm_start is not None and self.sampler_name in _FROM_SCRATCH:
+            raise ValueError(
+                f"warm_start: {self.sampler_name} does not learn from other sweeps; use tpe, gp or "
+                "nsgaii"
+            )
 
     def _check_ends(self) -> None:
         """Check what ends the sweep by its results."""

@@ -184,7 +184,8 @@ class Study:
         """Add a value of the first objective, and decide whether the trial ends.
 
         A trial that a rule suspects is compared with the sound trials first
-        (`behind_sound_trials`). If it is behind them, other trials are not compared with it.
+        (`behind_sound_trials`). If it is behind them, other trials are not compared with it. A
+        trial that trains the best one again is compared with none.
 
         Args:
             number: number of the trial.
@@ -214,8 +215,10 @@ class Study:
         if (cut := frozen.user_attrs.get(_CUT)) is not None:
             # It may still report for a while. A process that resumes the sweep ends it again.
             return TrialEnd(**cut) if epoch == newest else None
-        if self.settings.epochs is not None and epoch >= self.settings.epochs:
-            # After the last epoch there is nothing to save: the trial finishes.
+        whole = self.settings.epochs is not None and epoch >= self.settings.epochs
+        if whole or AGAIN in frozen.user_attrs:
+            # After the last epoch there is nothing to save: the trial finishes. With another seed,
+            # so does the best one: without the worse results, the spread would be too small.
             return None
         ending = self._compared(trial, epoch, value, suspicion)
         if ending is not None:
@@ -245,8 +248,14 @@ class Study:
         watched, values = self.settings.watched, [*result, *bounded]
         complete = len(values) == len(watched) and all(map(math.isfinite, values))
         if ending.state == "finished" and not complete:
-            said = ", ".join(goal.metric for goal in watched)
-            ending = TrialEnd("stopped", f"no finite value of {said} at its end", fault="nonfinite")
+            paired = len(values) == len(watched)
+            bad = [
+                goal.metric
+                for number, goal in enumerate(watched)
+                if not paired or not math.isfinite(values[number])
+            ]
+            said = f"no finite value of {', '.join(dict.fromkeys(bad))} at its end"
+            ending = TrialEnd("stopped", said, fault="nonfinite")
         trial.set_user_attr(ENDING, asdict(ending))
         finished = ending.state == "finished"
         if finished:

@@ -87,7 +87,7 @@ class Trial:
         retried_as: number of the trial that tries it again, as it failed; None: none does.
         excess: of a finished trial by how much it breaks each constraint, by the name of that; at
             most 0 if it does not.
-        again: number of the best trial that it trains again, and its seed; None: it is no such one.
+        again: number of the best trial that it trains again, and its seed; None for other trials.
     """
 
     number: int

@@ -91,7 +91,8 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
     if again := results_again(swept.trials, swept.best):
         told = f"{settings.goals[0].metric} {spread(again)}"
-        yield f"again            {swept.best[0].name} with {len(again)} other seeds: {told}"
+        seeds = "1 other seed" if len(again) == 1 else f"{len(again)} other seeds"
+        yield f"again            {swept.best[0].name} with {seeds}: {told}"
     if settings.constraints:
         done = [trial for trial in swept.trials if trial.result]
         names = ", ".join(one.name for one in settings.constraints)

@@ -73,7 +73,7 @@ def _named(goal: Objective) -> str:
 def _point(trial: Trial, goals: Sequence[Objective], frame: Frame, kind: str) -> Svg:
     both = zip(goals, trial.result, strict=True)
     values = ", ".join(f"{goal.metric} {value:.5g}" for goal, value in both)
-    on = ", on the Pareto front" if kind == "front" else ""
+    on = ", on the Pareto front" if kind == "front" else "" if trial.feasible else ", infeasible"
     title = element("title", f"{trial.name}{on}: {values}; {trial.configuration}")
     x, y = float(frame.x(trial.result[0])), float(frame.y(trial.result[1]))
     return element("g", title, element("circle", cx=x, cy=y, r=_RADIUS), class_=f"point {kind}")

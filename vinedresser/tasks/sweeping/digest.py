@@ -19,10 +19,10 @@ from vinedresser.rules.actions.senders import senders
 from vinedresser.store.finding import Finding
 from vinedresser.store.json_values import strict_json
 from vinedresser.store.records import ActionRecord, read_record
+from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.config.sweep_file import Sweep
-from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.sweeping.sweep_result import SweepResult
 
@@ -45,8 +45,7 @@ def send_digest(sweep: Sweep, swept: SweepResult) -> list[str]:
         A sentence for each action that failed or was refused.
     """
     plan = sweep.experiment.action_plan
-    interrupted = Interruption.is_reason(swept.over)
-    if not plan.messages or interrupted or is_removed(sweep.state, SweepRecord):
+    if not plan.messages or swept.interrupted or is_removed(sweep.state, SweepRecord):
         return []
     try:
         return _send(sweep, swept, plan.messages, senders(plan.settings))
@@ -91,20 +90,19 @@ def _send(
 def _document(sweep: Sweep, swept: SweepResult, identity: str) -> dict[str, Any]:
     """Return the content of the digest, as standard JSON; see `message.document`."""
     found = causes(swept.trials, sweep.space, swept.best)
-    metrics = [goal.metric for goal in sweep.settings.goals]
     document = {
         "id": identity,
         "time": time.time(),
         "kind": "digest",
         "text": f"{swept.name}: {swept.verdict}",
-        "facts": _facts(swept, metrics, found),
+        "facts": _facts(swept, sweep.settings, found),
         "sweep": {
             "name": swept.name,
             "location": str(swept.store),
             "over": swept.over,
             "problem": swept.problem,
             "trials": dict(swept.ends),
-            "best": [_described(trial, metrics) for trial in swept.best],
+            "best": [_described(trial, sweep) for trial in swept.best],
             "causes": [
                 {
                     "fault": cause.fault,
@@ -121,24 +119,29 @@ def _document(sweep: Sweep, swept: SweepResult, identity: str) -> dict[str, Any]
     return {key: strict_json(value) for key, value in document.items()}
 
 
-def _described(trial: Trial, metrics: list[str]) -> dict[str, Any]:
-    values = dict(zip(metrics, trial.result, strict=True))
-    return {"name": trial.name, "values": values, "parameters": dict(trial.parameters)}
+def _described(trial: Trial, sweep: Sweep) -> dict[str, Any]:
+    values = zip(sweep.settings.goals, trial.result, strict=True)
+    return {
+        "name": trial.name,
+        "values": {goal.metric: value for goal, value in values},
+        "parameters": sweep.space.decoded(trial.parameters),
+    }
 
 
-def _facts(swept: SweepResult, metrics: list[str], found: list[Cause]) -> dict[str, str]:
+def _facts(swept: SweepResult, settings: SweepTable, found: list[Cause]) -> dict[str, str]:
     """Return what a person wants to know, by headings."""
     best = []
     for trial in swept.best:
-        values = zip(metrics, trial.result, strict=True)
-        said = ", ".join(f"{metric} {value:.4g}" for metric, value in values)
+        values = zip(settings.goals, trial.result, strict=True)
+        said = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in values)
         best.append(f"{trial.name}: {said} with {trial.configuration}")
+    none = "no trial has finished" + (" within the constraints" if settings.constraints else "")
     failed = Counter(
         trial.ending.reason for trial in swept.trials if trial.ending.state == "failed"
     )
     return {
         "Sweep": f"{swept.name} ({swept.store})",
-        "Best": "\n".join(best) or "no trial has finished",
+        "Best": "\n".join(best) or none,
         "Broken": "\n".join(map(_sentence, found)),
         "Failed": "\n".join(f"{count}: {reason}" for reason, count in failed.most_common(3)),
         "Ended": swept.over,
@@ -149,6 +152,8 @@ def _sentence(cause: Cause) -> str:
     where = f" ({cause.where})" if cause.where else ""
     example = f"{cause.example.name}: {cause.example.ending.reason}"
     remedy = f"; try {cause.remedy}" if cause.remedy else ""
+    if len(cause.trials) == 1:
+        return f"{cause.fault}: {example}{remedy}"
     return f"{cause.fault}: {len(cause.trials)} trials{where}, such as {example}{remedy}"
 
 

@@ -22,7 +22,7 @@ from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Trial, TrialEnd, TrialState, results_again, spread
 from vinedresser.sweeps.trial_advice import trial_advice
 from vinedresser.tasks.config.sweep_file import Sweep
-from vinedresser.tasks.interruption import Interruption
+from vinedresser.tasks.interruption import INTERRUPTED, Interruption
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
 from vinedresser.tasks.lifecycle.settle import REPORT
 from vinedresser.tasks.parents.beginning import begin_parent
@@ -75,10 +75,9 @@ class SweepResult:
 
     @property
     def failed(self) -> int:
-        """Number of trials that failed and were not tried again."""
-        return sum(
-            trial.ending.state == "failed" and trial.retried_as is None for trial in self.trials
-        )
+        """Number of trials that failed and may be tried again, but were not."""
+        failed = (trial for trial in self.trials if trial.ending.state == "failed")
+        return sum(trial.retried_as is None and trial.again is None for trial in failed)
 
     @property
     def verdict(self) -> str:
@@ -89,6 +88,12 @@ class SweepResult:
         if several:
             best = f"; {len(self.best)} on the Pareto front"
         return self.problem or f"{ends}{best}"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether this process was interrupted, so that the sweep waits to be resumed."""
+        left = INTERRUPTED.is_set() and self.ends["interrupted"] > 0
+        return left or Interruption.is_reason(self.over)
 
     def with_problems(self, problems: Iterable[str]) -> SweepResult:
         """Return it with more problems."""
@@ -184,10 +189,10 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         "sweep.best.value": best.result[0] if best else None,
         "sweep.best.again": spread(results_again(swept.trials, swept.best)) if best else None,
         PARETO_TAG: ", ".join(trial.name for trial in swept.best) if several else None,
-        "sweep.best.parameters": json.dumps(best.parameters) if best else None,
+        "sweep.best.parameters": json.dumps(sweep.space.decoded(best.parameters)) if best else None,
     }
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
-    if Interruption.is_reason(swept.over):
+    if swept.interrupted:
         status = "KILLED"
     store, problems = sweep.experiment.store, list(swept.problems)
     try:
