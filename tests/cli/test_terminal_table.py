@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Sparkline, Static
 
+from tests.cli.command_line import vinedresser
 from tests.watching.varied_store import HOSTILE, STEPS, loss_at, varied_store
 from vinedresser.cli.live.terminal_table import RunScreen, TerminalTable
 from vinedresser.plain_text import visible
@@ -134,3 +135,9 @@ def test_runs_that_begin_are_added_and_damaged_ones_are_named(tmp_path: Path) ->
         )
 
     driven(tmp_path, keys)
+
+
+def test_without_a_terminal_it_says_so(store: Path) -> None:
+    ended = vinedresser("watch", str(store), "--terminal", cwd=store)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("vinedresser: --terminal: the output is no terminal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from tests.explain.reports.pages import finding
 from vinedresser import compare, open_run
 from vinedresser.errors import ConfigError, NotARun
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.ranking import Goal, Group, winner
 from vinedresser.objects import LocalStorage
-from vinedresser.store.records import ExitRecord, write_record
+from vinedresser.store.records import ExitRecord, findings_key, write_record
 from vinedresser.store.run_settings import is_label, is_seed
 from vinedresser.testing.runs import make_run, start_run, step_record
 
@@ -76,6 +78,14 @@ def test_a_run_repeated_with_the_same_seed_counts_once(tmp_path: Path) -> None:
     for name, seed, value in (("a", 1, 0.5), ("b", 1, 0.5), ("c", 2, 0.5), ("d", 3, 0.8)):
         trained(tmp_path / name, value, lr=0.1, seed=seed)
     assert compare(tmp_path).groups[0].values == [0.5, 0.5, 0.8]
+
+
+def test_a_problem_of_the_best_run_is_said_with_it(tmp_path: Path) -> None:
+    trained(tmp_path / "leaked", 0.9, lr=0.1)
+    trained(tmp_path / "sound", 0.7, lr=0.2)
+    line = json.dumps(finding(rule="data_leakage", severity="warning").to_json())
+    LocalStorage(tmp_path / "leaked").put(findings_key("default"), [f"{line}\n".encode()])
+    assert compare(tmp_path).winner.endswith("But a problem was found in it: data_leakage.")
 
 
 def test_a_run_that_was_stopped_does_not_win(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from vinedresser.cli.options import DEFAULT_STORE
+from vinedresser.errors import ConfigError
 
 __all__ = ["watch"]
 
@@ -36,6 +37,10 @@ def watch(
     from vinedresser.objects import parse_location
 
     if terminal:
+        if not console.is_terminal:
+            raise ConfigError(
+                "--terminal: the output is no terminal; leave it out for the web page"
+            )
         from vinedresser.cli.live.terminal_table import watch_in_terminal
 
         watch_in_terminal(parse_location(where))

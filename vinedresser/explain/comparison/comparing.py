@@ -65,8 +65,14 @@ class Comparison:
 
     @cached_property
     def winner(self) -> str:
-        """Which configuration is best, in a sentence; see `ranking.winner`."""
-        return winner(self.groups, self.goal)
+        """Which configuration is best, and what is wrong with it; see `ranking.winner`."""
+        sentence = winner(self.groups, self.goal)
+        best = next((group.runs for group in self.groups if group.values), [])
+        found = [run.judged.finding for run in best if run.judged.kind == "problem"]
+        rules = sorted({finding.rule for finding in found if finding is not None})
+        if not rules or not sentence.startswith("Best"):
+            return sentence
+        return f"{sentence} But a problem was found in it: {', '.join(rules)}."
 
     @cached_property
     def settings(self) -> dict[str, list[Any]]:

@@ -80,11 +80,15 @@ def other_samples(evidence: Evidence) -> tuple[str, str]:
         return unchecked(why_not)
     model = copy.deepcopy(evidence.seen.models[call.model]).eval()
     before = _output(model, call, size)
-    # The first half stays, the other half comes from it.
+    # A half stays, and the other comes from it: a recurrence over the samples goes one way only.
     half = size // 2
-    order = [*range(half), *(at % half for at in range(half, size))]
-    after = _output(model, call, size, order)
-    change = float((after[:half] - before[:half]).abs().max())
+    first = [*range(half), *(at % half for at in range(half, size))]
+    last = [half + at % (size - half) for at in range(size)]
+    last[half:] = range(half, size)
+    change = max(
+        float((_output(model, call, size, order)[kept] - before[kept]).abs().max())
+        for order, kept in ((first, slice(half)), (last, slice(half, size)))
+    )
     spread = float((before - before.mean(0)).abs().max())
     if not (math.isfinite(spread) and math.isfinite(change)):
         return unchecked(_NOT_FINITE)
@@ -92,8 +96,8 @@ def other_samples(evidence: Evidence) -> tuple[str, str]:
         return unchecked("the outputs of all samples are the same")
     if change > _CERTAIN * spread:
         return suspicious(
-            f"with other samples beside them, the outputs of {half} samples change by up to "
-            f"{change:.3g}; between samples they differ by {spread:.3g}"
+            f"with other samples beside them, the outputs of half of {size} samples change by up "
+            f"to {change:.3g}; between samples they differ by {spread:.3g}"
         )
     return fine(f"with other samples beside them, they change by {change:.2g} of {spread:.3g}")
 

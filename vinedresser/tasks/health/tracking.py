@@ -40,7 +40,7 @@ def tracking_checks(store: Location | None) -> Iterator[Check]:
     for uri in uris:
         yield _reached(uri)
     if not uris:
-        yield Check(_AREA, "tracking", "ok", "no flow of yours keeps runs in an MLflow")
+        yield Check(_AREA, "tracking", "ok", "no flow of yours has noted a tracking URI for it")
     if store is not None:
         yield from unless_it_fails(_AREA, "runs", partial(_left_running, store))
 
