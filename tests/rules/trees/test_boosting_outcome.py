@@ -15,6 +15,7 @@ from tests.rules.trees.trainings import Rows, boost, found, hook_for, tumours
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.trees.empty_trees import EmptyTrees
 from vinedresser.rules.trees.memorised_labels import MemorisedLabels
 from vinedresser.rules.trees.shrinkage_too_low import ShrinkageTooLow
@@ -77,6 +78,15 @@ def test_a_learning_rate_too_low_for_the_rounds_is_found(tmp_path: Path) -> None
     assert (finding.severity, finding.step) == ("warning", 24)
     assert finding.value == pytest.approx(1 - (1 - 3e-4) ** 25)
     assert "learning rate (eta) of 0.1, or about 10,000 rounds" in finding.remedy
+
+
+def test_an_auc_of_guessing_in_evaluations_alone_is_found(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"rounds": 30, "eval_metric": ["logloss", "auc"]}
+    (alarm,) = boost(tmp_path / "run", [Underfitting()], shuffled(weak()), **settings)
+    assert (alarm.fault, alarm.severity) == ("corrupt_labels", "warning")
+    assert "where guessing gives 0.5" in alarm.seen
+    # A weak relation holds for other rows, too.
+    assert boost(tmp_path / "healthy", [Underfitting()], weak(), **settings) == []
 
 
 @pytest.mark.parametrize(("weight", "faults"), [(1e-3, ["class_imbalance"]), (3.0, [])])

@@ -71,6 +71,12 @@ _BEHIND_CONSTANT = Advice(
     remedy="compare minimum, mean and maximum of predictions and targets, and check that each term "
     "of the loss has a gradient",
 )
+_NOT_CARRIED = Advice(
+    cause="what is learned on training rows does not hold for others: their labels do not belong "
+    "to their inputs, or the evaluation rows are prepared in another way",
+    remedy="look at some rows of both sets with their labels; check what shuffles, sorts or joins "
+    "inputs and labels: both must go through it together",
+)
 _NEGATED = Advice(
     cause="the predictions are the opposite of the targets: they, the targets or a term of the "
     "loss have the wrong sign, such as a force that is the gradient of an energy, not its negative",
@@ -95,12 +101,14 @@ class Underfitting(OnceRule):
     that are no better than guessing. At the end of a run whose outcome is not poor, classes or
     numbers that are predicted no better than by guessing, or with less than four fifths of the gain
     of the baseline models, are a warning, and so are targets of which a constant is better. A
-    bounded metric that is far worse than guessing is reported at once: the loss or the labels are
-    reversed. This rule is the fallback for all rules that recognise a fault by its symptoms, so it
-    waits long enough for those to fire; at the end of the run it does not wait. If the simple
-    models find nothing either, although gradients arrive and weights move, the fault is
-    `corrupt_labels` and the severity a warning: the rows may be mere noise. If numbers are the
-    opposite of what is predicted (a correlation below -0.5), the fault is `loss_output_mismatch`.
+    metric such as AUC that is that of guessing in evaluations, but not on training rows, is a
+    warning at the end. A bounded metric that is far worse than guessing is reported at once: the
+    loss or the labels are reversed. This rule is the fallback for all rules that recognise a fault
+    by its symptoms, so it waits long enough for those to fire; at the end of the run it does not
+    wait. If the simple models find nothing either, although gradients arrive and weights move, the
+    fault is `corrupt_labels` and the severity a warning: the rows may be mere noise. If numbers are
+    the opposite of what is predicted (a correlation below -0.5), the fault is
+    `loss_output_mismatch`.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -160,6 +168,9 @@ class Underfitting(OnceRule):
 
     def _at_end(self, step: Step, verdict: Verdict) -> Finding | None:
         """Return the finding of a training that ends at chance or behind, though it is not poor."""
+        if guessed := self.outcome.progress.guessed_in_evaluation():
+            found = self._reversed(step, guessed, _NOT_CARRIED, self.without_stop)
+            return replace(found, fault="corrupt_labels", confidence=_UNKNOWN_ROWS)
         if words := self.outcome.at_chance():
             return self._warning(step, words)
         if words := self.lagging.behind_constant():

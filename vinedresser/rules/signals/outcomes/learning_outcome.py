@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 
 from vinedresser.rules.need import Need
@@ -25,6 +26,10 @@ _LATE = 0.5
 # Gain below which a bounded metric shows that the opposite is learned, minimum number of its
 # values, of which the last quarter counts, and fall of the loss that shows that it was learned.
 _OPPOSITE, _FEWEST_VALUES, _LEARNED = -0.3, 6, 0.3
+# Fewest values of a metric at chance in evaluations, the largest gain that is chance there, and
+# what boosters put before the name of a metric.
+_FEWEST_EVALUATIONS, _AT_CHANCE = 10, 0.04
+_OF_SET = re.compile(r"^validation_\d+[-_]")
 # Kinds of metrics that a frequent class does not raise; beside one, an accuracy does not count.
 _UNMOVED = ("AUC", "F1", "MCC", "balanced accuracy", "kappa", "macro F1", "mean IoU")
 
@@ -180,6 +185,32 @@ class LearningOutcome(Signal):
             for raised in ("accuracy", "error rate"):
                 found.pop(raised, None)
         return found
+
+    def guessed_in_evaluation(self) -> Guessed | None:
+        """Return a metric that is no better than guessing in evaluations, but on training rows.
+
+        Only metrics whose value of guessing does not depend on the classes, such as AUC, that both
+        modes report under names that differ by the set at most.
+        """
+        trained: dict[str, float] = {}
+        guessed: dict[str, Guessed | None] = {}
+        for (name, mode), trend in self._metrics.items():
+            scale = metric_scale(_OF_SET.sub("", name.removeprefix("metrics/")), 0)
+            if scale is None or not scale.two_sided or trend.values < _FEWEST_EVALUATIONS:
+                continue
+            gains = scale.gains(trend.recent())
+            if mode == "train":
+                trained[scale.kind] = max(trained.get(scale.kind, 0.0), *gains)
+            elif max(gains) >= _AT_CHANCE:
+                guessed[scale.kind] = None
+            else:
+                words = f"{scale.kind} is {trend.last:.3g} in evaluations"
+                words = f"{words}, where guessing gives {scale.guessing:.3g}"
+                since, count = self._since[name, mode], trend.values
+                found = Guessed(name, trend.last, scale.guessing, count, words, since)
+                guessed.setdefault(scale.kind, found)
+        carried = [one for kind, one in guessed.items() if trained.get(kind, 0.0) >= _LEARNED]
+        return next((one for one in carried if one is not None), None)
 
     def opposite(self, classes: int) -> Guessed | None:
         """Return a bounded metric that is far worse than guessing, as of a reversed ranking.
