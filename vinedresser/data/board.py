@@ -79,5 +79,7 @@ class Board:
 
     def at(self, batch: int) -> NDArray[np.float64]:
         """Return the weights of a batch."""
-        begins = np.where(self._changes[:, 0] <= batch, self._changes[:, 0], -1)
+        # Read once: a row may be written meanwhile, and its number is then infinity.
+        numbers = self._changes[:, 0].copy()
+        begins = np.where(numbers <= batch, numbers, -1)
         return self._changes[int(begins.argmax()), 1:].copy()
