@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 
 from optuna.distributions import (
     BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
 )
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -22,7 +19,7 @@ from vinedresser.objects import LocalStorage
 from vinedresser.store.records import read_record
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.journal import read_journal
-from vinedresser.sweeps.proposer import CHOSEN, KNOWN
+from vinedresser.sweeps.proposer import CHOSEN, KNOWN, Suggested
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.spec import SweepRecord
@@ -136,28 +133,12 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-class _Values:
+class _Values(Suggested):
     """Proposes given values, and notes their distributions; see `Suggester`."""
 
     def __init__(self, given: dict[str, Choice]) -> None:
         self._given = given
         self.distributions: dict[str, BaseDistribution] = {}
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
-    ) -> float:
-        """See `Suggester.suggest_float`."""
-        return float(self._value(name, FloatDistribution(low, high, log, step)))
-
-    def suggest_int(
-        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
-    ) -> int:
-        """See `Suggester.suggest_int`."""
-        return int(self._value(name, IntDistribution(low, high, log, step)))
-
-    def suggest_categorical(self, name: str, choices: tuple[Choice, ...]) -> Any:
-        """See `Suggester.suggest_categorical`."""
-        return self._value(name, CategoricalDistribution(choices))
 
     def _value(self, name: str, distribution: BaseDistribution) -> Any:
         self.distributions[name] = distribution

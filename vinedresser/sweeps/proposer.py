@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.tried import Tried
 
-__all__ = ["CHOSEN", "KNOWN", "Proposer", "given_point"]
+__all__ = ["CHOSEN", "KNOWN", "Proposer", "Suggested", "given_point"]
 
 # User attribute of a trial: its configuration.
 CHOSEN = "parameters"
@@ -126,7 +127,31 @@ class Proposer(BaseSampler):
         return self._tried.another(fixed) or found
 
 
-class _Values:
+class Suggested(ABC):
+    """Proposes values whose distributions it gets as Optuna's; see `Suggester`."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        """See `Suggester.suggest_float`."""
+        return float(self._value(name, FloatDistribution(low, high, log, step)))
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
+    ) -> int:
+        """See `Suggester.suggest_int`."""
+        return int(self._value(name, IntDistribution(low, high, log, step)))
+
+    def suggest_categorical(self, name: str, choices: tuple[Choice, ...]) -> Any:
+        """See `Suggester.suggest_categorical`."""
+        return self._value(name, CategoricalDistribution(choices))
+
+    @abstractmethod
+    def _value(self, name: str, distribution: BaseDistribution) -> Any:
+        """Return the value of a parameter."""
+
+
+class _Values(Suggested):
     """Proposes the values of one configuration without a note in the study.
 
     Args:
@@ -147,22 +172,6 @@ class _Values:
         self._study = study
         self._trial = trial
         self._given = given
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
-    ) -> float:
-        """See `Suggester.suggest_float`."""
-        return float(self._value(name, FloatDistribution(low, high, log, step)))
-
-    def suggest_int(
-        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
-    ) -> int:
-        """See `Suggester.suggest_int`."""
-        return int(self._value(name, IntDistribution(low, high, log, step)))
-
-    def suggest_categorical(self, name: str, choices: tuple[Choice, ...]) -> Any:
-        """See `Suggester.suggest_categorical`."""
-        return self._value(name, CategoricalDistribution(choices))
 
     def _value(self, name: str, distribution: BaseDistribution) -> Any:
         if name in self._given:

@@ -18,11 +18,11 @@ def asset(request: Request) -> Response:
     """Answer with a file; only those of the listing are read.
 
     Raises:
-        HTTPException: there is no such file.
+        HTTPException: no such file (404).
     """
     name = request.path_params["name"]
     for one in files("vinedresser.watching").joinpath(_FOLDER).iterdir():
         kind = next((kind for end, kind in _KINDS.items() if one.name.endswith(end)), None)
         if one.name == name and kind is not None:
             return Response(one.read_bytes(), media_type=kind)
-    raise HTTPException(404, "there is no such file")
+    raise HTTPException(404, "no such file")
