@@ -215,6 +215,10 @@ def of_runs(traced: Traced) -> None:
     traced.run("doctor")
     traced.run("pin", one, "--why", "the best")
     traced.run("gc", "--state", "finished")
+    traced.run("export", one, "--to", "run.zip")
+    traced.run("import", "run.zip", "imported")
+    traced.run("copy", two, "--to", "imported")
+    traced.run("rm", f"imported/{Path(one).name}")
     traced.run("rules", "list")
     traced.run("rules", "describe", "vanishing_gradient")
     traced.run("rules", "test", "rule.py:Silent", "--run", one)
@@ -305,8 +309,8 @@ def of_the_library(traced: Traced) -> None:
 # Commands, with what runs them: a new command has to find its place here.
 COMMANDS: dict[Callable[[Traced], None], str] = {
     of_runs: (
-        "ask compare doctor explain gc init judge logs pin reconcile rerun show status train ui "
-        "watch"
+        "ask compare copy doctor explain export gc import init judge logs pin reconcile rerun rm "
+        "show status train ui watch"
     ),
     of_scripts: (
         "capture check checkpoint pause replay resume run sagemaker set snapshot snapshots stop"

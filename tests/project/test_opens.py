@@ -83,6 +83,7 @@ ELSEWHERE = {
     "tasks/pruning/scan.py": "a temporary folder of its own",
     "testing/launchers.py": "a temporary folder of a test",
     "testing/s3_server.py": "the folder of a server for tests",
+    "tasks/transfer.py": "an archive that the user names, and files in it",
     "watching/assets.py": "files of this package",
 }
 

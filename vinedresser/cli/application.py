@@ -27,7 +27,7 @@ from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
 from vinedresser.cli.rerunning import rerun
-from vinedresser.cli.retention import gc, pin
+from vinedresser.cli.retention import gc, pin, rm
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.sagemaker import sagemaker
@@ -37,6 +37,7 @@ from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import enqueue, sweep
 from vinedresser.cli.training import train
+from vinedresser.cli.transferring import copy, export_, import_
 from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.foreign_signals import handle_foreign
 from vinedresser.plain_logs import PlainFormatter
@@ -134,7 +135,9 @@ for _command in (
         reconcile,
         doctor,
         gc,
+        rm,
         pin,
+        copy,
         ui,
         up,
         down,
@@ -142,5 +145,7 @@ for _command in (
 ):
     app.command()(_command)
 app.command(name="set")(set_parameters)
+app.command(name="export")(export_)
+app.command(name="import")(import_)
 app.add_typer(rules, name="rules")
 app.add_typer(data, name="data")

@@ -1,4 +1,4 @@
-"""`vinedresser gc` and `vinedresser pin`: remove runs that nobody needs, and keep others."""
+"""`vinedresser gc`, `rm` and `pin`: remove runs that nobody needs, and keep others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated, get_args
 import typer
 
 from vinedresser.cli.options import DEFAULT_STORE, RunArgument, StoreArgument, check_directory
-from vinedresser.errors import ConfigError, TrackingError, did_you_mean
+from vinedresser.errors import ConfigError, TrackingError, VinedresserError, did_you_mean
 from vinedresser.objects import parse_location
 from vinedresser.quantities import parse_size, parse_time
 
-__all__ = ["gc", "pin"]
+__all__ = ["gc", "pin", "rm"]
 
 
 def gc(
@@ -79,6 +79,26 @@ def gc(
     of = "" if kind == "runs" else f" of their {kind}"
     ending = "" if delete else "; --delete removes them"
     say(f"{len(chosen)} runs{of}, {freed:,.1f} MB" + (ending if chosen else ""))
+    sys.exit(1 if failed else 0)
+
+
+def rm(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="The runs to remove.")],
+) -> None:
+    """Remove runs, unless there is a reason to keep them (see gc). MLflow keeps its runs."""
+    from vinedresser.cli.views.console import say
+    from vinedresser.tasks.retention import named, remove
+
+    failed = 0
+    for run in runs:
+        location = parse_location(run)
+        try:
+            remove(named(location), "runs")
+        except VinedresserError as error:
+            say(str(error), style="red")
+            failed += 1
+        else:
+            say(f"{location.name}   removed")
     sys.exit(1 if failed else 0)
 
 

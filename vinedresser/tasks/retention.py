@@ -37,7 +37,17 @@ from vinedresser.store.spool import spools
 from vinedresser.store.status import Status, run_status
 from vinedresser.tasks.parents.kinds import kind_of
 
-__all__ = ["Candidate", "Policy", "What", "candidates", "complete", "pin", "remove", "unpin"]
+__all__ = [
+    "Candidate",
+    "Policy",
+    "What",
+    "candidates",
+    "complete",
+    "named",
+    "pin",
+    "remove",
+    "unpin",
+]
 
 
 @dataclass(frozen=True)
@@ -121,11 +131,13 @@ def candidates(store: Location, policy: Policy) -> list[Candidate]:
             object store.
         StoreError: the store refused.
     """
-    if policy.what == "runs" and (kind := kind_of(store)) is not None:
-        raise ConfigError(f"{store}: its runs belong to a {kind.WORD}; remove --what checkpoints")
+    if policy.what == "runs":
+        _check_store(store)
     if policy.most_bytes is not None and not isinstance(store, Path):
         raise ConfigError(f"{store}: sizes are known in a directory only; leave out --size")
-    found = sorted((_looked_at(run, policy) for run in runs_in(store)), key=lambda run: run.ended)
+    found = sorted(
+        (_looked_at(run, policy.what) for run in runs_in(store)), key=lambda run: run.ended
+    )
     origins = _origins(one.location for one in found)
     left = sum(one.bytes for one in found)
     chosen = []
@@ -144,11 +156,29 @@ def candidates(store: Location, policy: Policy) -> list[Candidate]:
     return chosen
 
 
+def named(location: Location) -> Candidate:
+    """Return a run that the user names as one to be removed, perhaps with the reason why it stays.
+
+    Raises:
+        ConfigError: it belongs to a sweep or pruning.
+        NotARun: it is none.
+        StoreError: the store refused.
+    """
+    if not open_storage(location).exists(RunRecord.KEY):
+        raise NotARun(f"{location}: not a run: there is no {RunRecord.KEY}")
+    _check_store(location.parent)
+    found = _looked_at(location, "runs")
+    if not found.kept and (later := _origins(runs_in(location.parent)).get(location.name)):
+        return replace(found, kept=f"{later} began from it")
+    return found
+
+
 def remove(candidate: Candidate, what: What) -> None:
     """Remove what a candidate has of a kind.
 
     Args:
-        candidate: a run that `candidates` has returned; what has changed since is looked at again.
+        candidate: a run that `candidates` or `named` has returned; what has changed since is
+            looked at again.
         what: what is removed.
 
     Raises:
@@ -226,7 +256,13 @@ def unpin(location: Location) -> None:
     open_storage(location).delete(PinRecord.KEY)
 
 
-def _looked_at(location: Location, policy: Policy) -> Candidate:
+def _check_store(store: Location) -> None:
+    """Check that the runs of a store may be removed one by one."""
+    if (kind := kind_of(store)) is not None:
+        raise ConfigError(f"{store}: its runs belong to a {kind.WORD}; remove --what checkpoints")
+
+
+def _looked_at(location: Location, what: What) -> Candidate:
     """Return what is known of a run; one that cannot be read stays."""
     storage = open_storage(location)
     ended, kept, state = 0.0, "", ""
@@ -235,10 +271,10 @@ def _looked_at(location: Location, policy: Policy) -> Candidate:
         state = status.state
         run = read_record(storage, RunRecord)
         ended = status.ended or (run.created if run is not None else 0.0)
-        kept = _reason_to_keep(location, storage, status, policy.what)
+        kept = _reason_to_keep(location, storage, status, what)
     except VinedresserError as error:
         kept = str(error)
-    return Candidate(location, ended, _size(location, policy.what), kept, state)
+    return Candidate(location, ended, _size(location, what), kept, state)
 
 
 def _reason_to_keep(location: Location, storage: Storage, status: Status, what: What) -> str:

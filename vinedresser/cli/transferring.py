@@ -1,0 +1,68 @@
+"""`vinedresser copy`, `export` and `import`: runs in other stores, and in one file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
+from vinedresser.errors import VinedresserError
+from vinedresser.objects import parse_location
+
+__all__ = ["copy", "export_", "import_"]
+
+_RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Run directories or s3://bucket/prefix.")
+]
+
+
+def copy(
+    runs: _RunsArgument,
+    *,
+    to: Annotated[str, typer.Option(metavar="STORE", help="The other store.")],
+) -> None:
+    """Copy runs that have ended into another store, also to and from S3.
+
+    A copy that is interrupted is no run; the next copy completes it. MLflow's run stays that of the
+    original.
+    """
+    from vinedresser.cli.views.console import say
+    from vinedresser.tasks.transfer import copy_run
+
+    store = parse_location(to)
+    failed = 0
+    for run in runs:
+        try:
+            say(f"{copy_run(parse_location(run), store)}")
+        except VinedresserError as error:
+            say(str(error), style="red")
+            failed += 1
+    sys.exit(1 if failed else 0)
+
+
+def export_(
+    runs: _RunsArgument,
+    *,
+    to: Annotated[Path, typer.Option(metavar="FILE", help="The file, such as runs.zip.")],
+) -> None:
+    """Write runs that have ended to one file with checksums, a ZIP that any program opens."""
+    from vinedresser.cli.views.console import say
+    from vinedresser.tasks.transfer import export_runs
+
+    size = export_runs([parse_location(run) for run in runs], to)
+    say(f"{to}   {len(runs)} run{'' if len(runs) == 1 else 's'}, {size / 1e6:,.1f} MB")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export has written.")],
+    store: StoreArgument = str(DEFAULT_STORE),
+) -> None:
+    """Write the runs of a file to a store, once all their checksums were found to be right."""
+    from vinedresser.cli.views.console import say
+    from vinedresser.tasks.transfer import import_runs
+
+    for run in import_runs(file, parse_location(store)):
+        say(f"{run}")
