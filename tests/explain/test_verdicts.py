@@ -67,6 +67,11 @@ def test_without_findings_it_rests_on_the_rules_that_could_look(tmp_path: Path) 
         pytest.param(
             ChecksRecord(["a"], {"a": ["losses"]}, ended=True), True, id="nothing to look at"
         ),
+        pytest.param(
+            ChecksRecord(["a", "b", "c"], {"a": ["losses"], "b": ["labels"]}, ended=True),
+            True,
+            id="neither losses nor labels",
+        ),
         pytest.param(ChecksRecord([], ended=True), True, id="no rule applies"),
     ],
 )

@@ -238,7 +238,8 @@ def test_a_rule_without_data_is_named_at_the_end(tmp_path: Path) -> None:
     [
         ("torch", True, "losses are seen in the backward pass"),
         ("xgboost", True, "evals="),
-        ("xgboost", False, "watch(model, loss=…)"),
+        ("torch", False, "watch(model, loss=…)"),
+        ("xgboost", False, "evals="),
     ],
 )
 def test_the_advice_fits_the_framework_and_a_script_without_a_hook(

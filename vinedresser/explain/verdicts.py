@@ -35,6 +35,7 @@ _WHO = {
     "owner": "by the end of its owner",
     "limit": "by its limit",
 }
+_BLIND = "nothing that was captured says how well it learns"
 _WORDS = {"stop": "critical problem", "warning": "problem"}
 # Most rules about networks check every 20 steps. Boosting and estimators may need a single step.
 _FEWEST = {"torch": 20, "keras": 20}
@@ -149,8 +150,9 @@ class Verdict:
             return "what its rules found cannot be read"
         if not self.checks:
             return self.unjudged
-        if self.is_idle:
-            return f"its rules had nothing to look at: {self._lacks}"
+        if self.is_idle or self._is_blind:
+            what = "its rules had nothing to look at" if self.is_idle else _BLIND
+            return f"{what}: {self._lacks}"
         if self.unjudged or not all(check.ended for check in self.checks):
             return "its rules have not judged it to its end"
         unable = (
@@ -165,6 +167,15 @@ class Verdict:
     def is_idle(self) -> bool:
         """Whether none of its rules had anything to look at, as far as these are known."""
         return bool(self.checks) and self._rules <= len(self._lacking)
+
+    @property
+    def _is_blind(self) -> bool:
+        """Whether rules lack losses as well as labels or predictions, so that none knows results.
+
+        "healthy" would say no more than that its gradients or trees look as they should.
+        """
+        lacks = {lack for lacks in self._lacking.values() for lack in lacks}
+        return "losses" in lacks and not lacks.isdisjoint(("labels", "predictions"))
 
     @property
     def _short(self) -> str:

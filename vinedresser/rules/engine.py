@@ -15,30 +15,40 @@ from vinedresser.store.records import ChecksRecord, RunRecord
 
 __all__ = ["Engine"]
 
-# What provides missing data: for a training with a hook, and for one without.
-_ADVICE = {
-    "losses": (
-        "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",
-        "losses are seen in the backward pass, or as those of a loss module",
-    ),
-    "labels": (
-        "give the hook the loss: Hook(…).watch(model, loss=…), or loss = hook.loss(function)",
-        "labels are seen as those of torch's losses; add a Hook for a loss of your own",
-    ),
-    "metrics": (
-        "hook.metric('accuracy', …) at each step or evaluation",
-        "add a Hook and hook.metric('accuracy', …) at each step or evaluation",
-    ),
-    "evaluations": (
-        "evaluate with model.eval() and torch.no_grad(), or in `with hook.mode('eval')`",
-        "evaluate the model in the script: torch in eval mode, XGBoost with evals",
-    ),
-}
-# The same for XGBoost without a hook.
-_XGBOOST_ADVICE = (
+_EVALS = (
     "pass evals=[(dtrain, 'train'), (dvalid, 'eval')] to xgboost.train, or eval_set=[(X, y), …] to "
     "an estimator's fit"
 )
+_ROWS = "give the hook the rows: hook.xgboost(train=dtrain, validation=dvalid)"
+_HELD_OUT = "give the hook rows to evaluate: hook.sklearn(estimator, validation=(X, y))"
+# What provides missing data, for a training with a hook and for one without; by framework.
+_ADVICE = {
+    "": {
+        "losses": (
+            "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",
+            "losses are seen in the backward pass, or as those of a loss module",
+        ),
+        "labels": (
+            "give the hook the loss: Hook(…).watch(model, loss=…), or loss = hook.loss(function)",
+            "labels are seen as those of torch's losses; add a Hook for a loss of your own",
+        ),
+        "metrics": (
+            "hook.metric('accuracy', …) at each step or evaluation",
+            "add a Hook and hook.metric('accuracy', …) at each step or evaluation",
+        ),
+        "evaluations": (
+            "evaluate with model.eval() and torch.no_grad(), or in `with hook.mode('eval')`",
+            "evaluate the model in the script: torch in eval mode, XGBoost with evals",
+        ),
+    },
+    "xgboost": {
+        "losses": (_EVALS, _EVALS),
+        "labels": (_ROWS, _EVALS),
+        "metrics": (_EVALS, _EVALS),
+        "evaluations": (_EVALS, _EVALS),
+    },
+    "sklearn": {"evaluations": (_HELD_OUT, _HELD_OUT)},
+}
 
 
 class Engine:
@@ -125,9 +135,8 @@ class Engine:
         able = [one for one in self._runners if info is None or one.rule.applies_to(info)]
         lacking = {one.rule.name: one.lacks for one in able if one.lacks and whole}
         kinds = dict.fromkeys(lack.split()[0] for lacks in lacking.values() for lack in lacks)
-        words = [_ADVICE[kind][attached] for kind in kinds if kind in _ADVICE]
-        if words and attached and info is not None and info.framework == "xgboost":
-            words = [_XGBOOST_ADVICE]
+        advice = _ADVICE[""] | _ADVICE.get("" if info is None else info.framework, {})
+        words = [advice[kind][attached] for kind in kinds if kind in advice]
         return ChecksRecord(
             rules=[runner.rule.name for runner in able],
             lacking=lacking,

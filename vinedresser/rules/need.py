@@ -124,6 +124,8 @@ class Need:
                 self.selection.holds(name) and all(word in statistics for word in self.reductions)
                 for name, statistics in step.reductions.items()
             )
+        if self.tensor and self.regex is None and not self.types:
+            return bool(step.tensors_of(self.collection))
         return any(self.selection.holds(name) for name in (*step.scalars, *step.tensor_names))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.capture.attach.runs import Both, alone_in_process, attached, script, split_stderr
+from vinedresser.explain.verdicts import verdict
 
 TRAINING = """
     import numpy as np
@@ -57,3 +58,46 @@ def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -
     assert len(estimator.scalars("metrics", mode="eval")["metrics/validation_0-error"].values) == 4
     # Cross-validation is left alone.
     assert not pair.run.with_name("run.6").exists()
+
+
+ROWS = """
+    import numpy as np
+    import xgboost
+
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(600, 4))
+    y = (x[:, 0] + 0.3 * x[:, 1] + generator.normal(size=600) > 0).astype(int)
+    train, other = xgboost.DMatrix(x[:400], y[:400]), xgboost.DMatrix(x[400:], y[400:])
+    fixed = {"objective": "binary:logistic", "nthread": 1, "max_depth": 2}
+    history = {}
+
+    def boost(data, **arguments):
+        xgboost.train(fixed, data, 30, verbose_eval=False, **arguments)
+
+    boost(train)
+    boost(train, evals=[(other, "eval")], evals_result=history)
+    boost(train, evals=[(train, "eval")])
+    model = xgboost.XGBClassifier(n_estimators=30, n_jobs=1, early_stopping_rounds=5)
+    model.fit(x[:400], y[:400], eval_set=[(x[:400], y[:400])], verbose=False)
+    boost(train, evals=[(train, "train")])
+    boost(train, evals=[(xgboost.DMatrix(x[:300], y[:300]), "valid")])
+    boost(train, obj=lambda margin, data: (margin - data.get_label(), np.ones_like(margin)))
+"""
+
+
+@pytest.mark.thorough
+def test_rows_and_losses_come_from_the_call_and_leaked_ones_are_found(tmp_path: Path) -> None:
+    script(tmp_path, ROWS)
+    done = attached("train.py", cwd=tmp_path, options=("--preset", "advisory"))
+    assert done.returncode == 0, done.stderr
+    pair = Both(done, done, tmp_path / "runs" / "run")
+    runs = [pair.open(number) for number in range(1, 8)]
+    leaks = [[one.severity for one in run.findings() if one.rule == "data_leakage"] for run in runs]
+    assert leaks == [[], [], ["warning"], ["warning"], [], ["warning"], []]
+    # Whatever is evaluated, the loss of the training is known, with a builtin objective.
+    known = [[*run.scalars("losses", mode="train")] for run in runs]
+    assert [len(names) for names in known] == [1, 1, 1, 1, 1, 1, 0]
+    assert known[0] == known[1] == ["losses/train-logloss"]
+    assert verdict(runs[0]).kind == "healthy"
+    assert verdict(runs[6]).kind == "cannot tell"
+    assert "no labels" in verdict(runs[6]).sentence

@@ -11,6 +11,7 @@ import xgboost
 
 from tests.capture.xgboost_.trainings import breast_cancer, squared_error
 from vinedresser.capture import Hook, open_run
+from vinedresser.capture.xgboost_.data import DataSet
 
 
 def rows() -> xgboost.DMatrix:
@@ -75,3 +76,35 @@ def test_a_metric_of_xgboost_is_no_loss_of_another_objective(tmp_path: Path) -> 
     assert not [
         scalar for scalar in open_run(tmp_path / "run").scalars() if scalar.startswith("losses/")
     ]
+
+
+@pytest.mark.parametrize(
+    ("objective", "metric"),
+    [
+        ("binary:logistic", "logloss"),
+        ("multi:softprob", "mlogloss"),
+        ("reg:squarederror", "rmse"),
+        ("reg:absoluteerror", "mae"),
+        ("reg:gamma", "gamma-deviance"),
+    ],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_loss_of_training_rows_is_that_of_xgboost(
+    objective: str, metric: str, weighted: bool
+) -> None:
+    x, y = breast_cancer()
+    weights = np.linspace(0.1, 3, len(y)) if weighted else None
+    data = xgboost.DMatrix(x, y + (objective == "reg:gamma"), weight=weights)
+    params = {"objective": objective, "eval_metric": metric, "nthread": 1, "max_depth": 2}
+    if objective.startswith("multi"):
+        params["num_class"] = 2
+    booster = xgboost.train(params, data, 3)
+    expected = float(booster.eval(data).rpartition(":")[2])
+    found = DataSet("train", data, 10_000).loss(booster, metric, kept=True)
+    if metric == "gamma-deviance":
+        assert np.isnan(found)
+    else:
+        assert found == pytest.approx(expected, rel=1e-5)
+    # Rows that are not cached would be predicted by all trees in each round.
+    assert np.isnan(DataSet("train", data, 10).loss(booster, metric, kept=True))
+    assert np.isnan(DataSet("train", data, 10_000).loss(booster, metric, kept=False))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 import xgboost.training
-from xgboost.callback import CallbackContainer
+from xgboost.callback import CallbackContainer, EarlyStopping
 
 from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.run.attachment import ATTACHMENT
 from vinedresser.frameworks.methods import listen
+
+# Names of evaluation sets, but not validation_0, which an estimator gives to any set.
+_EVALUATION = re.compile(r"(?i)d?(eval|val|test|dev|hold)(?!\w*_\d+$)")
 
 
 class _XGBoostTrainings(TrainingFinder):
@@ -30,20 +36,33 @@ class _XGBoostTrainings(TrainingFinder):
     def _training_begins(self, callbacks: CallbackContainer) -> None:
         if not callbacks.is_cv:
             hook = self._attach_hook()
-            callbacks.callbacks.append(hook.xgboost(training_set=_training_set()))
+            callbacks.callbacks.append(hook.xgboost(**_data_of_training(callbacks.callbacks)))
 
 
-def _training_set() -> str | None:
-    """Return the name of the evaluation set that is the training data itself, if any.
+def _data_of_training(callbacks: Iterable[Any]) -> dict[str, Any]:
+    """Return the data of the training that begins, as `Hook.xgboost` takes them.
 
-    Callbacks do not receive the data, so it is read from `xgboost.train`, which calls them.
+    Callbacks do not receive the data, so they are read from `xgboost.train`, which calls them. The
+    training data among the evaluation sets are its training set; they are evaluated, too, if
+    nothing else is and they are said to be an evaluation or decide when to stop.
+
+    Args:
+        callbacks: those of the training.
     """
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__") != xgboost.training.__name__:
         frame = frame.f_back
-    given = frame.f_locals
-    sets = given.get("evals") or ()
-    return next((name for data, name in sets if data is given.get("dtrain")), None)
+    train = frame.f_locals.get("dtrain")
+    sets = list(frame.f_locals.get("evals") or ())
+    own = next((name for data, name in sets if data is train), None)
+    if callable(frame.f_locals.get("obj")):
+        # Nothing says what the predictions of a custom objective are.
+        return {"training_set": own}
+    others = {name: data for data, name in sets if data is not train}
+    stops = any(isinstance(one, EarlyStopping) for one in callbacks)
+    if own is not None and not others and (stops or _EVALUATION.match(own)):
+        others = {own: train}
+    return {"train": train, "validation": others or None, "training_set": own}
 
 
 def attach() -> None:

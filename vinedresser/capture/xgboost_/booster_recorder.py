@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -100,6 +101,24 @@ class BoosterRecorder:
         rounds = NewestRounds(booster)
         for part in self._parts:
             part(recording, rounds, info)
+
+    def record_loss(
+        self, recording: Recording, booster: Booster, info: BoosterInfo, metric: str
+    ) -> None:
+        """Record the loss of training data that XGBoost does not evaluate, if it is known and due.
+
+        Args:
+            recording: the recording of a train step.
+            booster: the booster after a round.
+            info: its properties.
+            metric: the metric that is the loss.
+        """
+        for data in self._train:
+            name = f"losses/{data.name}-{metric}"
+            if recording.due.ask(name):
+                value = data.loss(booster, metric, kept=info.additive)
+                if not math.isnan(value):
+                    recording.add_scalar(name, value)
 
     def record_evaluation(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
         """Record what is due of the evaluation sets after a round."""

@@ -200,6 +200,9 @@ class XGBoostCallback(TrainingCallback, Adapter):
         if rounds is not None and pending is not None and rounds.done > pending[1]:
             self._end_round()
         self._release()
+        if self._session.detected:
+            # Each detected training has its own callback, which would keep its data in memory.
+            self._make = None
 
     def _release(self) -> None:
         """Release what belongs to the current training."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -69,6 +70,33 @@ class DataSet:
         matrix = self._given if self._few else self.matrix
         return self._sample(matrix, matrix.get_label())
 
+    def loss(self, booster: Booster, metric: str, *, kept: bool) -> float:
+        """Return what XGBoost would report as a metric of all rows; NaN if that is not known.
+
+        Only of margins that XGBoost caches: others would take longer in each round.
+
+        Args:
+            booster: the booster after a round.
+            metric: "logloss", "mlogloss", "rmse" or "mae"; others are not known.
+            kept: see `predictions`.
+        """
+        if not (kept and self._few):
+            return math.nan
+        labels = np.asarray(self._given.get_label(), np.float64)
+        predicted = np.asarray(booster.predict(self._given, validate_features=False), np.float64)
+        if not labels.size or labels.shape != predicted.shape[:1]:
+            return math.nan
+        if metric == "mlogloss" and predicted.ndim == 2:
+            predicted = np.take_along_axis(predicted, labels.astype(np.int64)[:, None], 1)[:, 0]
+            labels = np.ones_like(labels)
+        if labels.shape != predicted.shape:
+            return math.nan
+        weights = np.asarray(self._given.get_weight(), np.float64)
+        mean = np.average(
+            _row_losses(metric, labels, predicted), weights=weights if weights.size else None
+        )
+        return float(np.sqrt(mean) if metric == "rmse" else mean)
+
     @cached_property
     def inputs(self) -> NDArray[np.float32]:
         """The features of the sample: float32 [rows, features], NaN for missing values.
@@ -122,6 +150,22 @@ def named_sets(given: Any, rows: int, *, name: str) -> list[DataSet]:
         return []
     named = given if isinstance(given, Mapping) else {name: given}
     return [DataSet(str(key), data, rows) for key, data in named.items()]
+
+
+def _row_losses(
+    metric: str, labels: NDArray[np.float64], predicted: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the loss of each row, float64 [rows]; NaN for other metrics; see `DataSet.loss`."""
+    if metric == "rmse":
+        return np.square(labels - predicted)
+    if metric == "mae":
+        return np.abs(labels - predicted)
+    if metric in ("logloss", "mlogloss"):
+        # As XGBoost clips probabilities.
+        least = 1e-16
+        right = -np.log(np.clip(predicted, least, None))
+        return labels * right - (1 - labels) * np.log(np.clip(1 - predicted, least, None))
+    return np.full(labels.shape, math.nan)
 
 
 def _matrix(name: str, data: Any, rows: int) -> DMatrix:

@@ -80,6 +80,8 @@ class RoundRecorder:
                 for prefix, fold in zip(self.boosters, folds, strict=True)
             }
         self._validates = bool(folds or validation)
+        # Others are told to have XGBoost evaluate it.
+        self._computes_loss = session.detected
         self._loss = loss
         # Set after the first round.
         self._info: BoosterInfo | None = None
@@ -118,6 +120,8 @@ class RoundRecorder:
             return
         self._record_metrics(recording, log, known)
         for prefix, one in self._recorders.items():
+            if self._computes_loss and self._loss is not None and not known:
+                one.record_loss(recording, self.boosters[prefix], self._info, self._loss)
             one.record_training(recording, self.boosters[prefix], self._info)
         if self._first:
             self._first = False

@@ -102,6 +102,7 @@ class ClassImbalance(OnceRule):
         self.misprediction = misprediction
         self.samples = samples
         self.batches = Batches()
+        self.needs = self.batches.required("labels", "predictions")
         self.fit = Fit()
         self.outcome = Outcome()
         self._names: list[str] = []

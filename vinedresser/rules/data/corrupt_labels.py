@@ -164,8 +164,11 @@ class CorruptLabels(OnceRule):
         require_at_least(1, evaluations=evaluations)
         self.gain = gain
         self.evaluations = evaluations
-        self.needs = (Need("losses", modes=("eval",), required=False),)
         self.batches = Batches()
+        self.needs = (
+            Need("losses", modes=("eval",), required=False),
+            *self.batches.required("labels"),
+        )
         self.outcome = Outcome()
         self.guessing = Guessing()
         self.held_out = HeldOut()

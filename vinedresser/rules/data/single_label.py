@@ -88,6 +88,7 @@ class SingleLabel(OnceRule):
         self.rows = rows
         self.order = order
         self.batches = Batches()
+        self.needs = self.batches.required("labels")
         self.fit = Fit()
         self._labels: dict[str, _Labels] = {}
         self._last: Step | None = None

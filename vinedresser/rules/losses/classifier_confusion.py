@@ -79,6 +79,7 @@ class ClassifierConfusion(OnceRule):
         require_between(0, 1, share=share)
         self.share = share
         self.batches = Batches()
+        self.needs = self.batches.required("labels", "predictions")
         self.outcome = Outcome()
         self._classes: list[str] = []
         self._matrices: dict[tuple[str, str], deque[tuple[int, NDArray[np.int64]]]] = {}

@@ -100,6 +100,7 @@ class DataLeakage(OnceRule):
         require_between(0, 1, share=share)
         self.share = share
         self.batches = Batches()
+        self.needs = self.batches.required("model_inputs")
         self._train: set[bytes] = set()
         self._eval: set[bytes] = set()
         self._shares: deque[float] = deque(maxlen=_EVALUATIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,6 +151,15 @@ class Batches(Signal):
                 self._compare(step, loss)
         for name in step.tensors_of("model_inputs"):
             self.inputs[name] = _rows(step.tensor(name))
+
+    def required(self, *collections: str) -> tuple[Need, ...]:
+        """Return the needs of a rule that has nothing to look at without some of these data.
+
+        Args:
+            collections: any of "labels", "predictions" and "model_inputs".
+        """
+        chosen = (need for need in self.needs if need.collection in collections)
+        return tuple(replace(need, required=True) for need in chosen)
 
     @property
     def of_text(self) -> bool:
