@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -21,7 +22,8 @@ from tests.data import written
 from tests.data.killing import kill
 from tests.property_tests import examples
 from vinedresser.data import Batch, Mixture, TorchLoader
-from vinedresser.data.blend import Blend
+from vinedresser.data.blend import Blend, History
+from vinedresser.data.board import Board
 from vinedresser.errors import ConfigError, DamagedData
 
 SIZES = {"cat": 40, "dog": 25, "eel": 7}
@@ -220,6 +222,77 @@ def test_weights_change_under_workers(folder: Path, options: dict[str, Any]) -> 
     resumed.load_state_dict(loader.state_dict())
     assert resumed.weights == data.weights
     assert seen(list(rest)) == seen(list(resumed))
+
+
+def test_a_worker_does_not_see_weights_of_later_batches_that_are_written_meanwhile() -> None:
+    history = History([(0, np.ones(2)), (3, np.array([2.0, 1.0]))])
+    shared = np.zeros(Board.size(2, 1, 4))
+    training = Board(shared, 2, 1)
+    training.write(Blend.begin(1, 1, 2), history)
+
+    class Interrupted(np.ndarray[Any, Any]):
+        """Array of a worker, which the training writes when the worker has just compared it."""
+
+        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
+            result = getattr(ufunc, method)(*map(np.asarray, inputs))
+            if ufunc is np.less_equal:
+                history.change(8, {0: 9.0})
+                training.change(history, 4)
+            return result
+
+    worker = Board(shared.view(Interrupted), 2, 1)
+    # The change replaces the weights up to batch 2, which are not needed any more.
+    assert worker.at(7).tolist() == [2, 1]
+    assert worker.at(8).tolist() == [9, 1]
+
+
+def test_a_worker_of_an_iteration_that_was_broken_off_draws_nothing() -> None:
+    # As while the position of the next one is being written.
+    unwritten = Board(np.full(Board.size(2, 1, 4), np.inf), 2, 1)
+    with pytest.raises(ConfigError, match="batch 3: its iteration was broken off"):
+        unwritten.at(3)
+    later = Board(np.zeros(Board.size(2, 1, 4)), 2, 1)
+    later.write(
+        Blend(2, 9, np.zeros((1, 2), np.int64), np.zeros((1, 2))), History([(9, np.ones(2))])
+    )
+    assert later.at(9).tolist() == [1, 1]
+    with pytest.raises(ConfigError, match="batch 3"):
+        later.at(3)
+
+
+def test_a_worker_is_independent_of_a_thread_that_held_the_lock_at_its_fork(folder: Path) -> None:
+    data = mixture(folder)
+    board = data.board(0)
+    data.publish(board, 0)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with data._drawing:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        data.follow(board)
+        assert next(data.share(0, 1)).number == 0
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_change_by_another_thread_while_a_batch_is_awaited_is_one_batch_later(
+    folder: Path,
+) -> None:
+    data, alone = mixture(folder), mixture(folder)
+    data.publish(data.board(4), 4)
+    assert data.set_weights({"cat": 9}) == 4
+    # Torch asks a worker for batch 4 before it hands over batch 0.
+    data.expect()
+    assert data.set_weights({"cat": 8}) == 5
+    data.deliver(next(iter(alone)))
+    assert data.set_weights({"cat": 7}) == 5
 
 
 def test_an_abandoned_iteration_does_not_stop_changes(folder: Path) -> None:

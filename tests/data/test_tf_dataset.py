@@ -36,6 +36,13 @@ def test_tensorflow_gets_the_same_batches(tmp_path: Path) -> None:
     rest = [batch.values for batch in resumed]
     whole = [batch.values for batch in Dataset(tmp_path / "data", batch_size=5, seed=1)]
     assert first + rest == whole
+    # An earlier iterator takes nothing from a later one.
+    batches = tf_dataset(Dataset(tmp_path / "data", batch_size=5, seed=1))
+    earlier, later = iter(batches), iter(batches)
+    both = [next(one).numpy().tolist() for one in (earlier, later)]
+    with pytest.raises((ConfigError, tf.errors.OpError), match="another iterator of this tf_da"):
+        next(earlier)
+    assert both + [batch.numpy().tolist() for batch in later] == whole
 
 
 @pytest.mark.thorough

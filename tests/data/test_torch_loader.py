@@ -223,3 +223,25 @@ def test_an_iteration_ends_when_another_one_has_begun(
     assert data.state_dict()["batch"] == 2
     # The later one has all that is left of the epoch.
     assert [*found, *(batch.number for batch in second)] == expected
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
+@pytest.mark.parametrize("options", [None, {}, {"num_workers": 2}], ids=str)
+def test_an_iteration_ends_when_a_position_is_loaded(
+    folder: Path, options: dict[str, Any] | None
+) -> None:
+    data = open_data(folder)
+    batches: Any = data if options is None else TorchLoader(data, collate=list, **options)
+    expected = [batch.number for batch in open_data(folder)]
+    state = batches.state_dict()
+    running = iter(batches)
+    next(running)
+    with pytest.raises(ConfigError, match="the position was saved with"):
+        batches.load_state_dict({**state, "batch_size": 1})
+    # A position that is refused ends nothing.
+    next(running)
+    batches.load_state_dict(state)
+    with pytest.raises(ConfigError, match="load_state_dict has moved the position"):
+        next(running)
+    assert [batch.number for batch in batches] == expected
+    assert data.delivered.iterations == 2

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.data.blend import Blend, History
+from vinedresser.errors import ConfigError
 
 __all__ = ["MOST_PENDING", "Board"]
 
@@ -17,7 +18,8 @@ class Board:
     """Position and weights in an array, which the memory of several processes may share.
 
     The process of the training writes; workers read. It changes only weights of batches that no
-    worker was asked for, so it does not matter when a worker sees the change.
+    worker was asked for, so it does not matter when a worker sees the change. Only workers of an
+    iteration that was broken off may read while the position of the next one is written.
 
     Args:
         array: the array, float64, (`size(…)`,).
@@ -78,8 +80,16 @@ class Board:
         return Blend(size, int(self._batch[0]), self._counts.astype(np.int64), self._lacking.copy())
 
     def at(self, batch: int) -> NDArray[np.float64]:
-        """Return the weights of a batch."""
+        """Return the weights of a batch.
+
+        Raises:
+            ConfigError: another iteration has begun, and its weights are being written.
+        """
         # Read once: a row may be written meanwhile, and its number is then infinity.
         numbers = self._changes[:, 0].copy()
         begins = np.where(numbers <= batch, numbers, -1)
-        return self._changes[int(begins.argmax()), 1:].copy()
+        row = int(begins.argmax())
+        weights = self._changes[row, 1:].copy()
+        if begins[row] < 0 or not (np.isfinite(weights).all() and weights.any()):
+            raise ConfigError(f"batch {batch}: its iteration was broken off")
+        return weights

@@ -180,8 +180,7 @@ class Dataset(Feed):
             **({"objects": self.uris} if self._refresh else {}),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Feed.load_state_dict`."""
+    def _load(self, state: Mapping[str, Any]) -> None:
         of_list = ("objects", "data", "records") if self._refresh else ()
         check_same(state, self.state_dict(), "epoch", "batch", *of_list)
         for name in ("epoch", "batch"):

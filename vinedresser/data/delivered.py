@@ -40,7 +40,7 @@ class Iteration:
         self._open = True
         self._fed = fed
         fed.iterations += 1
-        self._number = fed.iterations
+        self._number = fed.running = fed.iterations
         if fed not in _DELIVERED.data_sets:
             _DELIVERED.data_sets.append(fed)
 
@@ -57,25 +57,34 @@ class Iteration:
 
     @property
     def latest(self) -> bool:
-        """Whether the data set has begun no other iteration since; they share its position."""
-        return self._number == self._fed.iterations
+        """Whether it moves the position: no other iteration has begun, and none was loaded."""
+        return self._number == self._fed.running
 
     def draw(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Yield batches as long as this is the latest iteration.
 
         Raises:
-            ConfigError: another one has begun, and moves the position.
+            ConfigError: another one has begun, and moves the position, or a position was loaded.
         """
         while True:
-            if not self.latest:
-                raise ConfigError(
-                    "another iteration of this data set has begun and continued from its position; "
-                    "iterate over a second data set, or begin anew with iter()"
-                )
+            self._check()
             batch = next(batches, None)
+            # Another thread may have begun one meanwhile.
+            self._check()
             if batch is None:
                 return
             yield batch
+
+    def _check(self) -> None:
+        if self._fed.running is None:
+            raise ConfigError(
+                "load_state_dict has moved the position of this data set; begin anew with iter()"
+            )
+        if not self.latest:
+            raise ConfigError(
+                "another iteration of this data set has begun and continued from its position; "
+                "iterate over a second data set, or begin anew with iter()"
+            )
 
     def deliver(self, origins: Origins) -> None:
         """Note the origins of a batch that is about to be delivered."""

@@ -39,6 +39,8 @@ class Fed:
         statistics: as above.
         damaged: as above.
         iterations: number of iterations, which are epochs unless they were broken off.
+        running: number of the iteration that moves the position; None if another position was
+            loaded since.
         objects: what was fed of each object, by URI, in the order in which they came first.
     """
 
@@ -46,6 +48,7 @@ class Fed:
         self.statistics = statistics
         self.damaged = damaged
         self.iterations = 0
+        self.running: int | None = None
         self.objects: dict[str, FedObject] = {}
 
     def add(self, origins: Origins) -> None:

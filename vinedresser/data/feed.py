@@ -122,16 +122,22 @@ class Feed(ABC):
         The position of all ranks is the same, and can be loaded with another number of ranks.
         """
 
-    @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at a position.
+        """Continue at a position, with the next iteration; one that is running raises.
 
         Args:
             state: what `state_dict` returned, in this process or another one.
 
         Raises:
-            ConfigError: it belongs to other data, or to an other order.
+            ConfigError: it belongs to other data, or to another order.
         """
+        self._load(state)
+        self.delivered.running = None
+        self.withdraw()
+
+    @abstractmethod
+    def _load(self, state: Mapping[str, Any]) -> None:
+        """Move to a position; see `load_state_dict`."""
 
     @abstractmethod
     def board(self, ahead: int) -> NDArray[np.float64]:
@@ -154,6 +160,9 @@ class Feed(ABC):
     @abstractmethod
     def follow(self, board: NDArray[np.float64]) -> None:
         """Continue, in a worker, at the position that was published."""
+
+    def expect(self) -> None:  # noqa: B027 (optional)
+        """Note that a batch is awaited from workers, and that they are then asked for another."""
 
     def withdraw(self) -> None:  # noqa: B027 (optional)
         """Note that the workers of the last `publish` have ended their iteration."""

@@ -165,7 +165,9 @@ class Mixture(Feed):
         self._drawn, self._drawer = 0, 0
         self._drawing = threading.RLock()
         self._board: Board | None = None
-        self._ahead = 0
+        # Batches of this rank that workers are asked for beyond the one that is delivered next: a
+        # fixed number, and one more while this process awaits a batch.
+        self._ahead = self._expected = 0
 
     @property
     def records(self) -> int:
@@ -224,7 +226,8 @@ class Mixture(Feed):
                     "weights cannot be changed while another thread reads (as with tf.data) for "
                     "several ranks, which would change them at different batches"
                 )
-            first = max(self._blend.batch + self._ranks * self._ahead, self._drawn)
+            ahead = self._ahead + self._expected
+            first = max(self._blend.batch + self._ranks * ahead, self._drawn)
             if at is not None and at < first:
                 raise ConfigError(f"at = {at}: batches up to {first - 1} have been begun")
             begin = first if at is None else at
@@ -302,8 +305,7 @@ class Mixture(Feed):
                 "weights": [[begin, one.tolist()] for begin, one in self._history.changes],
             }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Feed.load_state_dict`."""
+    def _load(self, state: Mapping[str, Any]) -> None:
         check_same(state, self.state_dict(), "batch", "counts", "lacking", "weights")
         try:
             counts = np.array(state["counts"], np.int64)
@@ -333,7 +335,8 @@ class Mixture(Feed):
 
     def board(self, ahead: int) -> NDArray[np.float64]:
         """See `Feed.board`."""
-        return np.zeros(Board.size(len(self._names), self._order.lanes, 2 * ahead * self._ranks))
+        needed = (2 * ahead + 1) * self._ranks
+        return np.zeros(Board.size(len(self._names), self._order.lanes, needed))
 
     def publish(self, board: NDArray[np.float64], ahead: int) -> None:
         """See `Feed.publish`."""
@@ -346,11 +349,18 @@ class Mixture(Feed):
         """See `Feed.follow`."""
         self._board = Board(board, len(self._names), self._order.lanes)
         self._blend = self._board.blend(self._blend.size)
+        # A thread of the training may have held it when this process was forked.
+        self._drawing = threading.RLock()
+
+    def expect(self) -> None:
+        """See `Feed.expect`."""
+        with self._drawing:
+            self._drawer, self._expected = threading.get_ident(), 1
 
     def withdraw(self) -> None:
         """See `Feed.withdraw`."""
         with self._drawing:
-            self._board, self._ahead = None, 0
+            self._board, self._ahead, self._expected, self._drawer = None, 0, 0, 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a worker, which follows the board of its process."""
@@ -366,6 +376,7 @@ class Mixture(Feed):
 
     def _advance(self, batch: Batch) -> None:
         with self._drawing:
+            self._expected = 0
             for _ in range(self._ranks):
                 self._blend.draw(self._history.at(self._blend.batch))
         places = [self._class_of[uri] for uri in batch.origins.uris]

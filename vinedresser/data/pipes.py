@@ -143,8 +143,8 @@ class PipeDataset(Feed):
             "record": self._next,
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Feed.load_state_dict`; the records before the position are read again."""
+    def _load(self, state: Mapping[str, Any]) -> None:
+        # The records before the position are read again.
         check_same(state, self.state_dict(), "epoch", "record")
         self._epoch, self._next = state["epoch"], state["record"]
 

@@ -21,7 +21,7 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
     Each iteration yields the rest of the current epoch, as that of a `Dataset` does. The
     cardinality is that of a whole epoch: an iteration that resumes in the middle of one is shorter.
     The position is that behind the last batch that TensorFlow has drawn: with ``prefetch``, it is
-    ahead of the training.
+    ahead of the training. Once another iterator has begun, an earlier one raises.
 
     Args:
         dataset: the data set.
@@ -30,7 +30,8 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
             a batch is a tensor of strings, (records,), such as `tf.io.parse_example` takes.
 
     Raises:
-        ConfigError: in an iteration, values are not `bytes`, and there is no signature.
+        ConfigError: in an iteration, values are not `bytes`, and there is no signature; another
+            iteration has begun since, or a position was loaded.
         DamagedData: in an iteration, more records are damaged than may be left out.
     """
     spec = tf.TensorSpec((None,), tf.string) if signature is None else signature
@@ -47,15 +48,21 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
         yield from dataset
         ended = length is not None
 
+    begun = 0
     batches = epoch()
 
     def begin() -> Any:
-        nonlocal batches
+        nonlocal begun, batches
         # This ends one that was broken off.
-        batches = epoch()
-        return np.int64(0)
+        begun, batches = begun + 1, epoch()
+        return np.int64(begun)
 
-    def draw() -> list[Any]:
+    def draw(iteration: Any) -> list[Any]:
+        if iteration != begun:
+            raise ConfigError(
+                "another iterator of this tf_dataset has begun and continued from its position; "
+                "iterate over that of a second data set"
+            )
         batch = next(batches, None)
         if batch is None:
             return [False, *map(_nothing, specs)]
@@ -63,15 +70,16 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
             return [True, _strings(batch.values)]
         return [True, *tf.nest.flatten(_stacked(batch.values, spec))]
 
-    def drawn(_: Any) -> Any:
-        more, *leaves = tf.numpy_function(draw, [], [tf.bool, *(spec.dtype for spec in specs)])
+    def drawn(iteration: Any) -> Any:
+        kinds = [tf.bool, *(spec.dtype for spec in specs)]
+        more, *leaves = tf.numpy_function(draw, [iteration], kinds)
         shaped = [tf.ensure_shape(one, of.shape) for one, of in zip(leaves, specs, strict=True)]
         return more, tf.nest.pack_sequence_as(spec, shaped)
 
     # With `from_generator`, TensorFlow has the allocator return memory to the system at once, for
     # the rest of the process: reading takes up to 1.8 times as long.
     numbers = tf.data.Dataset.range(1).map(lambda _: tf.numpy_function(begin, [], tf.int64))
-    endless = numbers.flat_map(lambda first: tf.data.Dataset.range(first, tf.int64.max))
+    endless = numbers.flat_map(lambda number: tf.data.Dataset.from_tensors(number).repeat())
     # Functions that return some of their arguments are not run by TensorFlow.
     made = endless.map(drawn).take_while(lambda more, _: more).map(lambda _, batch: batch)
     if length is not None:

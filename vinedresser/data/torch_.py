@@ -75,7 +75,7 @@ class TorchLoader(DataLoader[Batch]):
         """Yield the batches up to the end of the epoch.
 
         Raises:
-            ConfigError: another iteration has begun since.
+            ConfigError: another iteration has begun since, or a position was loaded.
             DamagedData: more records are damaged than may be left out.
             StoreError: an object cannot be read.
         """
@@ -95,6 +95,8 @@ class TorchLoader(DataLoader[Batch]):
         """Yield batches, and measure how long those of workers are waited for."""
         statistics = self._data.statistics
         while True:
+            if self.num_workers:
+                self._data.expect()
             with statistics.timed("queued") if self.num_workers else nullcontext():
                 batch = next(batches, None)
             if batch is None:
