@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -16,8 +17,9 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import vinedresser
+from tests.explain.reports.pages import finding
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import MachineRecord, read_record
+from vinedresser.store.records import MachineRecord, findings_key, read_record
 from vinedresser.testing.runs import make_run, step_record
 
 TRAINING = textwrap.dedent(
@@ -155,6 +157,24 @@ def test_show_and_status(project: Path) -> None:
     assert "finished" in status.stdout
 
 
+@pytest.mark.parametrize("columns", [80, 60, 40])
+def test_a_narrow_terminal_shows_whole_names_and_verdicts(tmp_path: Path, columns: int) -> None:
+    names = [f"resnet50-cosine-lr0.01-wd1e-4-augmented-seed-{seed}" for seed in (1, 2)]
+    for name in names:
+        scalars = {"losses/CrossEntropyLoss": 0.25, "metrics/accuracy": 0.5}
+        run = make_run(tmp_path / "runs" / name, [step_record(0, scalars=scalars)], name=name)
+        line = json.dumps(finding(rule="exploding_loss").to_json()) + "\n"
+        run.storage.put(findings_key("default"), [line.encode()])
+    shown = vinedresser("status", "runs", cwd=tmp_path, columns=columns)
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert shown.stdout.count("exploding_loss") == len(names)
+    # What is folded has its pieces below each other.
+    joined = "".join(line.split("  ")[0].strip() for line in lines)
+    assert all(name in joined for name in names)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -165,6 +185,7 @@ def test_show_and_status(project: Path) -> None:
         (("run", "--ranks", "2000", "train.py"), "--ranks: must be from 1 to 1024, not 2000"),
         (("run", "--at", "3", "train.py"), "--at: `vinedresser run` has no such option"),
         (("run", "--store", "train.py/runs", "train.py"), "train.py: a file, not a folder"),
+        (("run", "--store", "/proc/runs", "train.py"), "this folder cannot be made here"),
         (("train", "sweep.toml"), "run by `vinedresser sweep sweep.toml`"),
         (("run", "--rule", "nonfinite:a", "train.py"), "expected NAME:KEY=VALUE"),
         (("run", "--name", "taken", "train.py"), "taken: already holds a run"),
@@ -176,7 +197,10 @@ def test_show_and_status(project: Path) -> None:
         (("show", "nowhere"), "nowhere: not a run"),
         (("show", "runs/taken", "losses/x"), "no tensor or scalar losses/x"),
         (("show", "runs/taken", "--mode", "test", "x"), "no such mode"),
+        (("show", "runs"), "it is a store of 1 run, such as runs/taken"),
+        (("show", "runs/takn"), "there is no run.json; did you mean taken?"),
         (("status", "nowhere"), "nowhere: no such directory"),
+        (("status", "runs/takn"), "no such directory; did you mean taken?"),
         (("reconcile", "nowhere"), "nowhere: no such directory"),
         (("ui", "runs"), "runs: no run in it is tracked by MLflow"),
     ],

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -281,10 +282,31 @@ def test_the_command_lists_first_and_removes_only_if_told(store: Path, tmp_path:
 
     before = sorted(open_store(store))
     listed = gc("--older", "3 d")
-    assert listed.stdout.splitlines()[-1].startswith("2 runs, 0.0 MB; --delete removes them")
+    assert listed.stdout.splitlines()[-2:] == [
+        "2 runs, 0.0 MB; --delete removes them",
+        "3 runs stay: too recent (--older)",
+    ]
     assert sorted(open_store(store)) == before
     assert gc("--older", "3 d", "--delete").returncode == 0
     assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]
     refused = gc("--delete")
     assert (refused.returncode, "say which runs" in refused.stderr) == (2, True)
     assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]
+
+
+def test_runs_that_a_policy_is_not_about_are_counted_by_the_reason(store: Path) -> None:
+    ended_run(store / "broken", cause="crashed", days=0.1)
+    spared = Counter[str]()
+    policy = Policy(keep=1, older=2 * DAY, states=["crashed"])
+    assert candidates(store, policy, spared) == []
+    assert spared == {
+        "among the newest 1 (--keep)": 1,
+        "too recent (--older)": 2,
+        "ended otherwise (--state)": 3,
+    }
+    spared.clear()
+    assert candidates(store, Policy(keep=7), spared) == []
+    assert spared == {"among the newest 7 (--keep)": 6}
+    spared.clear()
+    assert candidates(store, Policy(most_bytes=10**9), spared) == []
+    assert spared == {"there is room (--size)": 6}

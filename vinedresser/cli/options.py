@@ -149,5 +149,8 @@ def check_directory(store: Location) -> None:
     Raises:
         ConfigError: no such directory.
     """
+    from vinedresser.store.reading.store_runs import runs_nearby
+
     if isinstance(store, Path) and not store.is_dir():
-        raise ConfigError(f"{store}: no such directory; give a store or a run directory")
+        hint = runs_nearby(store) or "; give a store or a run directory"
+        raise ConfigError(f"{store}: no such directory{hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from typing import Annotated, get_args
 
 import typer
@@ -41,7 +42,7 @@ def gc(
     which a model is registered, or from which another run began. MLflow keeps its runs.
     """
     from vinedresser.cli.views.console import console, plain_table, say
-    from vinedresser.store.status import RunState
+    from vinedresser.explain.formatting import count
     from vinedresser.tasks.retention import Policy, What, candidates, complete, remove
 
     place = parse_location(store)
@@ -50,14 +51,11 @@ def gc(
     kind = next((one for one in kinds if one == what), None)
     if kind is None:
         raise ConfigError(f"--what {what!r}: {', '.join(kinds)}{did_you_mean(what, kinds)}")
-    states = [one.strip() for one in state.split(",") if one.strip()]
-    for one in states:
-        if one not in (known := get_args(RunState)):
-            raise ConfigError(f"--state {one!r}: {', '.join(known)}{did_you_mean(one, known)}")
-    policy = Policy(kind, _time(older), keep, states, _size(size))
+    policy = Policy(kind, _time(older), keep, _states(state), _size(size))
     for location in complete(place) if delete else ():
         say(f"{location.name}   its removal, which was interrupted, is complete")
-    found = candidates(place, policy)
+    spared = Counter[str]()
+    found = candidates(place, policy, spared)
     failed = 0
     table = plain_table()
     for heading in ("run", "ended", "MB", ""):
@@ -78,7 +76,9 @@ def gc(
     freed = sum(candidate.bytes for candidate in chosen) / 1e6
     of = "" if kind == "runs" else f" of their {kind}"
     ending = "" if delete else "; --delete removes them"
-    say(f"{len(chosen)} runs{of}, {freed:,.1f} MB" + (ending if chosen else ""))
+    say(f"{count(len(chosen), 'run')}{of}, {freed:,.1f} MB" + (ending if chosen else ""))
+    for reason, number in spared.items():
+        say(f"{count(number, 'run')} {'stays' if number == 1 else 'stay'}: {reason}", style="dim")
     sys.exit(1 if failed else 0)
 
 
@@ -126,6 +126,16 @@ def _time(given: str) -> float:
         return parse_time(given) if given else 0.0
     except ValueError as error:
         raise ConfigError(f"--older: {error}") from error
+
+
+def _states(given: str) -> list[str]:
+    from vinedresser.store.status import RunState
+
+    states = [one.strip() for one in given.split(",") if one.strip()]
+    for one in states:
+        if one not in (known := get_args(RunState)):
+            raise ConfigError(f"--state {one!r}: {', '.join(known)}{did_you_mean(one, known)}")
+    return states
 
 
 def _size(given: str) -> int | None:

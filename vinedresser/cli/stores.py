@@ -52,8 +52,10 @@ def status(
             say(f"  open its page  vinedresser watch {place}", style="dim")
         return
     parents = parents_in(location)
-    if results or not parents:
-        console.print(results_table(results))
+    if not results and not parents:
+        say(f"{place}: no runs")
+    if results:
+        console.print(results_table(results, console.width))
     for parent in parents:
         say(parent_line(parent))
 

@@ -80,7 +80,7 @@ def train(
         work = partial(run_trainings, experiment)
         ended = run_flow(train_flow, work, parameters, experiment.store)
     trained = ended.result
-    console.print(results_table(trained.results))
+    console.print(results_table(trained.results, console.width))
     for entry in trained.remedied:
         print_remedied(entry, console)
     for problem in trained.problems:

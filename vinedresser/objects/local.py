@@ -94,7 +94,7 @@ class LocalStorage:
             try:
                 folder = open_folder(self._root, parent)
             except FileNotFoundError:
-                make_folder(self._root, parent)
+                self._make(parent)
                 folder = open_folder(self._root, parent)
             try:
                 _write(temporary, folder, parts)
@@ -110,6 +110,18 @@ class LocalStorage:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
                 os.close(folder)
+
+    def _make(self, folder: str) -> None:
+        """Make a folder.
+
+        Raises:
+            StoreError: the file system has no place for it, as /proc.
+            OSError: it cannot be made for another reason.
+        """
+        try:
+            make_folder(self._root, folder)
+        except FileNotFoundError as error:
+            raise StoreError(f"{self._root}: this folder cannot be made here") from error
 
     def sync(self, key: str) -> None:
         """Write an object and its name to the device, so that it survives a failure of power.

@@ -12,6 +12,7 @@ import getpass
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -116,7 +117,9 @@ class Candidate:
     state: str = ""
 
 
-def candidates(store: Location, policy: Policy) -> list[Candidate]:
+def candidates(
+    store: Location, policy: Policy, spared: Counter[str] | None = None
+) -> list[Candidate]:
     """Return the runs of a store that a policy is about, the oldest first.
 
     Those that are to stay say why: they are pinned, not over, somebody's who may still settle them,
@@ -125,6 +128,7 @@ def candidates(store: Location, policy: Policy) -> list[Candidate]:
     Args:
         store: the store; in that of a sweep or pruning, runs themselves are not removed.
         policy: which.
+        spared: receives the number of runs that it is not about, by the reason.
 
     Raises:
         ConfigError: runs of a sweep or pruning are to be removed, or sizes are asked for on an
@@ -141,13 +145,14 @@ def candidates(store: Location, policy: Policy) -> list[Candidate]:
     origins = _origins(one.location for one in found)
     left = sum(one.bytes for one in found)
     chosen = []
-    now = time.time()
-    for number, one in enumerate(found):
+    newest = {one.location for one in found[max(0, len(found) - policy.keep) :]}
+    for one in found:
         kept = one.kept
-        over = policy.most_bytes is None or left > policy.most_bytes
-        if number >= len(found) - policy.keep or now - one.ended < policy.older or not over:
-            continue
-        if policy.states and one.state not in policy.states:
+        reason = f"among the newest {policy.keep} (--keep)" if one.location in newest else ""
+        reason = reason or _outside(one, policy, left)
+        if reason:
+            if spared is not None:
+                spared[reason] += 1
             continue
         if policy.what == "runs" and not kept and one.location.name in origins:
             kept = f"{origins[one.location.name]} began from it"
@@ -171,6 +176,23 @@ def named(location: Location) -> Candidate:
     if not found.kept and (later := _origins(runs_in(location.parent)).get(location.name)):
         return replace(found, kept=f"{later} began from it")
     return found
+
+
+def _outside(run: Candidate, policy: Policy, left: int) -> str:
+    """Return why a policy is not about a run that is not among the newest; "" if it is.
+
+    Args:
+        run: the run.
+        policy: the policy.
+        left: bytes that the store takes once the older ones are removed.
+    """
+    if time.time() - run.ended < policy.older:
+        return "too recent (--older)"
+    if policy.most_bytes is not None and left <= policy.most_bytes:
+        return "there is room (--size)"
+    if policy.states and run.state not in policy.states:
+        return "ended otherwise (--state)"
+    return ""
 
 
 def remove(candidate: Candidate, what: What) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["columns_that_fit"]
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from vinedresser.cli.views.console import plain_table
+from vinedresser.plain_text import visible
+
+__all__ = ["columns_that_fit", "fitted_table"]
 
 # Characters between two columns of a `plain_table`.
 _GAP = 2
@@ -24,3 +31,43 @@ def columns_that_fit(widths: Mapping[str, int], dropped: Sequence[str], room: in
             break
         kept.pop(name, None)
     return list(kept)
+
+
+def fitted_table(
+    headings: Sequence[str],
+    rows: Sequence[Mapping[str, str | Text]],
+    *,
+    room: int | None,
+    dropped: Sequence[str],
+    folded: Mapping[str, int],
+    figures: Collection[str],
+) -> Table:
+    """Return a table without borders that leaves out columns if a line is too narrow for all.
+
+    Args:
+        headings: the columns, in their order.
+        rows: the cells of each row by heading.
+        room: characters of a line; None: all columns stay.
+        dropped: the columns that may be left out, the first to go first.
+        folded: columns whose cells may have several lines, and the characters of a line that they
+            have at least; the others have one line.
+        figures: columns that are aligned to the right.
+    """
+    widths = {
+        name: max(cell_len(visible(str(text))) for text in (name, *(row[name] for row in rows)))
+        for name in headings
+    }
+    widths |= {name: min(widths[name], least) for name, least in folded.items()}
+    table = plain_table()
+    kept = headings if room is None else columns_that_fit(widths, dropped, room)
+    for name in kept:
+        table.add_column(
+            name,
+            justify="right" if name in figures else "left",
+            no_wrap=name not in folded,
+            overflow="fold" if name in folded else "ellipsis",
+            min_width=widths[name],
+        )
+    for row in rows:
+        table.add_row(*(row[name] for name in kept))
+    return table

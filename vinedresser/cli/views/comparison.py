@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vinedresser.cli.views.console import console, figure, plain_table, relative, say
+from vinedresser.cli.views.column_choice import fitted_table
+from vinedresser.cli.views.console import console, figure, relative, say
 from vinedresser.errors import ConfigError
 from vinedresser.explain.comparison import Comparison
 from vinedresser.explain.formatting import count, plain, shortened
@@ -15,30 +16,28 @@ __all__ = ["log_comparison", "print_comparison"]
 
 # The page has all runs and settings.
 _MOST_RUNS, _MOST_SETTINGS, _MOST_PARTINGS = 20, 3, 3
-_LONGEST, _VERDICT = 14, 24
+_LONGEST, _FOLDED = 14, 24
 
 
 def print_comparison(comparison: Comparison, page: Path) -> None:
     """Print the table of runs, the best first, then the winner and where runs part."""
     goal = comparison.goal
-    table = plain_table()
-    table.add_column("run", no_wrap=True)
-    if goal is not None:
-        table.add_column(goal.metric, justify="right", no_wrap=True)
-    table.add_column("verdict", min_width=_VERDICT)
-    table.add_column("steps", justify="right", no_wrap=True)
     settings = dict(list(comparison.settings.items())[:_MOST_SETTINGS])
-    for name in settings:
-        table.add_column(name, no_wrap=True, max_width=_LONGEST)
+    metrics = [] if goal is None else [goal.metric]
+    rows = []
     for place, run in enumerate(comparison.runs[:_MOST_RUNS]):
-        known = goal is not None and goal.metric in run.results
-        table.add_row(
-            run.name,
-            *([] if goal is None else [figure(run.result(goal.metric)) if known else ""]),
-            run.verdict,
-            str(run.steps),
-            *(_setting(values[place]) for values in settings.values()),
-        )
+        row = {"run": run.name, "verdict": run.verdict, "steps": str(run.steps)}
+        for metric in metrics:
+            row[metric] = figure(run.result(metric)) if metric in run.results else ""
+        rows.append(row | {name: _setting(values[place]) for name, values in settings.items()})
+    table = fitted_table(
+        ("run", *metrics, "verdict", "steps", *settings),
+        rows,
+        room=console.width,
+        dropped=("steps", *reversed(settings), *metrics),
+        folded={"run": _FOLDED, "verdict": _FOLDED},
+        figures=(*metrics, "steps"),
+    )
     console.print(table)
     more = len(comparison.runs) - _MOST_RUNS
     if more > 0:

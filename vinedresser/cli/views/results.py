@@ -7,8 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from vinedresser.cli.views.console import console, figure, plain, plain_table, relative, say
+from vinedresser.cli.views.column_choice import fitted_table
+from vinedresser.cli.views.console import console, figure, plain, relative, say
 from vinedresser.explain.verdicts import Verdict
 from vinedresser.objects import Storage
 from vinedresser.preflight.record import PreflightRecord
@@ -32,6 +34,11 @@ __all__ = [
 _MOST_SYMPTOMS = 3
 # Notes on lost and damaged data in a row of the table.
 _MOST_NOTES = 2
+# Columns of the table that a narrow terminal leaves out, the first first, and those with numbers.
+_DROPPED = ("saved", "accuracy", "steps", "loss", "ended")
+_FIGURES = ("steps", "saved", "loss", "accuracy")
+# Characters that a folded column has at least.
+_FOLDED = 24
 # Colours of the tones of verdicts.
 _STYLES = {
     "good": "green",
@@ -49,27 +56,37 @@ _NO_TRAINING = (
 )
 
 
-def results_table(results: Sequence[RunResult]) -> Table:
-    """Return the table that compares runs; `print_result` gives the full reasons."""
-    table = plain_table()
-    table.add_column("run", no_wrap=True)
-    table.add_column("ended", no_wrap=True)
-    for name in ("steps", "saved", "loss", "accuracy"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict")
-    for run in results:
-        verdict = run.verdict
-        accuracies = {key: one for key, one in run.metrics.items() if "accuracy" in key.lower()}
-        table.add_row(
-            run.name,
-            plain(verdict.status.state, _STYLES[verdict.tone]),
-            str(verdict.steps),
-            "" if verdict.saved is None else str(verdict.saved),
-            _first(run.losses),
-            _first(accuracies),
-            _found(run),
-        )
-    return table
+def results_table(results: Sequence[RunResult], room: int | None = None) -> Table:
+    """Return the table that compares runs; `print_result` gives the full reasons.
+
+    Args:
+        results: the runs.
+        room: characters of a line; a narrow one leaves out columns, but never the verdict. None:
+            all columns.
+    """
+    return fitted_table(
+        ("run", "ended", *_FIGURES, "verdict"),
+        [_cells(run) for run in results],
+        room=room,
+        dropped=_DROPPED,
+        folded={"run": _FOLDED, "verdict": _FOLDED},
+        figures=_FIGURES,
+    )
+
+
+def _cells(run: RunResult) -> dict[str, str | Text]:
+    """Return the cells of a run's row by heading."""
+    verdict = run.verdict
+    accuracies = {key: one for key, one in run.metrics.items() if "accuracy" in key.lower()}
+    return {
+        "run": run.name,
+        "ended": plain(verdict.status.state, _STYLES[verdict.tone]),
+        "steps": str(verdict.steps),
+        "saved": "" if verdict.saved is None else str(verdict.saved),
+        "loss": _first(run.losses),
+        "accuracy": _first(accuracies),
+        "verdict": _found(run),
+    }
 
 
 def print_result(run: RunResult, *, to: Console = console) -> None:

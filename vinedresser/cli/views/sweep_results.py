@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
 
-from vinedresser.cli.views.column_choice import columns_that_fit
-from vinedresser.cli.views.console import plain, plain_table
+from vinedresser.cli.views.column_choice import fitted_table
+from vinedresser.cli.views.console import plain
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import ALL_BEGUN, Trial, results_again, spread
 
@@ -47,32 +48,23 @@ def trials_table(swept: SweepResult, settings: SweepTable, room: int | None = No
     metrics = [goal.metric for goal in settings.goals]
     cells = [_cells(trial, metrics) for trial in trials]
     headings = ["trial", "ended", "epochs", *metrics, "parameters", "why"]
-    widths = {name: max(map(len, (name, *(row[name] for row in cells)))) for name in headings}
-    # These two are folded.
-    widths |= {name: min(widths[name], _FOLDED) for name in ("parameters", "why")}
-    dropped = ["epochs", *metrics[:0:-1], "why", "parameters"]
-    kept = headings if room is None else columns_that_fit(widths, dropped, room)
-    table = plain_table()
-    for name in kept:
-        figures = name == "epochs" or name in metrics
-        table.add_column(
-            name,
-            justify="right" if figures else "left",
-            no_wrap=figures or name in ("trial", "ended"),
-        )
-    for row in cells:
-        style = {"ended": STYLES[row["ended"]]}
-        table.add_row(*(plain(row[name], style.get(name, "")) for name in kept))
-    return table
+    return fitted_table(
+        headings,
+        cells,
+        room=room,
+        dropped=["epochs", *metrics[:0:-1], "why", "parameters"],
+        folded={"parameters": _FOLDED, "why": _FOLDED},
+        figures=["epochs", *metrics],
+    )
 
 
-def _cells(trial: Trial, metrics: Sequence[str]) -> dict[str, str]:
+def _cells(trial: Trial, metrics: Sequence[str]) -> dict[str, str | Text]:
     """Return the cells of a trial's row by heading."""
     values = trial.result or tuple(trial.values.values())[-1:]
     shown = [f"{value:.4g}" for value in values] + [""] * (len(metrics) - len(values))
     return {
         "trial": trial.name,
-        "ended": trial.ending.state,
+        "ended": plain(trial.ending.state, STYLES[trial.ending.state]),
         "epochs": str(trial.epochs),
         **dict(zip(metrics, shown, strict=True)),
         "parameters": trial.configuration,

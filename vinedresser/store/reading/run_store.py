@@ -10,7 +10,7 @@ from vinedresser.errors import CorruptData, MissingDependency, NotARun, UnknownR
 from vinedresser.objects import Location, parse_location
 from vinedresser.store.reading.notebook_html import paragraph, table
 from vinedresser.store.reading.reader import Run, open_run
-from vinedresser.store.reading.store_runs import runs_in
+from vinedresser.store.reading.store_runs import runs_in, runs_nearby
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,8 @@ class RunStore(Mapping[str, Run]):
             StoreError: the object store refused.
         """
         if isinstance(self.location, os.PathLike) and not os.path.isdir(self.location):
-            raise NotARun(f"{self.location}: no such directory; a store is a directory of runs")
+            hint = runs_nearby(self.location) or "; a store is a directory of runs"
+            raise NotARun(f"{self.location}: no such directory{hint}")
         self._places = {place.name: place for place in runs_in(self.location)}
 
     def __getitem__(self, name: str) -> Run:

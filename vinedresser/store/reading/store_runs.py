@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vinedresser.errors import did_you_mean
 from vinedresser.objects import Location, StoreUrl, open_storage
 from vinedresser.store.records import RunRecord
 
-__all__ = ["remote_runs", "run_directories", "runs_in"]
+__all__ = ["remote_runs", "run_directories", "runs_in", "runs_nearby"]
 
 
 def run_directories(store: Path) -> list[Path]:
@@ -50,3 +51,22 @@ def runs_in(store: Location) -> Sequence[Location]:
         StoreError: the store refused.
     """
     return run_directories(store) if isinstance(store, Path) else remote_runs(store)
+
+
+def runs_nearby(place: Location) -> str:
+    """Return what was meant by a place that is not a run, such as "; did you mean a, b?"; or "".
+
+    Args:
+        place: the place that a user gave; only a local one is looked at.
+    """
+    if not isinstance(place, Path):
+        return ""
+    if inner := run_directories(place):
+        number = f"{len(inner):,} runs" if len(inner) > 1 else "1 run"
+        return f"; it is a store of {number}, such as {inner[0]}"
+    try:
+        with os.scandir(place.parent) as entries:
+            known = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return ""
+    return "" if place.name in known else did_you_mean(place.name, known)
