@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 
 from vinedresser.capture.recording.joint_stop import JointStop
 from vinedresser.capture.recording.pace import SharedPace
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.run.connections import connected
 from vinedresser.capture.run.environment import Environment, process_group
 from vinedresser.capture.run.opening import OpenedRun
+from vinedresser.objects import LocalStorage
 from vinedresser.store.finding import Finding
-from vinedresser.store.records import LaunchRecord, findings_key, read_record
+from vinedresser.store.records import LaunchRecord, findings_key, heartbeats, read_record
 
-__all__ = ["prepare_rank"]
+__all__ = ["RanksApart", "prepare_rank"]
 
 # Not the name of a group of rules, which is an identifier.
 _GROUP = "trainer-ranks"
@@ -51,42 +54,95 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
     if launch is None:
         return
     session.joint_stop = JointStop(storage, environment.rank, session.signal, _SHARE * launch.grace)
-    if environment.rank == 0 and launch.ranks > 1:
-
-        def look(steps: int) -> None:
-            if steps == _JOINED and _trains_alone(run):
-                finding = _apart(launch.ranks)
-                session.shield.report(finding.seen)
-                text = json.dumps(finding.to_json()) + "\n"
-                storage.put(findings_key(_GROUP), [text.encode()])
-
-        session.each_step.append(session.shield.guard("looking for the other ranks", look))
+    if launch.ranks > 1:
+        apart = RanksApart(run, storage, environment.rank, launch.ranks, session.shield.report)
+        look = session.shield.guard("looking for the other ranks", apart.look)
+        session.each_step.append(look)
 
 
-def _apart(ranks: int) -> Finding:
+class RanksApart:
+    """Looks for another rank that trains, too, while none has joined the other.
+
+    A rank that only acts, or serves data, takes no step; one that exchanges its weights by its own
+    means is connected to the others.
+
+    Args:
+        run: the run.
+        storage: its directory, on a file system.
+        rank: rank of this process.
+        ranks: number of ranks.
+        report: prints a line.
+    """
+
+    def __init__(
+        self,
+        run: OpenedRun,
+        storage: LocalStorage,
+        rank: int,
+        ranks: int,
+        report: Callable[[str], None],
+    ) -> None:
+        self._run = run
+        self._storage = storage
+        self._rank = rank
+        self._ranks = ranks
+        self._report = report
+        # Ever more rarely, since a rank may start much later than this one.
+        self._next = _JOINED
+
+    def look(self, steps: int) -> None:
+        """Report ranks that train apart, once, at the end of a train step of this one.
+
+        Args:
+            steps: number of finished steps.
+        """
+        if steps != self._next:
+            return
+        self._next *= 2
+        # The framework is known after the first step.
+        if self._run.record.framework != "torch" or not _trains_alone():
+            self._next = 0
+            return
+        training = [
+            beat
+            for beat in heartbeats(self._storage)
+            if beat.rank != self._rank and beat.last_step >= _JOINED - 1
+        ]
+        if not training:
+            return
+        self._next = 0
+        key = findings_key(_GROUP)
+        if not self._storage.exists(key) and not connected(beat.identity() for beat in training):
+            finding = _apart(self._rank, self._ranks, training[0].rank, steps)
+            self._report(finding.seen)
+            self._storage.put(key, [(json.dumps(finding.to_json()) + "\n").encode()])
+
+
+def _apart(rank: int, ranks: int, other: int, steps: int) -> Finding:
     """Return the finding about ranks that train apart."""
     return Finding(
         rule="ranks_apart",
         severity="warning",
-        step=_JOINED - 1,
+        step=steps - 1,
         since=0,
         mode="train",
-        rank=0,
+        rank=rank,
         tensor="",
         statistic="ranks",
         value=float(ranks),
         threshold=1.0,
         confidence=1.0,
-        seen=f"rank 0 of {ranks} has not called torch.distributed.init_process_group in its first "
-        f"{_JOINED} steps: it trains by itself, and may write the same files as the others",
+        seen=f"rank {rank} of {ranks} has not called torch.distributed.init_process_group in its "
+        f"first {steps} steps, and is not connected to rank {other}, which trains, too: each "
+        "trains by itself, and they may write the same files",
         cause="the script does not join the other processes, or was not made for several",
         remedy="call torch.distributed.init_process_group and wrap the model in "
         "DistributedDataParallel, or start it with one rank",
     )
 
 
-def _trains_alone(run: OpenedRun) -> bool:
-    """Return whether a torch training has not joined other processes in a way that is known."""
+def _trains_alone() -> bool:
+    """Return whether this process has not joined others in a way that is known."""
     other_ways = (
         "deepspeed",
         "flwr",
@@ -97,10 +153,8 @@ def _trains_alone(run: OpenedRun) -> bool:
         "torch_xla",
         "torchft",
     )
-    known = run.record.framework == "torch" and not any(
-        other_way in sys.modules for other_way in other_ways
-    )
-    return known and process_group() is None and not _uses_rpc()
+    other = any(other_way in sys.modules for other_way in other_ways)
+    return not other and process_group() is None and not _uses_rpc()
 
 
 def _uses_rpc() -> bool:

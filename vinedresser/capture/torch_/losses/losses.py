@@ -142,6 +142,12 @@ def comparison_due(recording: Recording) -> bool:
 
 def batch_size(value: Any) -> int | None:
     """Return the first dimension of the first tensor in a nesting that has one, or None."""
+    first = value
+    while type(first) is tuple and first:
+        first = first[0]
+    # Usually found so; looking through a nesting would take twenty times as long.
+    if type(first) is Tensor and first.dim():
+        return first.size(0)
     return next((tensor.shape[0] for _, tensor in leaves(value) if tensor.ndim), None)
 
 
