@@ -28,6 +28,7 @@ NO_FILES = ("opener", "_opener", "webbrowser")
 ELSEWHERE = {
     "capture/keras_/adapter.py": "a temporary file of `replacing`",
     "capture/live/agent.py": "/dev/null",
+    "capture/run/connections.py": "/proc",
     "capture/sklearn_/checkpoint.py": "a temporary file of `replacing`",
     "capture/torch_/checkpoint.py": "a temporary file of `replacing`",
     "capture/torch_/worker_states.py": "memory without a file",
@@ -38,6 +39,7 @@ ELSEWHERE = {
     "cli/starters/service.py": "a program of the user's",
     "cli/starting.py": "files that the user asks for",
     "cli/views/pictures.py": "a file that the user names",
+    "data/downloading.py": "the user's cache folder, which is private",
     "data/pipes.py": "a pipe that the user names, in no store",
     "data/sources/cached.py": "the user's cache folder, which is private",
     "data/sources/local.py": "training data that the user names, in no store",

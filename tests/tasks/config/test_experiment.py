@@ -60,8 +60,8 @@ def test_a_contract_gives_parameters_and_channels_as_sagemaker_does(tmp_path: Pa
         ('train = "rows"', 'train = ["rows", "rows"]', "data.train"),
         (
             'train = "rows"',
-            'train = "s3://bucket/rows"',
-            "s3://bucket/rows; copy the data into a folder first",
+            'train = ["s3://bucket/rows", "s3://bucket/more"]',
+            "s3://bucket/more; copy the data into a folder first",
         ),
         ("epochs = 3", 'epochs = 3\napi_key = "abcdefgh"', "parameters.api_key"),
         ('"sagemaker"', '"sagemaker2"', "run.contract"),
@@ -72,6 +72,12 @@ def test_a_contract_gives_parameters_and_channels_as_sagemaker_does(tmp_path: Pa
         with pytest.raises(ConfigError) as raised:
             load_experiment(write(tmp_path, more.replace(before, after)))
         assert fact in str(raised.value)
+    # It is downloaded before the script starts, but not on the machines of a cluster.
+    downloaded = more.replace('train = "rows"', 'train = "s3://bucket/rows"')
+    assert load_experiment(write(tmp_path, downloaded)).channels == {"train": ["s3://bucket/rows"]}
+    elsewhere = downloaded.replace("contract =", 'runner = "dask"\ncontract =')
+    with pytest.raises(ConfigError, match=r"data\.train: run\.contract gives the script a folder"):
+        load_experiment(write(tmp_path, elsewhere))
 
 
 def test_variants_are_laid_on_what_all_share(tmp_path: Path) -> None:

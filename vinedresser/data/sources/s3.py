@@ -18,7 +18,7 @@ from vinedresser.objects.hedging import hedge
 from vinedresser.objects.retrying import backoff, retry
 from vinedresser.objects.s3_client import code_of, s3_client, translated
 
-__all__ = ["S3Object", "find_object", "list_objects", "split_url"]
+__all__ = ["S3Object", "find_object", "has_own_key", "list_objects", "split_url"]
 
 # Bytes that are received at a time: joining smaller parts costs as much processor time as receiving
 # them. What has arrived of a part is lost if the connection is reset, not if it ends.
@@ -158,6 +158,21 @@ def find_object(url: str) -> S3Object:
                 f"{url}: access denied; the credentials need the permission s3:GetObject"
             ) from error
     return S3Object(url, int(found["ContentLength"]), str(found["ETag"]))
+
+
+def has_own_key(url: str) -> bool:
+    """Return whether an object is encrypted with a key of KMS or of the user's.
+
+    Its ETag is no digest of the content then.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    bucket, key = split_url(url)
+    with translated(url, str(s3_client().meta.endpoint_url)):
+        found = s3_client().head_object(Bucket=bucket, Key=key)
+    kind = str(found.get("ServerSideEncryption", "AES256"))
+    return kind != "AES256" or "SSECustomerAlgorithm" in found
 
 
 def list_objects(url: str) -> Iterator[S3Object]:

@@ -303,7 +303,7 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
     _refuse_both_ways(run, specs, path)
     channels = checked_channels(document.get("data", {}), base, f"{path}: data")
     if run.contract:
-        _check_contract(specs, channels, path)
+        _check_contract(specs, channels, path, downloads=runner.name == "local")
     if (runner.name, run.system.name) != ("local", "local") and (found := masked_keys(specs)):
         raise ConfigError(
             f"{path}: run: {found[0]} looks like a secret, which is not sent to workers; set it in "
@@ -378,9 +378,20 @@ def _all_rules(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _check_contract(
-    specs: Sequence[RunSpec], channels: Mapping[str, Sequence[str]], path: Path
+    specs: Sequence[RunSpec],
+    channels: Mapping[str, Sequence[str]],
+    path: Path,
+    *,
+    downloads: bool,
 ) -> None:
-    """Refuse what a script for SageMaker's containers cannot be given as there."""
+    """Refuse what a script for SageMaker's containers cannot be given as there.
+
+    Args:
+        specs: the runs.
+        channels: sources of each channel.
+        path: the file.
+        downloads: whether the trainings run on this machine, where channels on S3 are downloaded.
+    """
     for key in masked_keys(specs):
         if key.startswith("parameters."):
             raise ConfigError(
@@ -388,11 +399,12 @@ def _check_contract(
                 "pass it as a variable that run.environment_from names"
             )
     for name, sources in channels.items():
-        if len(sources) > 1 or not os.path.isdir(sources[0]):
+        remote = is_remote(sources[0])
+        if len(sources) > 1 or not (downloads if remote else os.path.isdir(sources[0])):
             copy = "; copy the data into a folder first" if any(map(is_remote, sources)) else ""
             raise ConfigError(
-                f"{path}: data.{name}: run.contract gives the script a folder of this machine, not "
-                f"{', '.join(sources)}{copy}"
+                f"{path}: data.{name}: run.contract gives the script a folder of this machine, or "
+                f"one prefix on S3 that this machine downloads, not {', '.join(sources)}{copy}"
             )
 
 

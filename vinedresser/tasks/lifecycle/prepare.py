@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.data.channels import channel_environment
-from vinedresser.errors import AlreadyARun
+from vinedresser.data.downloading import download
+from vinedresser.errors import AlreadyARun, ConfigError
 from vinedresser.infra.catalog.known_tracking import remember_tracking
 from vinedresser.infra.services.tracking import prepare_tracking
 from vinedresser.infra.supervise.launcher import prepare_run
-from vinedresser.objects import LocalStorage, Location
+from vinedresser.objects import LocalStorage, Location, is_remote
 from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import this_process
 from vinedresser.rules.stated.good_runs import GoodRuns
@@ -96,8 +98,9 @@ class RunMaker:
             parent: id of the MLflow run under which it is shown; "" for the maker's.
 
         Raises:
+            ConfigError: a channel names no objects on S3.
             TrackingError: MLflow's database or server refused.
-            StoreError: the store refused a request.
+            StoreError: the store, or the storage of a channel, refused a request.
         """
         good = self._experiment.good_runs(spec)
         for number in itertools.count(1):
@@ -114,6 +117,20 @@ class RunMaker:
         tracking = replace(self._tracking, parent=parent or self._tracking.parent)
         begin_tracking(place, storage, run, tracking)
         return place
+
+    @cached_property
+    def _channels(self) -> Mapping[str, Sequence[str]]:
+        """The sources of each channel; those on S3 are folders for a script of SageMaker."""
+        channels = self._experiment.channels
+        if not self._experiment.run.contract:
+            return channels
+        found = {}
+        for name, sources in channels.items():
+            try:
+                found[name] = [str(download(one)) if is_remote(one) else one for one in sources]
+            except ConfigError as error:
+                raise ConfigError(f"{self._experiment.path}: data.{name}: {error}") from error
+        return found
 
     def _place(self, name: str) -> RunPlace:
         """Return the place of a run that begins later; on an object store its name is reserved."""
@@ -133,14 +150,14 @@ class RunMaker:
     ) -> RunRecord:
         """Turn the directory of a place into a run that can be started."""
         experiment = self._experiment
-        data = channel_environment(experiment.channels, experiment.data_cache)
+        data = channel_environment(self._channels, experiment.data_cache)
         environment = data | spec.environment
         if experiment.run.attach and not place.elsewhere:
             environment = environment | attach_environment(os.environ | environment)
         run = replace(
             new_run(place.name, spec.parameters),
             total_steps=spec.total_steps,
-            data={name: [*sources] for name, sources in experiment.channels.items()},
+            data={name: [*sources] for name, sources in self._channels.items()},
             capture=experiment.capture.to_json(),
             capture_digest=experiment.capture.digest(),
             needs=experiment.needs.to_json(),
