@@ -58,6 +58,17 @@ _NO_WEIGHTS = (
     "gradient_boosting",
     "mlp_classifier",
 )
+# Their losses compare no outputs with labels.
+_NO_LABELS = (
+    "no_framework",
+    "word_vectors",
+    "vae",
+    "triplets",
+    "contrast",
+    "policy_gradient",
+    "survival",
+    "q_learning",
+)
 
 # By training the collections and modes that rules may report as missing.
 LACKS: dict[str, frozenset[str]] = {
@@ -66,6 +77,7 @@ LACKS: dict[str, frozenset[str]] = {
             *(("eval",) if name in _NO_EVALUATED_LOSS else ()),
             *(_OF_NETWORKS if name in _NO_GRADIENTS else ()),
             *(("weights", "biases") if name in _NO_WEIGHTS else ()),
+            *(("labels", "predictions", "model_inputs") if name in _NO_LABELS else ()),
         )
     )
     for name in ZOO

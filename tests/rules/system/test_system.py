@@ -141,6 +141,22 @@ def test_cost_of_slow_steps(tmp_path: Path) -> None:
     assert finding.step == 319
 
 
+def test_ends_of_epochs_with_an_evaluation_are_no_outliers(tmp_path: Path) -> None:
+    def judged(name: str, period: int) -> list[Finding]:
+        records = []
+        for step in range(320):
+            long = step and step % 20 == 0
+            if step % period == 0:
+                records.append(step_record(step - 1, mode="eval", scalars={"losses/loss": 1.0}))
+            records.append(step_record(step, scalars={"timing/step": 1.1 if long else 0.1}))
+        return judge(make_run(tmp_path / name, records), [StepOutlier()])
+
+    assert judged("epochs", 20) == []
+    # Evaluations elsewhere do not excuse them, nor those of each step, as of a booster.
+    assert len(judged("elsewhere", 30)) == 1
+    assert len(judged("each", 1)) == 1
+
+
 def paused(*times: float, **fields: Any) -> list[StepRecord]:
     """Return records of steps that ended at these times."""
     return [step_record(step, at=1e9 + at, **fields) for step, at in enumerate(times)]

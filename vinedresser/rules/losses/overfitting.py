@@ -7,6 +7,7 @@ from collections import deque
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.need import Need
@@ -16,6 +17,7 @@ from vinedresser.rules.signals.outcomes.evaluation_series import (
     EvaluationSeries,
     Parting,
 )
+from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.metric_scale import direction
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -25,6 +27,17 @@ from vinedresser.store.reading.step import Step
 _LEARNED = 0.1
 _FIRST = 10
 _NO_BETTER = 0.7
+
+_MEMORISED = Advice(
+    cause="the model memorises its training data: too little data, too many parameters, or too "
+    "many epochs",
+    remedy="; use more data or augmentation, weight decay, dropout, or a smaller model",
+)
+_CERTAIN = Advice(
+    cause="the model becomes too certain of its predictions, of which as many are right as before",
+    remedy=" if probabilities matter; label smoothing or weight decay keep them from becoming too "
+    "certain, and temperature scaling corrects them afterwards",
+)
 
 
 class _Best(NamedTuple):
@@ -55,9 +68,13 @@ class Overfitting(OnceRule):
     than twice the first training loss: then the training has an easier task (a curriculum). It is
     a warning by default: the best evaluation is behind, but going on may be intended.
 
-    A hint, "info", tells where neither loss improves any more: for ``plateau`` evaluations, neither
-    the evaluation loss nor the mean training loss between evaluations was lower than its best by
-    more than ``delta``, in a training that has learned.
+    Where only probabilities become worse, this is a hint, "info": no score such as the accuracy,
+    reported or of captured predictions, is lower than at the minimum by 2 % and its noise, and the
+    cross-entropy is still below 0.25 and half of the first training loss.
+
+    Another hint, "info", tells where neither loss improves any more: for ``plateau`` evaluations,
+    neither the evaluation loss nor the mean training loss between evaluations was lower than its
+    best by more than ``delta``, in a training that has learned.
 
     Args:
         ratio: rise of the evaluation loss at which the rule fires, as a share of its minimum.
@@ -88,6 +105,7 @@ class Overfitting(OnceRule):
             Need("losses", modes=("eval",)),
             Need("metrics", modes=("eval",), required=False),
         )
+        self.fit = Fit()
         # Sum and count of the training losses since the last evaluation.
         self._train: dict[str, tuple[float, int]] = {}
         # First training losses.
@@ -98,6 +116,7 @@ class Overfitting(OnceRule):
         # Mean training losses between the last evaluations.
         self._recent: dict[str, deque[float]] = {}
         self._hinted = False
+        self._too_certain = False
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -116,13 +135,17 @@ class Overfitting(OnceRule):
         metrics = finite_scalars(step.scalars_of("metrics"))
         for name, value in losses.items():
             series = self._series.setdefault(name, EvaluationSeries(name))
-            series.add(Evaluation(step.step, value, self._mean(self._paired(name)), metrics))
+            mean, accuracy = self._mean(self._paired(name)), self._accuracy()
+            series.add(Evaluation(step.step, value, mean, metrics, accuracy))
             self._note(("eval", name), value, step.step)
         self._train = dict.fromkeys(self._train, (0.0, 0))
         for name in losses:
             start = self._first.get(self._paired(name), [math.nan])[0]
             parting = self._series[name].parting(self.ratio, self.patience, start)
-            if parting:
+            if parting and not parting.certain:
+                return self._finding(step, name, parting)
+            if parting and not self._too_certain:
+                self._too_certain = True
                 return self._finding(step, name, parting)
         return self._hint(step) if losses and not self._hinted and self._stands() else None
 
@@ -130,6 +153,12 @@ class Overfitting(OnceRule):
         # The hint does not keep the rule from finding that the evaluations become worse.
         self._done |= finding is not None and finding.fault == self.fault
         return finding
+
+    def _accuracy(self) -> float:
+        """Return the accuracy of captured predictions of the last evaluations; NaN if unknown."""
+        series = [one for one in self.fit.of("eval").values() if one.task != "values"]
+        gain = series[0].gain() if len(series) == 1 else None
+        return math.nan if gain is None else gain.score
 
     def _paired(self, name: str) -> str:
         """Return the training loss that matches an evaluation loss: by name, or the only one."""
@@ -186,6 +215,8 @@ class Overfitting(OnceRule):
             for metric, value in now.metrics.items()
             if direction(metric) and metric in best.metrics
         )
+        if not metrics and parting.certain:
+            metrics = f", accuracy {now.accuracy:.3g} (then {best.accuracy:.3g})"
         return self.found(
             step,
             since=best.step,
@@ -197,10 +228,11 @@ class Overfitting(OnceRule):
             seen=f"{name} on evaluation data is {now.loss:.4g} (best {best.loss:.4g} at step "
             f"{best.step}), while on training data it went from {parting.train_then:.3g} to "
             f"{parting.train_now:.3g}{metrics}",
-            cause="the model memorises its training data: too little data, too many parameters, "
-            "or too many epochs",
-            remedy=f"stop at step {best.step}; use more data or augmentation, weight decay, "
-            "dropout, or a smaller model",
+            cause=(_CERTAIN if parting.certain else _MEMORISED).cause,
+            remedy=f"stop at step {best.step}"
+            + (_CERTAIN if parting.certain else _MEMORISED).remedy,
+            severity="info" if parting.certain else None,
+            fault="" if parting.certain else self.fault,
             evidence={
                 "best_step": best.step,
                 "best_loss": best.loss,

@@ -20,6 +20,8 @@ _PER_MAD = 1.4826
 _TIMES_USUAL = 3.0
 _SECONDS = 0.05
 _FEWEST = 2
+# Share of steps after evaluations from which on these are no ends of epochs.
+_RARE = 0.5
 
 
 class _Slow(NamedTuple):
@@ -45,7 +47,8 @@ class StepOutlier(OnceRule):
     longer than m + ``deviations`` * 1.4826 d, 3 m, and m + 50 ms. For normally distributed times
     the first is the mean plus as many standard deviations, but slow steps do not affect it. Fires
     when, in ``patience`` consecutive blocks, at least two steps are slow and cost ``share`` of the
-    block's time compared to the usual pace.
+    block's time compared to the usual pace. The step after an evaluation is not slow: the end of an
+    epoch takes time.
 
     Args:
         deviations: number of standard deviations.
@@ -84,7 +87,9 @@ class StepOutlier(OnceRule):
         usual = float(np.median(times.seconds))
         spread = _PER_MAD * float(np.median(np.abs(times.seconds - usual)))
         limit = max(usual + self.deviations * spread, _TIMES_USUAL * usual, usual + _SECONDS)
-        places = times.seconds > limit
+        # The end of an epoch takes time, unless each step is followed by an evaluation.
+        ends = times.resumed if times.resumed.mean() < _RARE else np.zeros_like(times.resumed)
+        places = (times.seconds > limit) & ~ends
         lost = float((times.seconds[places] - usual).sum())
         share = lost / max(float(times.seconds.sum()), 1e-12)
         return _Slow(times.steps[places], times.seconds[places], usual, share)

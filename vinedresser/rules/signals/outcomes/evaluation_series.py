@@ -22,8 +22,12 @@ _LEARNED = 0.1
 # Before learning, training and evaluation data of the same task have the same loss except for
 # chance: a batch of 64 rows rarely deviates by half, even with heavy-tailed squares.
 _OTHER_TASK = 2.0
-# Minimum improvement of a metric that outweighs the loss, as a share.
+# Minimum improvement of a metric that outweighs the loss, as a share, and the fall that does not
+# count.
 _BETTER = 0.02
+# Cross-entropy in nats, and share of the first training loss, below which a loss is that of a good
+# model: the right classes have probabilities above 0.78 (geometric mean).
+_GOOD, _LEFT = 0.25, 0.5
 _MOST_EVALUATIONS = 512
 # Median of |a - b| for two independent normal numbers of standard deviation 1: 0.6745 * sqrt(2).
 _MEDIAN_CHANGE = 0.954
@@ -41,12 +45,20 @@ class Evaluation(NamedTuple):
         loss: loss on the evaluation data.
         train: mean training loss since the previous evaluation; NaN without training in between.
         metrics: metrics on the evaluation data by name.
+        accuracy: that of captured predictions of the last evaluations; NaN if it is not known.
     """
 
     step: int
     loss: float
     train: float
     metrics: Mapping[str, float]
+    accuracy: float = math.nan
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The metrics of which more is better, and the accuracy, by name."""
+        known = {name: value for name, value in self.metrics.items() if direction(name) > 0}
+        return known if math.isnan(self.accuracy) else known | {"": self.accuracy}
 
 
 class Parting(NamedTuple):
@@ -60,6 +72,8 @@ class Parting(NamedTuple):
         margin: excess of the rise over the required one, in standard errors.
         train_then: mean training loss at the best.
         train_now: mean training loss at the recent.
+        certain: only the probabilities became worse: no score fell, and the recent loss is that of
+            a good model.
     """
 
     best: Evaluation
@@ -69,6 +83,7 @@ class Parting(NamedTuple):
     margin: float
     train_then: float
     train_now: float
+    certain: bool
 
 
 class EvaluationSeries:
@@ -138,7 +153,9 @@ class EvaluationSeries:
             return None
         if now > start - _LEARNED * abs(start):
             return None
-        return Parting(best, recent, rise / self.scale(), noise, margin, then, now)
+        good = self._unit > 0 and best.loss + rise < min(_GOOD, _LEFT * abs(start))
+        certain = good and _holds(best, recent)
+        return Parting(best, recent, rise / self.scale(), noise, margin, then, now, certain)
 
     def _is_another_task(self, start: float) -> bool:
         """Return whether the evaluation data were much harder before any training.
@@ -170,3 +187,13 @@ def _better(best: Evaluation, recent: list[Evaluation]) -> bool:
         if gain > max(_BETTER * abs(then), spread(values)):
             return True
     return False
+
+
+def _holds(best: Evaluation, recent: list[Evaluation]) -> bool:
+    """Return whether scores are known, and none is worse in the recent evaluations than at best."""
+    for name, then in best.scores.items():
+        values = [one.scores[name] for one in recent if name in one.scores]
+        mean = math.fsum(values) / max(len(values), 1)
+        if len(values) < 2 or then - mean > max(_BETTER * abs(then), spread(values)):
+            return False
+    return bool(best.scores)
