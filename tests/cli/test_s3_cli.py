@@ -9,10 +9,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from tests.capture.hook.s3_training import batch
+from tests.cli import command_line
 from tests.paths import SCRIPTS
 from vinedresser import open_run
 from vinedresser.capture import Hook
@@ -24,13 +26,9 @@ from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.spool import spools
 
 
-def vinedresser(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+def vinedresser(*words: str, code: int = 0) -> CompletedProcess[str]:
     """Run the command line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vinedresser", *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == code, done.stderr
-    return done
+    return command_line.vinedresser(*words, code=code)
 
 
 @pytest.mark.slow

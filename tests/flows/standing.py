@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.cli import command_line
 from tests.paths import SCRIPTS
 from tests.waiting import until
 from vinedresser.infra.services.servers import StandingPrefect, standing_prefect
@@ -64,7 +65,8 @@ def program(folder: Path, *words: str, code: int = 0) -> str:
 
 def vinedresser(folder: Path, *words: str, code: int = 0) -> str:
     """Run the command line in a folder; return what it printed."""
-    return program(folder, "vinedresser", *words, code=code)
+    done = command_line.vinedresser(*words, cwd=folder, columns=200, code=code)
+    return done.stdout + done.stderr
 
 
 @dataclass

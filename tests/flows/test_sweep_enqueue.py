@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.flows.test_sweep_flow import configurations, start, sweep, write
 from tests.waiting import until
 
@@ -20,15 +19,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect"
 
 def enqueue(folder: Path, *arguments: str) -> tuple[int, str]:
     """Add a configuration; return the exit code and what was printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vinedresser", "enqueue", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.returncode, " ".join(done.stdout.split())
+    done = vinedresser("enqueue", *arguments, cwd=folder)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.flows.changing_files import invalid_once_read
 from tests.waiting import until
 from vinedresser.store.reading.reader import open_run
@@ -66,9 +67,8 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def sweep(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run a sweep; return its exit code and what it printed."""
-    flow = start(folder, *arguments)
-    output, _ = flow.communicate()
-    return flow.returncode, output
+    done = vinedresser("sweep", "sweep.toml", *arguments, cwd=folder, columns=200)
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.thorough

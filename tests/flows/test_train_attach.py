@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.capture.attach.runs import alone, attached
+from tests.cli.command_line import vinedresser
 from tests.paths import SCRIPTS
 from vinedresser import open_run
 from vinedresser.objects import LocalStorage
@@ -66,12 +67,7 @@ def test_unchanged_scripts_are_captured_judged_and_recorded(
 ) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     store = tmp_path / "runs"
-    done = alone(
-        *(sys.executable, "-m", "vinedresser", "train", "experiment.toml"),
-        cwd=tmp_path,
-        COLUMNS="200",
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = vinedresser("train", "experiment.toml", cwd=tmp_path, columns=200, code=0)
     assert done.stdout.count("no training was seen, so nothing was captured") == 1
     assert "plain-nothing: no training was seen" in done.stdout
     names = ["one", "folds", "folds.2", "folds.3"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from vinedresser import open_run
 
@@ -36,18 +34,6 @@ preset = "none"
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
 
 
-def train(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vinedresser", "train", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-        timeout=280,
-    )
-
-
 @pytest.mark.slow
 def test_ranks_begin_again_from_the_last_checkpoint(
     tmp_path: Path,
@@ -56,9 +42,8 @@ def test_ranks_begin_again_from_the_last_checkpoint(
 ) -> None:
     mlflow_store(tmp_path / "runs")
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
-    done = train(tmp_path, "experiment.toml")
     # What counts is the last run.
-    assert done.returncode == 0, done.stdout + done.stderr
+    vinedresser("train", "experiment.toml", cwd=tmp_path, code=0)
     again = open_run(tmp_path / "runs/digits-restart-1")
     assert again.status.state == "finished"
     assert again.info.parameters["from"].endswith("runs/digits/checkpoints/step-10.pt")
@@ -71,8 +56,7 @@ def test_ranks_begin_again_from_the_last_checkpoint(
 
 @pytest.mark.slow
 def test_the_example_fails_hangs_and_recovers(tmp_path: Path) -> None:
-    done = train(tmp_path, str(EXAMPLE), "--store", str(tmp_path / "runs"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    vinedresser("train", str(EXAMPLE), "--store", "runs", cwd=tmp_path, code=0)
     runs = {path.name: open_run(path) for path in (tmp_path / "runs").glob("ranks-*")}
     assert {name: run.status.state for name, run in runs.items()} == {
         "ranks-sound": "finished",

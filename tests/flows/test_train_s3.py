@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.paths import SCRIPTS
 from tests.waiting import until
 from vinedresser import open_run
@@ -33,25 +34,6 @@ def write(tmp_path: Path, text: str) -> None:
     (tmp_path / "experiment.toml").write_text(head + text, encoding="utf-8")
 
 
-def command(*words: str) -> list[str]:
-    """Return a command line of ours."""
-    return [sys.executable, "-m", "vinedresser", *words]
-
-
-def vinedresser(tmp_path: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run the command line."""
-    done = subprocess.run(
-        command(*words),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
 @pytest.mark.thorough
 def test_runs_on_s3_are_judged_stopped_and_recorded(
     s3: str, tmp_path: Path, mlflow_runs: ReadMlflow
@@ -69,7 +51,7 @@ def test_runs_on_s3_are_judged_stopped_and_recorded(
     )
     taken = open_storage(f"{s3}/far-good")
     taken.put("run.json", [b'{"id": "0", "name": "far-good", "created": 0}'])
-    done = vinedresser(tmp_path, "train", "experiment.toml")
+    done = vinedresser("train", "experiment.toml", cwd=tmp_path, columns=200, code=0)
     state = store_state_folder(s3)
     assert f"in {s3}" in done.stdout
     assert f"MLflow sqlite:///{state}/mlflow.db" in done.stdout
@@ -101,11 +83,11 @@ def test_runs_on_s3_are_judged_stopped_and_recorded(
         assert b"<html" in run.storage.get("report.html")
 
     # From elsewhere: nothing but the store.
-    status = vinedresser(tmp_path, "status", s3).stdout
+    status = vinedresser("status", s3, cwd=tmp_path, code=0).stdout
     assert re.search(r"far-good-2 +finished +200", status)
     assert re.search(r"far-folds\.2 +stopped", status)
-    assert "losses/MSELoss" in vinedresser(tmp_path, "show", f"{s3}/far-folds.2").stdout
-    assert "nothing to reconcile" in vinedresser(tmp_path, "reconcile", s3).stdout
+    assert "losses/MSELoss" in vinedresser("show", f"{s3}/far-folds.2", cwd=tmp_path, code=0).stdout
+    assert "nothing to reconcile" in vinedresser("reconcile", s3, cwd=tmp_path, code=0).stdout
 
 
 @pytest.mark.slow
@@ -124,7 +106,7 @@ def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflo
     )
     with (tmp_path / "flow.log").open("wb") as log:
         flow = subprocess.Popen(
-            command("train", "--store", s3, "experiment.toml"),
+            [sys.executable, "-m", "vinedresser", "train", "--store", s3, "experiment.toml"],
             cwd=tmp_path,
             stdout=log,
             stderr=log,
@@ -137,11 +119,11 @@ def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflo
     flow.wait()
     state = store_state_folder(s3)
 
-    said = vinedresser(tmp_path, "reconcile", s3).stdout
+    said = vinedresser("reconcile", s3, cwd=tmp_path, code=0).stdout
     assert "far-one   stopped; MLflow brought up to date" in said
     assert "far-two   killed; MLflow brought up to date" in said
     assert spools() == []
-    assert "nothing to reconcile" in vinedresser(tmp_path, "reconcile", s3).stdout
+    assert "nothing to reconcile" in vinedresser("reconcile", s3, cwd=tmp_path, code=0).stdout
     run = open_run(one)
     assert (run.status.state, run.status.by) == ("stopped", "owner")
     assert one.list("checkpoints/")
@@ -165,7 +147,7 @@ def test_a_store_that_is_not_there_is_one_line(
     s3: str, tmp_path: Path, store: str, message: str
 ) -> None:
     write(tmp_path, "")
-    done = vinedresser(tmp_path, "train", "--store", store, "experiment.toml", code=2)
+    done = vinedresser("train", "--store", store, "experiment.toml", cwd=tmp_path, code=2)
     assert done.stdout == ""
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -178,6 +160,6 @@ def test_a_server_that_is_away_is_one_line(
 ) -> None:
     write(tmp_path, f'store = "{s3}"')
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    done = vinedresser(tmp_path, "train", "experiment.toml", code=2)
+    done = vinedresser("train", "experiment.toml", cwd=tmp_path, code=2)
     assert "no server answers" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -20,7 +20,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.paths import ROOT
-from tests.project.warm_python import WarmPython, warm_python
+from tests.warm_python import COMMANDS, TORCH
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "corpus/README.md"])
 BLOCK = re.compile(
@@ -91,42 +90,27 @@ def commands(block: Block) -> Iterator[Command]:
         yield Command(shlex.split(line, comments=True), block.code, output)
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
-    """Return the process that runs the Python programs of the documents."""
-    with warm_python(tmp_path_factory.mktemp("python") / "output") as process:
-        yield process
-
-
-def run(words: list[str], directory: Path, python: WarmPython, code: int = 0) -> str:
+def run(words: list[str], directory: Path, code: int = 0) -> str:
     """Run a program in the session's directory and return what it printed.
 
     Raises:
         AssertionError: it ended with another exit code.
     """
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    scripts = Path(sys.executable).parent
+    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
     # As for a new user, Prefect is not set up.
     outside = {name: value for name, value in os.environ.items() if name != "PREFECT_HOME"}
     environment = {**outside, "PATH": path}
     if words[0] == "python":
-        returned, printed = python.run(words[1:], directory, environment)
+        done = TORCH.run(words[1:], directory, environment, merged=True)
     else:
-        result = subprocess.run(
-            words,
-            check=False,
-            cwd=directory,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=150,
-        )
-        returned, printed = result.returncode, result.stdout
-    assert returned == code, f"$ {shlex.join(words)}\n{printed}"
-    return printed
+        program = [str(scripts / words[0]), *words[1:]]
+        done = COMMANDS.run(program, directory, environment, merged=True)
+    assert done.returncode == code, f"$ {shlex.join(words)}\n{done.stdout}"
+    return done.stdout
 
 
-def follow_command(command: Command, directory: Path, python: WarmPython) -> None:
+def follow_command(command: Command, directory: Path) -> None:
     """Run a command; only check a make target."""
     program = command.words[0]
     if program == "make":
@@ -134,7 +118,7 @@ def follow_command(command: Command, directory: Path, python: WarmPython) -> Non
         assert command.words[1] in targets, f"make {command.words[1]}: no such target"
         return
     assert program in ("vinedresser", "python"), f"{program}: may not be run; say why it is not"
-    printed = run(command.words, directory, python, command.code)
+    printed = run(command.words, directory, command.code)
     if command.output:
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         same = doctest.OutputChecker().check_output(command.output, printed, flags)
@@ -143,14 +127,14 @@ def follow_command(command: Command, directory: Path, python: WarmPython) -> Non
         )
 
 
-def follow_file(block: Block, directory: Path, python: WarmPython) -> None:
+def follow_file(block: Block, directory: Path) -> None:
     """Write a block that is a file; run or parse any other."""
     if block.language == "toml":
         tomllib.loads(block.body)
     if named := FILE.match(block.body):
         (directory / named["name"]).write_text(block.body, encoding="utf-8")
     elif block.language == "python":
-        run(["python", "-c", block.body], directory, python)
+        run(["python", "-c", block.body], directory)
 
 
 def cost(name: str) -> list[pytest.MarkDecorator]:
@@ -166,16 +150,16 @@ def cost(name: str) -> list[pytest.MarkDecorator]:
     [pytest.param(path, marks=cost(path.name)) for path in DOCUMENTS],
     ids=lambda path: path.name,
 )
-def test_blocks_work(document: Path, tmp_path: Path, python: WarmPython) -> None:
+def test_blocks_work(document: Path, tmp_path: Path) -> None:
     for block in blocks(document):
         if block.reason:
             continue
         match block.language:
             case "console":
                 for command in commands(block):
-                    follow_command(command, tmp_path, python)
+                    follow_command(command, tmp_path)
             case "python" | "toml":
-                follow_file(block, tmp_path, python)
+                follow_file(block, tmp_path)
             case "json":
                 json.loads(block.body)
             case language:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import torch
 from tests.capture.torch_.guard.trainings import BAD_ROW as ZERO_ROW
 from tests.capture.torch_.guard.trainings import BAD_STEP as ZERO_STEP
 from tests.capture.torch_.guard.trainings import train
+from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from tests.replay.stories import (
     BAD_ROW,
@@ -22,6 +21,7 @@ from tests.replay.stories import (
     train_attention,
     train_half,
 )
+from tests.warm_python import TORCH
 from vinedresser.errors import ConfigError
 from vinedresser.objects import LocalStorage
 from vinedresser.replay.stepping import bisect, locate, replay
@@ -32,12 +32,10 @@ from vinedresser.store.records import TrackingRecord, write_record
 def again(run: Path, step: int, factory: str, *options: str, code: int = 0) -> str:
     """Run a step in another process; return what the command prints."""
     place = run / "snapshots" / f"step-{step}"
-    command = [sys.executable, "-m", "vinedresser", "replay", str(place), *options]
+    command = ["-m", "vinedresser", "replay", str(place), *options]
     if factory:
         command += ["--factory", f"tests.replay.stories:{factory}"]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ}
-    )
+    done = TORCH.run(command, ROOT, os.environ)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -92,13 +90,7 @@ def test_the_result_is_saved_on_request(tmp_path: Path) -> None:
     # The run is over: its report is written again.
     report = (run / "report.html").read_text(encoding="utf-8")
     assert "aten.exp in the forward: float16 [64, 1] is inf at [11, 0]" in report
-    listed = subprocess.run(
-        [sys.executable, "-m", "vinedresser", "snapshots", str(run)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    listed = vinedresser("snapshots", str(run), code=0).stdout
     assert re.search(rf"step-{BAD_STEP}: sample {BAD_ROW} of 64\b.*\(7 runs\)", listed)
     assert "aten.exp in the forward" in listed
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.paths import ROOT
+from tests.warm_python import TORCH
 from vinedresser.store.reading.reader import open_run
 
 # The images and labels of a step, and a model with batch normalization and dropout.
@@ -172,14 +171,7 @@ OTHERS = {
 
 def call(folder: Path, *arguments: str, code: int = 0) -> str:
     """Run Python with arguments in a folder; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = TORCH.run(arguments, folder, {**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

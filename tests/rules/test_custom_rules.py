@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from vinedresser.errors import ConfigError
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.rule_check import try_rules
@@ -151,8 +150,3 @@ def test_list_and_describe() -> None:
     said = vinedresser("rules", "describe", "overfitting").stdout
     assert said.startswith("overfitting(ratio = 0.1, patience = 5, plateau = 10, delta = 0.01)")
     assert "Args:" in said
-
-
-def vinedresser(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vinedresser", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

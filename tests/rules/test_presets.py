@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from vinedresser.errors import ConfigError
 from vinedresser.rules.presets import PRESETS, STATED, preset_table
@@ -115,13 +114,6 @@ def test_a_rules_table_in_an_experiment_overrides_the_preset(tmp_path: Path) -> 
     assert group["tree_depth"] == {"severity": "stop", "depth": 4}
     assert "slow_input" not in group
     assert "nonfinite" in group
-
-
-def vinedresser(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vinedresser", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd
-    )
 
 
 @pytest.mark.thorough

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.warm_python import COMMANDS
 from vinedresser.store.reading.reader import Run, open_run
 
 __all__ = ["Both", "alone", "alone_in_process", "attached", "both", "split_stderr", "script"]
@@ -51,9 +53,13 @@ def alone(
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
+        env=_environment(variables),
         timeout=150,
     )
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
 
 
 def alone_in_process(path: Path) -> subprocess.CompletedProcess[str]:
@@ -75,8 +81,8 @@ def attached(
     """Run a command as ``runs/run``, judged only if the options say so."""
     judged = "--rule" in options or "--preset" in options
     rules = options if judged else ("--preset", "none", *options)
-    launcher = (sys.executable, "-m", "vinedresser", "run", "--name", "run", *rules)
-    return alone(*launcher, *command, cwd=cwd, given=given, **variables)
+    words = ("-m", "vinedresser", "run", "--name", "run", *rules, *command)
+    return COMMANDS.run(words, cwd, _environment(variables), given=given)
 
 
 def both(

@@ -134,9 +134,11 @@ def test_a_sitecustomize_of_the_user_is_run(tmp_path: Path) -> None:
     # That of the launcher and of its supervisor fails, too.
     (own / "sitecustomize.py").write_text("1 / 0\n", encoding="utf-8")
     script(tmp_path, "import sys; print('sitecustomize' in sys.modules)")
-    failing = both("train.py", cwd=tmp_path, options=("--name", "other"), PYTHONPATH=str(own))
-    assert failing.attached.stdout == failing.alone.stdout == "False\n"
-    assert failing.attached.stderr.count("ZeroDivisionError") == 3
+    plain = alone(sys.executable, "train.py", cwd=tmp_path, PYTHONPATH=str(own))
+    launcher = (sys.executable, "-m", "vinedresser", "run", "--name", "other", "--preset", "none")
+    failing = alone(*launcher, "train.py", cwd=tmp_path, PYTHONPATH=str(own))
+    assert failing.stdout == plain.stdout == "False\n"
+    assert failing.stderr.count("ZeroDivisionError") == 3
 
 
 @pytest.mark.thorough

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from vinedresser.objects import LocalStorage
 from vinedresser.pruning.folders import round_folder
@@ -67,9 +68,8 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def prune(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run a pruning; return its exit code and what it printed."""
-    flow = start(folder, *arguments)
-    output, _ = flow.communicate()
-    return flow.returncode, output
+    done = vinedresser("prune", "prune.toml", *arguments, cwd=folder, columns=200)
+    return done.returncode, done.stdout + done.stderr
 
 
 def records(store: Path) -> list[RoundRecord]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.attach.runs import alone
+from tests.cli.command_line import vinedresser
 from vinedresser.infra.supervise.launcher.script_tracking import script_tracking
 from vinedresser.store.records import MLFLOW_VARIABLE, TrackingRecord
 
@@ -68,8 +67,7 @@ def test_values_of_the_script_are_in_the_mlflow_run(
 ) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
-    command = (sys.executable, "-m", "vinedresser", "train", "experiment.toml")
-    done = alone(*command, cwd=tmp_path, COLUMNS="200")
+    done = vinedresser("train", "experiment.toml", cwd=tmp_path, columns=200)
 
     runs = mlflow_runs(tmp_path / "runs")
     block, plain = runs["own-block"], runs["own-plain"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_python import COMMANDS
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import LaunchRecord, MachineRecord, read_record, write_record
 from vinedresser.tasks.lifecycle.repeating import Repetition, repetition
@@ -42,9 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def vinedresser(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [VINEDRESSER, *arguments], cwd=folder, check=False, capture_output=True, text=True
-    )
+    return COMMANDS.run([str(VINEDRESSER), *arguments], folder, os.environ)
 
 
 def found(project: Path, name: str) -> Repetition:
