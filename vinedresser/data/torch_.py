@@ -14,7 +14,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from vinedresser.data.delivered import Iteration, Provider
 from vinedresser.data.feed import Feed
 from vinedresser.data.records import Batch
-from vinedresser.data.worker_batches import Receiver, Sender
+from vinedresser.data.worker_batches import Receiver, Sender, keep_freed_memory
 from vinedresser.errors import ConfigError
 
 __all__ = ["TorchLoader"]
@@ -153,6 +153,7 @@ class _Shares(IterableDataset[Any], Provider):
         if info is not None:
             self._dataset.follow(self._board.numpy())
             sender = Sender(self._receiver, self._slots)
+            keep_freed_memory()
         statistics = self._dataset.statistics
         before = statistics.stages
         for share in self._dataset.share(worker, workers):

@@ -3,26 +3,32 @@
 By itself, torch makes new shared memory for each tensor, which takes twenty times as long as
 copying it, and sends `bytes` through a pipe, in pieces of 64 KiB. Here, each worker has a few
 slots, which it uses in turn; a batch is copied into one of them, and out of it when it arrives.
+Lists of `bytes` are not pickled, which would copy them once more.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
-from itertools import count
+from itertools import count, pairwise
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
 from vinedresser.data.records import Batch
 
-__all__ = ["Receiver", "Sender"]
+__all__ = ["Receiver", "Sender", "keep_freed_memory"]
 
 # Beginnings of tensors in a slot are multiples of it.
 _ALIGNMENT = 64
+# Parameters of glibc's `mallopt`, as in malloc.h, and their values: one arena at most; no separate
+# mapping for less than 32 MiB, the largest value that is allowed; up to 64 MiB are kept.
+_ALLOCATOR = {-8: 1, -3: 32 << 20, -1: 64 << 20}
 
 _Memory: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 """A slot: what is pickled, and contents of tensors and arrays, uint8, (bytes,)."""
@@ -64,7 +70,10 @@ class Receiver:
             # Not by torch, which would divide it among threads.
             buffers[-1][:] = contents[begin:end]
         batch: Batch = pickle.loads(pickled[: sent.pickled].data, buffers=buffers)  # noqa: S301 (ours)
-        return batch
+        if not sent.packed:
+            return batch
+        places = pairwise(batch.values.tolist())
+        return batch._replace(values=[contents.data[begin:end].tobytes() for begin, end in places])
 
 
 _numbers = count()
@@ -81,6 +90,7 @@ class _Sent(NamedTuple):
         memory: the slot if it is new.
         pickled: number of bytes that are pickled.
         buffers: where the contents of tensors and arrays begin and end.
+        packed: the values are `bytes`; an array instead of them has their boundaries.
     """
 
     receiver: int
@@ -89,6 +99,7 @@ class _Sent(NamedTuple):
     memory: _Memory | None
     pickled: int
     buffers: list[tuple[int, int]]
+    packed: bool
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received, tuple(self)
@@ -121,6 +132,13 @@ class Sender:
         pickled.end = contents.end = 0
         before = pickled.memory, contents.memory
         places: list[tuple[int, int]] = []
+        packed = type(batch.values) is list and {*map(type, batch.values)} == {bytes}
+        if packed:
+            boundaries = [0]
+            for value in batch.values:
+                contents.write(value)
+                boundaries.append(contents.end)
+            batch = batch._replace(values=np.array(boundaries))
 
         def keep(buffer: pickle.PickleBuffer) -> None:
             places.append(contents.add(buffer.raw()))
@@ -129,7 +147,22 @@ class Sender:
         after = pickled.memory, contents.memory
         grown = any(one is not other for one, other in zip(before, after, strict=True))
         new = after if grown else None
-        return _Sent(self._receiver, os.getpid(), number, new, pickled.end, places)
+        return _Sent(self._receiver, os.getpid(), number, new, pickled.end, places, packed)
+
+
+def keep_freed_memory() -> None:
+    """Have the allocator of this process, a worker, keep what it frees between batches.
+
+    Else glibc returns the memory of each chunk to the system, and each chunk that is read costs a
+    page fault for each of its pages: more than half of the processor time of a worker. Settings of
+    the environment have precedence.
+    """
+    chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
+    if not chosen and os.name == "posix":
+        # Other C libraries have no such function, or one that does nothing.
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        for parameter, value in _ALLOCATOR.items() if mallopt else ():
+            mallopt(parameter, value)
 
 
 class _Shared:
