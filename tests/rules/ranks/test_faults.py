@@ -22,6 +22,7 @@ _STOP = "replica_divergence", "stop"
 _FOUND: dict[str, tuple[str, str, str, int, int]] = {
     "shared_seed": ("rank_data", "warning", "same_inputs_and_random_state", 0, 0),
     "no_sampler": ("rank_data", "warning", "same_inputs", 0, 0),
+    "inner_model": ("rank_data", "warning", "same_inputs", 0, 0),
     "sharded_no_sampler": ("rank_data", "warning", "same_inputs", EVERY, 0),
     "missing_reduction": (*_STOP, "gradient_not_reduced", EVERY, 0),
     "summed": ("gradient_reduction", "warning", "summed", 0, 0),

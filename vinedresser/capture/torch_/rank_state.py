@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -52,6 +53,8 @@ class RankState(LoopListener):
         self._names = names
         self._copier = copier
         self._keep = keep
+        # What wraps the root, if that is not the wrapper itself: Lightning calls it so.
+        self._outer: weakref.ref[DistributedDataParallel] | None = None
         # Rows of all training forwards so far.
         self._rows = 0
         # The backward pass of the latest of them reduces all gradients.
@@ -84,10 +87,11 @@ class RankState(LoopListener):
         """Count the rows of a training forward that begins."""
         if _several_ranks():
             self._rows += batch_size((args, kwargs)) or 0
-            self._reduces = _reduces(self._root)
             if self._timing is None:
                 self._timing = []
+                self._find_outer()
                 self._time_forwards()
+            self._reduces = _reduces(self._wrapped())
 
     def begin(self, recording: Recording, args: Any, kwargs: Any) -> None:
         """Capture what is known at the first forward of a train step, and watch the gradients.
@@ -104,7 +108,7 @@ class RankState(LoopListener):
             recording.add_scalar(self._name("random"), _random_state())
         if recording.due.ask(self._name("data_parallel")):
             parameters = [parameter.value for parameter in self._names.parameters()]
-            parallel = _data_parallel(self._root, parameters)
+            parallel = _data_parallel(self._wrapped(), parameters)
             recording.add_scalar(self._name("data_parallel"), float(parallel))
         if recording.due.ask(self._name("inputs")):
             for _, one in leaves([args, kwargs]):
@@ -191,12 +195,24 @@ class RankState(LoopListener):
     def _due(self, recording: Recording) -> bool:
         return recording.mode == "train" and recording.due.reaches("ranks") and _several_ranks()
 
+    def _find_outer(self) -> None:
+        """Find the wrapper by whose forward the root is called."""
+        outer = DistributedDataParallel._active_ddp_module
+        if outer is not None and outer.module is self._root:
+            self._outer = weakref.ref(outer)
+
+    def _wrapped(self) -> nn.Module:
+        """Return the root, or what wraps it."""
+        outer = None if self._outer is None else self._outer()
+        return self._root if outer is None else outer
+
     def _time_forwards(self) -> None:
         """Time the forwards of the model inside `DistributedDataParallel`.
 
         The wrapper itself waits for other ranks when it sends buffers.
         """
-        model = self._root.module if isinstance(self._root, DistributedDataParallel) else None
+        wrapper = self._wrapped()
+        model = wrapper.module if isinstance(wrapper, DistributedDataParallel) else None
         # A hook would be compiled with the model, or prevent torch's fast path in evaluations.
         if (
             model is None

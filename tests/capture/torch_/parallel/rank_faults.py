@@ -88,6 +88,11 @@ class Training:
         self.loss = nn.CrossEntropyLoss()
         self.optimizer = self.optimizer_of(self.model)
 
+    @property
+    def watched(self) -> nn.Module:
+        """What the hook watches."""
+        return self.wrapped
+
     def made(self) -> nn.Module:
         """Return the model, with the same weights on all ranks."""
         with torch.random.fork_rng():
@@ -163,6 +168,14 @@ class _NoSampler(Training):
         found = super().batch()
         self.rank = rank
         return found
+
+
+class _InnerModel(_NoSampler):
+    """The same rows on all ranks; watched is the model inside its wrapper, as by Lightning."""
+
+    @property
+    def watched(self) -> nn.Module:
+        return self.model
 
 
 class _MissingReduction(_Reduced):
@@ -430,6 +443,7 @@ class _CleanSharded(_Sharded):
 _KINDS: dict[str, Callable[[str, int], Training]] = {
     "shared_seed": _SharedSeed,
     "no_sampler": _NoSampler,
+    "inner_model": _InnerModel,
     "missing_reduction": _MissingReduction,
     "summed": _Summed,
     "clipped_first": _ClippedFirst,
@@ -467,7 +481,7 @@ def main() -> None:
         training = TRAININGS[name](name, rank)
         collections = capture_for(rules(name)).collections
         hook = Hook(folder / name, collections=collections)
-        with hook.watch(training.wrapped, training.loss, training.optimizer):
+        with hook.watch(training.watched, training.loss, training.optimizer):
             training.run()
         assert hook.problems == [] or name == "early_optimizer", (name, hook.problems)
     dist.destroy_process_group()
