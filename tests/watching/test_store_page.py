@@ -17,6 +17,7 @@ from tests.watching.browser import CHROMIUM, Browser, opened
 from tests.watching.test_watch import watching
 from tests.watching.varied_store import HOSTILE, STEPS, loss_at, varied_store
 from vinedresser.objects import open_storage
+from vinedresser.store.records import MachineRecord, write_record
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
 
@@ -118,6 +119,22 @@ def test_rows_are_sorted_by_the_metric_and_by_columns(page: Page) -> None:
     for _ in range(2):
         page.value(press.format("train/loss"))
         assert {*page.names()[-3:]} == {"relu-1-1", "relu-1-2", HOSTILE}
+
+
+def test_the_owner_is_a_column_where_runs_differ_by_it(page: Page, tmp_path: Path) -> None:
+    heading = "document.querySelector('th[data-column=owner]') !== null"
+    assert not page.value(heading)
+    for user, host in (("ada", "one"), ("eve", "one"), ("", "two")):
+        run = make_run(tmp_path / f"of-{user}", [step_record(0, scalars={"losses/loss": 1.0})])
+        write_record(run.storage, MachineRecord(host, user))
+    with watching(tmp_path) as (address, _, _):
+        theirs = Page(page.browser, address)
+        theirs.show("sort=owner")
+        assert page.value(heading)
+        assert theirs.names() == ["of-ada", "of-eve", "of-"]
+        theirs.type("owner = eve@one")
+        assert theirs.names() == ["of-eve"]
+    page.show()
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,11 @@ class ListedRun:
         with self._lock:
             try:
                 if self._run is None:
+                    # What is committed is read at its first use.
                     self._run = self._store[self.name]
+                else:
+                    self._run.refresh()
                 run = self._run
-                run.refresh()
                 records = [len(run.steps(None, rank)) for rank in run.ranks]
                 key: Hashable = (tuple(records), run.status, repr(run.findings()))
                 if self.row is not None and key == self._key:

@@ -14,6 +14,7 @@ const BASIC = [
   ["rule", row => row.rule || undefined], ["cause", row => row.cause || undefined],
   ["rules", row => row.findings.map(one => one.rule).join(" ") || undefined],
   ["tag", row => Object.values(row.tags).join(" ") || undefined],
+  ["owner", row => [own(row.environment, "user"), own(row.environment, "host")].filter(Boolean).join("@") || undefined],
   ["steps", row => row.steps], ["state", row => row.state],
   ["started", row => row.created ?? undefined, value => new Date(value * 1000).toLocaleString()],
   ["duration", row => row.seconds ?? undefined, duration],

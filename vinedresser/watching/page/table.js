@@ -11,7 +11,9 @@ export function columnsShown() {
   const chosen = state.columns.map(id => model.columns.get(id)).filter(Boolean);
   if (chosen.length) return chosen;
   const settings = differing([...rows.values()], ["parameters"]).slice(0, MOST_SETTINGS).map(one => one.id);
-  const ids = ["status", "steps", model.goal?.metric, "train/loss", ...settings, "why"];
+  // Whose a run is matters in a store of several people or machines.
+  const owner = model.columns.get("owner"), owners = owner ? new Set([...rows.values()].map(owner.get)) : new Set();
+  const ids = ["status", "steps", model.goal?.metric, "train/loss", ...settings, owners.size > 1 && "owner", "why"];
   return [...new Set(ids)].map(id => model.columns.get(id)).filter(Boolean);
 }
 
