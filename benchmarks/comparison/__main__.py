@@ -26,6 +26,8 @@ from tests.watching.browser import CHROMIUM, opened
 from tests.watching.test_watch import watching
 from vinedresser.testing.runs import make_run, step_record
 
+__all__ = ["make_varied"]
+
 # Runs, steps of each, and the budget in seconds.
 _CASES = ((200, 1000, 5.0), (2000, 100, 10.0))
 # Seconds until the first chart, and the number of runs for which they are the budget.
@@ -38,7 +40,7 @@ def main() -> None:
     for runs, steps, budget in _CASES:
         with tempfile.TemporaryDirectory() as folder:
             for number in range(runs):
-                _make(Path(folder, "runs", f"run-{number:04d}"), number, steps, draw)
+                make_varied(Path(folder, "runs", f"run-{number:04d}"), number, steps, draw)
             seconds = statistics.median(_compare(Path(folder)) for _ in range(_REPEATS))
             print(
                 f"compare {runs} runs of {steps} steps: {seconds:.1f} s of CPU (budget {budget} s)"
@@ -46,7 +48,8 @@ def main() -> None:
             _page(Path(folder), runs)
 
 
-def _make(place: Path, number: int, steps: int, draw: np.random.Generator) -> None:
+def make_varied(place: Path, number: int, steps: int, draw: np.random.Generator) -> None:
+    """Make a run of 40 layers whose learning rate and seed are those of its number."""
     records = []
     for step in range(steps):
         loss = 2.0 * 0.998**step + 0.02 * draw.normal()

@@ -69,6 +69,27 @@ def test_the_view_has_the_verdict_a_loss_and_a_metric_of_the_newest_runs(databas
     assert created[0] == created[1]
 
 
+def test_parameters_that_differ_between_runs_are_columns_beside_the_results(database: Path) -> None:
+    uri = f"sqlite:///{database}"
+    experiment_id = prepare_tracking(uri, "digits")
+    for number in range(3):
+        parameters = {"lr": 10.0**-number, "momentum": 0.9, "seed": number, "depth": number}
+        if number:
+            parameters |= {"rare": number, "a`b": number}
+        run = create_run(uri, experiment_id, f"run-{number}", parameters, {})
+        finish(uri, run, "FINISHED", {}, {}, metrics={"train/loss": [(0, 1.0)]})
+    save_verdict_view(uri, experiment_id)
+    columns = state(database)["selectedColumns"]
+    assert [name for name in columns if name.startswith("params.")] == [
+        "params.`depth`",
+        "params.`lr`",
+        "params.`seed`",
+    ]
+    order = state(database)["columnOrder"]
+    assert order.index("metrics.`train/loss`") < order.index("params.`depth`")
+    assert order.index("params.`seed`") < order.index("duration")
+
+
 def test_what_the_user_has_written_is_kept(database: Path) -> None:
     uri = f"sqlite:///{database}"
     experiment_id = prepare_tracking(uri, "digits")

@@ -1,4 +1,4 @@
-"""A saved view of MLflow's table of runs, with a column for the verdict and its cause.
+"""A saved view of MLflow's table of runs: verdict, its cause, results, and parameters that differ.
 
 MLflow's UI keeps a saved view in a tag of the experiment: a JSON object with the name of the view,
 the times at which it was created and changed, and, as JSON again, the state of the page.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
@@ -17,7 +17,7 @@ from vinedresser.infra.services.tracking.client import connected
 from vinedresser.infra.services.tracking.runs import NOTE_TAG
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
+    from mlflow.entities import Run as MlflowRun
 
 __all__ = ["save_verdict_view"]
 
@@ -34,10 +34,10 @@ The page of a run says what to try, and has the report of the run. Examples of f
 
 # Widths in pixels, in the order of the columns; the first fit on a small screen.
 _BEFORE_METRICS = {"tags.`verdict`": 250, "tags.`verdict.cause`": 330}
-_METRIC_WIDTH = 95
+_METRIC_WIDTH, _PARAMETER_WIDTH = 95, 85
 _AFTER_METRICS = {"duration": 80, "tags.`verdict.since`": 100, "tags.`verdict.rule`": 180}
 _NEWEST = 100
-_MOST_METRICS = 2
+_MOST_METRICS, _MOST_PARAMETERS = 2, 3
 # What the hook and the rules measure in every run, and the course of a sweep.
 _NOT_RESULTS = ("training/", "rule/", "sweep/", "system/")
 
@@ -62,7 +62,8 @@ def save_verdict_view(uri: str, experiment_id: str) -> str:
         tags = client.get_experiment(experiment_id).tags
         created = _created(tags.get(_VIEW_TAG, ""))
         if created is not None:
-            view = _view(_main_metrics(client, experiment_id), created)
+            newest = client.search_runs([experiment_id], max_results=_NEWEST)
+            view = _view(_main_metrics(newest), _differing_parameters(newest), created)
             client.set_experiment_tag(experiment_id, _VIEW_TAG, view)
         if NOTE_TAG not in tags:
             client.set_experiment_tag(experiment_id, NOTE_TAG, _NOTE)
@@ -80,8 +81,9 @@ def _created(saved: str) -> int | None:
     return created if created == updated else None
 
 
-def _view(metrics: Iterable[str], created: int) -> str:
+def _view(metrics: Iterable[str], parameters: Iterable[str], created: int) -> str:
     widths = {f"metrics.`{key}`": _METRIC_WIDTH for key in metrics}
+    widths |= {f"params.`{key}`": _PARAMETER_WIDTH for key in parameters}
     widths = {**_BEFORE_METRICS, **widths, **_AFTER_METRICS}
     state = {
         # Under this name of the start time MLflow lists trials beside their sweep; under the usual
@@ -96,9 +98,8 @@ def _view(metrics: Iterable[str], created: int) -> str:
     return json.dumps({**view, "state": json.dumps(state)})
 
 
-def _main_metrics(client: MlflowClient, experiment_id: str) -> list[str]:
+def _main_metrics(newest: Sequence[MlflowRun]) -> list[str]:
     """Return the keys of a loss and of the metrics that most of the newest runs have."""
-    newest = client.search_runs([experiment_id], max_results=_NEWEST)
     counts = Counter(
         key for run in newest for key in run.data.metrics if not key.startswith(_NOT_RESULTS)
     )
@@ -106,3 +107,13 @@ def _main_metrics(client: MlflowClient, experiment_id: str) -> list[str]:
     losses = [key for key in ranked if key.endswith("/loss")]
     others = [key for key in ranked if key not in losses]
     return (losses[:1] + others)[:_MOST_METRICS]
+
+
+def _differing_parameters(newest: Sequence[MlflowRun]) -> list[str]:
+    """Return the keys of the parameters of most runs whose values differ between them."""
+    values = defaultdict[str, list[str]](list)
+    for run in newest:
+        for key, value in run.data.params.items():
+            values[key].append(value)
+    differing = [key for key, found in values.items() if len({*found}) > 1]
+    return sorted(differing, key=lambda key: (-len(values[key]), key))[:_MOST_PARAMETERS]
