@@ -82,6 +82,7 @@ def find_or_create(
         name=run.name,
         parameters={**run.parameters, **_data_parameters(run)},
         tags=tags,
+        data=run.data,
         started=run.created,
         new=new,
     )

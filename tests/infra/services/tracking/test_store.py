@@ -20,7 +20,7 @@ import pytest
 
 from tests.waiting import until
 from vinedresser.errors import ConfigError, TrackingError
-from vinedresser.infra.catalog.tracking_uri import sqlite_path
+from vinedresser.infra.catalog.tracking_uri import absolute_uri, sqlite_path
 from vinedresser.infra.services.tracking import (
     RUN_TAG,
     MetricSink,
@@ -30,6 +30,7 @@ from vinedresser.infra.services.tracking import (
     set_tags,
     start_preparing,
 )
+from vinedresser.infra.services.tracking.client import connected
 
 PREPARE = """
 import sys
@@ -365,3 +366,24 @@ def test_a_deleted_database_is_reported_and_not_recreated(uri: str, run_id: str)
     with pytest.raises(TrackingError, match="no such file"):
         finish(uri, run_id, "FINISHED", {}, {}, timeout=0)
     assert not path.exists()
+
+
+def test_sources_of_training_data_are_data_sets_without_secrets(uri: str) -> None:
+    experiment = prepare_tracking(uri, "digits")
+    data = {
+        "train": ["s3://bucket/digits/train/", "s3://bucket/more"],
+        "test": ["/data/über\n/test.parquet", "https://ada:secret@example.org/x"],
+    }
+    runs = [create_run(uri, experiment, "run", {}, {RUN_TAG: "a"}, data=data) for _ in range(2)]
+    assert runs[0] == runs[1]
+    with connected(absolute_uri(uri)) as client:
+        inputs = client.get_run(runs[0]).inputs.dataset_inputs
+    found = {
+        (one.tags[0].value, one.dataset.name, one.dataset.source_type, one.dataset.source)
+        for one in inputs
+    }
+    assert len(inputs) == len(found) == 4
+    assert ("train", "train", "s3", '{"uri": "s3://bucket/digits/train/"}') in found
+    assert {channel for channel, *_ in found} == {"train", "test"}
+    assert "secret" not in str(found)
+    assert len({one.dataset.digest for one in inputs}) == 4

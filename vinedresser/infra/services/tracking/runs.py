@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
@@ -38,6 +39,9 @@ NOTE_TAG = "mlflow.note.content"
 
 _MOST_PER_BATCH = 100
 _LONGEST_VALUE = 5000
+# Of MLflow's data sets: longest name, digits of their digests, and the tag for what they are for.
+_LONGEST_NAME, _DIGITS = 500, 8
+_CONTEXT_TAG = "mlflow.data.context"
 
 
 def create_run(
@@ -47,6 +51,7 @@ def create_run(
     parameters: Mapping[str, Any],
     tags: Mapping[str, Any],
     *,
+    data: Mapping[str, Sequence[str]] | None = None,
     started: float | None = None,
     new: bool = False,
     timeout: float = 60.0,
@@ -59,6 +64,8 @@ def create_run(
         name: display name.
         parameters: hyperparameters; nested values are written as JSON.
         tags: tags; `RUN_TAG` among them lets a second call find the run of the first.
+        data: the sources of each channel of training data, such as ``{"train": ["s3://…"]}``,
+            which become its data sets. Their contents are not read: the digest is of the address.
         started: start time in seconds since the epoch; None: now.
         new: no earlier call was made for the same run, so it need not be searched for, which takes
             longer the more runs there are.
@@ -86,6 +93,7 @@ def create_run(
                 run = client.create_run(experiment_id, start_time, clean_tags, visible(name))
                 run_id = str(run.info.run_id)
             _set_parameters(client, run_id, parameters)
+            _set_data(client, run_id, data or {})
             return run_id
 
     return persist(make, timeout)
@@ -120,6 +128,22 @@ def _set_parameters(client: MlflowClient, run_id: str, parameters: Mapping[str, 
     ]
     for batch in in_batches(entries):
         client.log_batch(run_id, params=batch)
+
+
+def _set_data(client: MlflowClient, run_id: str, data: Mapping[str, Sequence[str]]) -> None:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    inputs = []
+    for channel, sources in data.items():
+        for source in sources:
+            address = text(source)
+            last = address.rstrip("/").rpartition("/")[2] or address
+            digest = sha256(address.encode(errors="replace")).hexdigest()[:_DIGITS]
+            kind = "s3" if address.startswith("s3://") else "local"
+            dataset = Dataset(last[:_LONGEST_NAME], digest, kind, json.dumps({"uri": address}))
+            inputs.append(DatasetInput(dataset, [InputTag(_CONTEXT_TAG, visible(channel))]))
+    if inputs:
+        client.log_inputs(run_id, inputs)
 
 
 def in_batches(entries: Sequence[T]) -> Iterator[Sequence[T]]:
