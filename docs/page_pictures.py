@@ -98,17 +98,28 @@ def _compared(store: Path, browser: Browser, name: str) -> None:
 
 def _mlflow(store: Path, browser: Browser, name: str) -> None:
     with _mlflow_page(store) as table:
-        page = table
+        page, height = table, 640
         if name == "mlflow_compare":
             record = tracking(store)
             runs = [tracking(store / run).run_id for run in (_FAILED, _SOUND)]
             listed = quote("[" + ",".join(f'"{one}"' for one in runs) + "]")
             experiment = quote(f'["{record.experiment_id}"]')
             page = f"{table.partition('#')[0]}#/compare-runs?runs={listed}&experiments={experiment}"
-        browser.look(width=1400, height=900)
-        browser.open(page)
-        text = "document.body.innerText"
-        until(lambda: _FAILED in (browser.value(text) or ""), "the runs in MLflow")
+            height = 1900
+        browser.look(width=1400, height=height)
+        # As from the second visit on, if MLflow's assistant was closed.
+        for prepare in ("panelOpen", ""):
+            browser.open("about:blank")
+            browser.open(page)
+            until(lambda: _FAILED in (browser.value("document.body.innerText") or ""), "the runs")
+            _settled(browser)
+            keys = f"Object.keys(localStorage).filter(key => key.includes('assistant.{prepare}'))"
+            browser.value(f"{keys}.forEach(key => localStorage.setItem(key, 'false'))")
+        # What the picture is about is below these.
+        for heading in ("Visualizations", "Artifacts"):
+            places = "[...document.querySelectorAll('div, span')]"
+            named = f"one => one.textContent.trim() === '{heading}'"
+            browser.value(f"{places}.find({named})?.click()")
         _save(name, _settled(browser))
 
 

@@ -377,7 +377,9 @@ def test_sources_of_training_data_are_data_sets_without_secrets(uri: str) -> Non
     runs = [create_run(uri, experiment, "run", {}, {RUN_TAG: "a"}, data=data) for _ in range(2)]
     assert runs[0] == runs[1]
     with connected(absolute_uri(uri)) as client:
-        inputs = client.get_run(runs[0]).inputs.dataset_inputs
+        kept = client.get_run(runs[0]).inputs
+    assert kept is not None
+    inputs = kept.dataset_inputs
     found = {
         (one.tags[0].value, one.dataset.name, one.dataset.source_type, one.dataset.source)
         for one in inputs

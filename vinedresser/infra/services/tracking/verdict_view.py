@@ -32,10 +32,17 @@ The page of a run says what to try, and has the report of the run. Examples of f
 ``tags.`verdict.rule` = "nonfinite"``, ``attributes.status = "KILLED"``.
 """
 
-# Widths in pixels, in the order of the columns; the first fit on a small screen.
-_BEFORE_METRICS = {"tags.`verdict`": 250, "tags.`verdict.cause`": 330}
-_METRIC_WIDTH, _PARAMETER_WIDTH = 95, 85
-_AFTER_METRICS = {"duration": 80, "tags.`verdict.since`": 100, "tags.`verdict.rule`": 180}
+# Widths in pixels, in the order of the columns. A window of 1,400 pixels has room for those up to
+# the results while MLflow's assistant is open, as at the first visit, and else for the settings and
+# the begin of the cause.
+_BEFORE_METRICS = {"tags.`verdict`": 210}
+_METRIC_WIDTH, _PARAMETER_WIDTH = 85, 75
+_AFTER_METRICS = {
+    "tags.`verdict.cause`": 330,
+    "duration": 80,
+    "tags.`verdict.since`": 100,
+    "tags.`verdict.rule`": 180,
+}
 _NEWEST = 100
 _MOST_METRICS, _MOST_PARAMETERS = 2, 3
 # What the hook and the rules measure in every run, and the course of a sweep.
