@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+from contextlib import suppress
 from itertools import count, pairwise
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, TypeAlias
@@ -158,10 +159,12 @@ def keep_freed_memory() -> None:
     the environment have precedence.
     """
     chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
-    if not chosen and os.name == "posix":
-        # Other C libraries have no such function, or one that does nothing.
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        for parameter, value in _ALLOCATOR.items() if mallopt else ():
+    if chosen or os.name != "posix":
+        return
+    # Other C libraries have no such function, or one that does nothing.
+    with suppress(AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, value in _ALLOCATOR.items():
             mallopt(parameter, value)
 
 
