@@ -23,6 +23,14 @@ def test_damaged_records_are_skipped_by_number_only(tmp_path: Path, wrong: Any) 
         Mixture({"a": tmp_path / "a"}, batch_size=1, skip_damaged=wrong)
 
 
+@pytest.mark.parametrize("wrong", [None, 3, b"a", [3], "a\0b"])
+def test_what_is_no_source_is_named(wrong: Any) -> None:
+    with pytest.raises(
+        ConfigError, match="not a source; name a file, a folder, a prefix or a glob"
+    ):
+        Dataset(wrong, batch_size=1)
+
+
 @pytest.mark.parametrize("content", [b"", b"\n \n"])
 def test_an_empty_file_is_named(tmp_path: Path, content: bytes) -> None:
     for name in ("a.jsonl", "b.jsonl"):
@@ -39,6 +47,7 @@ def test_a_file_of_another_format_says_what_it_looks_like(tmp_path: Path) -> Non
         (b"\x89PNG" + bytes(600), "a PNG image"),
         (b"PK\x03\x04" + bytes(600), "a ZIP archive"),
         (b'{"x": 1}\n' * 100, "JSON"),
+        (b'{"x":1}\n' * 100, "JSON"),
         (written.tar([b"abcd"]), "a tar archive"),
         (written.parquet_file([b"abcd"]), "Parquet"),
     ):

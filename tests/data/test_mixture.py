@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -428,6 +429,8 @@ def test_small_classes_are_read_once(folder: Path) -> None:
         (lambda data, _: data.boost({"cat": float("nan")}), "weight of cat = nan: must be a"),
         (lambda data, _: data.set_weights({"cat": -1.0}), "weight of cat = -1.0: must be a"),
         (lambda data, _: data.set_weights(dict.fromkeys(SIZES, 0)), "all classes would be 0"),
+        (lambda data, _: data.set_weights({"cat": 2}, at=math.nan), "at = nan: must be a whole"),
+        (lambda data, _: data.boost(["cat"]), r"weights = \['cat'\]: must be a mapping of names"),
         (lambda _, one: mixture(one, weights={"cat": 1}), "weights: dog, eel missing"),
         (lambda _, one: mixture(one, weights=dict.fromkeys(SIZES, 0)), "of all classes are 0"),
         (lambda _, one: mixture(one, lanes=8), "'eel' has 7 records, which is less than one for"),
@@ -456,7 +459,10 @@ def test_invalid_arguments_are_named(folder: Path, make: Any, message: str) -> N
         ({"lacking": [[0.0, 0.0]]}, "not one that state_dict"),
         ({"weights": [[0, [0, 0, 0]]]}, "not one that state_dict"),
         ({"weights": []}, "not one that state_dict"),
-        ({"batch": "x"}, "not one that state_dict"),
+        ({"batch": "x"}, "the position has batch = 'x'"),
+        # With either, drawing a batch would not end.
+        ({"lacking": [[1e308, 0.0, -1e308]]}, "not one that state_dict"),
+        ({"weights": [[0, [1e308, 1e308, 1]]]}, "not one that state_dict"),
     ],
 )
 def test_foreign_positions_are_refused(folder: Path, changes: dict[str, Any], message: str) -> None:

@@ -177,6 +177,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rank": "1", "ranks": 2}, "rank = '1': must be a whole number"),
     ({"lanes": 2}, "lanes = 2: lanes are only for shuffled data; set seed, too"),
     ({"seed": -1}, "seed = -1: must not be negative"),
+    ({"window_bytes": -1}, "window_bytes = -1: must not be negative"),
     ({"rank": 2, "ranks": 2}, "rank = 2: must be at least 0 and below ranks = 2"),
     ({"uneven": "cut"}, "uneven = 'cut': must be 'pad' or 'drop'"),
     ({"format": "tfrecords"}, "format = 'tfrecords': .*; did you mean tfrecord"),
@@ -206,8 +207,9 @@ def test_a_position_of_something_else_is_refused(tmp_path: Path) -> None:
         Dataset(tmp_path / "data", batch_size=2, seed=1).load_state_dict(state)
     with pytest.raises(ConfigError, match="not one that state_dict"):
         dataset.load_state_dict({"epoch": 1})
-    with pytest.raises(ConfigError, match="the position has batch = -1"):
-        dataset.load_state_dict({**state, "batch": -1})
+    for wrong in (-1, True, 1.0, "1"):
+        with pytest.raises(ConfigError, match=f"the position has batch = {wrong!r}"):
+            dataset.load_state_dict({**state, "batch": wrong})
 
 
 def test_small_chunks_of_large_files_are_found_at_once(tmp_path: Path) -> None:

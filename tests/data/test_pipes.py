@@ -107,6 +107,8 @@ def test_a_reader_that_is_killed_resumes(tmp_path: Path) -> None:
         os.close(read)
         os.close(write)
         dataset = pipe_of(tmp_path / "train")
+        with pytest.raises(ConfigError, match="the position has record = '12'"):
+            dataset.load_state_dict({**dataset.state_dict(), "record": "12"})
         dataset.load_state_dict({**dataset.state_dict(), "record": 12})
         assert written.values(dataset) == records[12:]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.data.feed import Feed, check_positive, check_rank, check_same, check_whole
+from vinedresser.data.feed import Feed, check_not_negative, check_positive, check_rank, check_same
 from vinedresser.data.formats.registry import format_of, open_format
 from vinedresser.data.index import Index, make_index
 from vinedresser.data.order import Epoch, Settings
@@ -96,7 +96,7 @@ class Dataset(Feed):
             connections=connections,
             chunk_bytes=chunk_bytes,
         )
-        check_whole(window_bytes=window_bytes, seed=0 if seed is None else seed)
+        check_not_negative(window_bytes=window_bytes, seed=0 if seed is None else seed)
         _check_order(seed=seed, lanes=lanes, rank=rank, ranks=ranks, uneven=uneven)
         if ranks > 1 and refresh is True:
             raise ConfigError(
@@ -183,9 +183,6 @@ class Dataset(Feed):
     def _load(self, state: Mapping[str, Any]) -> None:
         of_list = ("objects", "data", "records") if self._refresh else ()
         check_same(state, self.state_dict(), "epoch", "batch", *of_list)
-        for name in ("epoch", "batch"):
-            if not isinstance(state[name], int) or state[name] < 0:
-                raise ConfigError(f"the position has {name} = {state[name]!r}")
         if self._refresh and state["batch"]:
             self._use(self._named(state), state["epoch"])
             self._begun = state["epoch"]
@@ -308,8 +305,6 @@ class Dataset(Feed):
 
 
 def _check_order(*, seed: int | None, lanes: int, rank: int, ranks: int, uneven: str) -> None:
-    if seed is not None and seed < 0:
-        raise ConfigError(f"seed = {seed}: must not be negative")
     if seed is None and lanes > 1:
         raise ConfigError(f"lanes = {lanes}: lanes are only for shuffled data; set seed, too")
     check_rank(rank, ranks)

@@ -17,7 +17,14 @@ from vinedresser.data.records import Batch
 from vinedresser.data.statistics import Statistics
 from vinedresser.errors import ConfigError, DamagedData
 
-__all__ = ["Feed", "check_positive", "check_rank", "check_same", "check_whole"]
+__all__ = [
+    "Feed",
+    "check_not_negative",
+    "check_positive",
+    "check_rank",
+    "check_same",
+    "check_whole",
+]
 
 
 class Feed(ABC):
@@ -213,7 +220,7 @@ def check_same(state: Mapping[str, Any], expected: Mapping[str, Any], *moving: s
     Args:
         state: the position.
         expected: the present position of the data set.
-        moving: names of entries that differ between positions.
+        moving: names of entries that differ between positions; numbers are not negative.
 
     Raises:
         ConfigError: it was not; the message has the first difference.
@@ -221,7 +228,10 @@ def check_same(state: Mapping[str, Any], expected: Mapping[str, Any], *moving: s
     if not isinstance(state, Mapping) or state.keys() != expected.keys():
         raise ConfigError("the position is not one that state_dict() returned")
     for name, value in expected.items():
-        if name not in moving and state[name] != value:
+        if name in moving:
+            if isinstance(value, int) and (type(state[name]) is not int or state[name] < 0):
+                raise ConfigError(f"the position has {name} = {state[name]!r}")
+        elif state[name] != value:
             raise ConfigError(
                 f"the position was saved with {name} = {state[name]!r}, and this data set has "
                 f"{value!r}"
@@ -249,6 +259,18 @@ def check_positive(**numbers: int) -> None:
     for name, number in numbers.items():
         if number < 1:
             raise ConfigError(f"{name} = {number}: must be at least 1")
+
+
+def check_not_negative(**numbers: int) -> None:
+    """Check that numbers are whole and at least 0.
+
+    Raises:
+        ConfigError: one is not; the message has its name.
+    """
+    check_whole(**numbers)
+    for name, number in numbers.items():
+        if number < 0:
+            raise ConfigError(f"{name} = {number}: must not be negative")
 
 
 def check_rank(rank: int, ranks: int) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from typing import Any
@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from vinedresser.data.blend import Blend, Drawn, History
 from vinedresser.data.board import MOST_PENDING, Board
 from vinedresser.data.class_records import ClassRecords, LaneRecords
-from vinedresser.data.feed import Feed, check_positive, check_rank, check_same, check_whole
+from vinedresser.data.feed import (
+    Feed,
+    check_not_negative,
+    check_positive,
+    check_rank,
+    check_same,
+    check_whole,
+)
 from vinedresser.data.formats.registry import format_of, open_format
 from vinedresser.data.index import make_index
 from vinedresser.data.order import Settings, permutation
@@ -109,9 +116,7 @@ class Mixture(Feed):
             chunk_bytes=chunk_bytes,
         )
         check_rank(rank, ranks)
-        check_whole(seed=seed, window_bytes=window_bytes)
-        if seed < 0:
-            raise ConfigError(f"seed = {seed}: must not be negative")
+        check_not_negative(seed=seed, window_bytes=window_bytes)
         super().__init__(skip_damaged)
         self._names = _checked_names(sources)
         found = [find_objects(source) for source in sources.values()]
@@ -219,7 +224,9 @@ class Mixture(Feed):
             ConfigError: a class or weight is invalid, batch ``at`` has been begun, 64 changes are
                 pending, or with several ranks another thread reads.
         """
-        changed = {self._number(name): _checked(name, one) for name, one in weights.items()}
+        changed = {self._number(name): _checked(name, one) for name, one in _items(weights)}
+        if at is not None:
+            check_whole(at=at)
         with self._drawing:
             if self._ranks > 1 and self._drawer not in (0, threading.get_ident()):
                 raise ConfigError(
@@ -253,7 +260,7 @@ class Mixture(Feed):
             ConfigError: see `set_weights`; or the weight to be multiplied is 0.
         """
         first = dict(zip(self._names, self._history.changes[0][1].tolist(), strict=True))
-        for name in factors:
+        for name, _ in _items(factors):
             self._number(name)
             if not first[name]:
                 raise ConfigError(f"boost of {name}: its weight in the first batch is 0")
@@ -315,7 +322,8 @@ class Mixture(Feed):
             sound = (
                 counts.shape == self._blend.counts.shape
                 and lacking.shape == self._blend.lacking.shape
-                and bool(np.isfinite(lacking).all())
+                # Else drawing a batch would not end. It is less than two records.
+                and bool((np.abs(lacking) <= self._blend.size + 2).all())
                 and all(one.shape == lacking.shape[1:] and _sound(one) for _, one in changes)
                 and begins[:1] == [0]
                 and begins == sorted(set(begins))
@@ -443,7 +451,7 @@ class Mixture(Feed):
             ConfigError: a class or weight is invalid, or missing.
         """
         vector = np.full(len(self._names), np.nan)
-        for name, weight in weights.items():
+        for name, weight in _items(weights):
             vector[self._number(name)] = _checked(name, weight)
         missing = [name for name, one in zip(self._names, vector, strict=True) if np.isnan(one)]
         if missing:
@@ -500,6 +508,19 @@ def _class_of(
     return found
 
 
+def _items(weights: Mapping[str, float]) -> Iterable[tuple[str, float]]:
+    """Return classes and their weights.
+
+    Raises:
+        ConfigError: it is not a mapping.
+    """
+    if not isinstance(weights, Mapping):
+        raise ConfigError(
+            f"weights = {weights!r}: must be a mapping of names of classes to numbers"
+        )
+    return weights.items()
+
+
 def _checked(name: str, weight: float) -> float:
     """Return a weight, or a factor of one.
 
@@ -513,4 +534,4 @@ def _checked(name: str, weight: float) -> float:
 
 
 def _sound(weights: NDArray[np.float64]) -> bool:
-    return bool(np.isfinite(weights).all() and weights.min() >= 0 and weights.any())
+    return bool(weights.min() >= 0 and weights.max() <= _MOST and weights.any())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from vinedresser.data.sources.augmented import described, is_augmented
@@ -41,9 +41,14 @@ def find_objects(
         MissingDependency: a source is on S3, and the extra "data" is not installed.
         StoreError: the storage refused.
     """
-    named = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    named = sources if isinstance(sources, Iterable) and not isinstance(sources, str) else [sources]
     found: list[DataObject] = []
-    for source in [os.fspath(one) for one in named]:
+    for one in named:
+        source = os.fspath(one) if isinstance(one, str | os.PathLike) else one
+        if not isinstance(source, str) or "\0" in source:
+            raise ConfigError(
+                f"{source!r}: not a source; name a file, a folder, a prefix or a glob"
+            )
         before = len(found)
         found.extend(_found_in(source))
         if len(found) == before:
