@@ -8,6 +8,7 @@ since boot, the boot id and the host name.
 from __future__ import annotations
 
 import os
+import pwd
 import select
 import signal
 import time
@@ -32,6 +33,7 @@ __all__ = [
     "marked_processes",
     "processes_with",
     "this_process",
+    "user_name",
     "wait_for_end",
     "watch",
 ]
@@ -100,6 +102,14 @@ def this_process() -> ProcessIdentity:
     identity = identify(os.getpid())
     assert identity is not None, "a running process has an entry in /proc"
     return identity
+
+
+def user_name() -> str:
+    """Return the name of the user; "" if the user id has none, as in some containers."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def is_alive(identity: ProcessIdentity) -> bool | None:

@@ -8,7 +8,6 @@ the store, whose files may come from others.
 
 from __future__ import annotations
 
-import getpass
 import os
 import shutil
 import time
@@ -24,6 +23,7 @@ from vinedresser.infra.catalog.known_tracking import read_tracking
 from vinedresser.infra.catalog.stores import is_owned, private_state
 from vinedresser.infra.services.tracking.client import connected
 from vinedresser.objects import LocalStorage, Location, Storage, open_storage
+from vinedresser.processes import user_name
 from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import (
     ExitRecord,
@@ -266,7 +266,7 @@ def pin(location: Location, why: str) -> None:
     storage = open_storage(location)
     if not storage.exists(RunRecord.KEY):
         raise NotARun(f"{location}: not a run: there is no {RunRecord.KEY}")
-    write_record(storage, PinRecord(why, getpass.getuser(), time.time()))
+    write_record(storage, PinRecord(why, user_name(), time.time()))
 
 
 def unpin(location: Location) -> None:
@@ -309,7 +309,11 @@ def _reason_to_keep(location: Location, storage: Storage, status: Status, what: 
     """
     pinned = read_record(storage, PinRecord)
     if pinned is not None:
-        return f"pinned by {pinned.user}" + (f": {pinned.why}" if pinned.why else "")
+        return (
+            "pinned"
+            + (f" by {pinned.user}" if pinned.user else "")
+            + (f": {pinned.why}" if pinned.why else "")
+        )
     if isinstance(location, Path) and location.is_symlink():
         return "it is a link"
     if not status.over or is_owned(location) or not storage.exists(ExitRecord.KEY):

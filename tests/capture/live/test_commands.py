@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,6 +128,8 @@ def test_parameters_are_changed_between_the_same_two_steps(training: Training) -
     changes = open_run(training.path).controls()
     assert [(change.parameter, change.new) for change in changes] == [("a", [2.0]), ("b", [3.0])]
     assert changes[0].step == changes[1].step
+    who = pwd.getpwuid(os.getuid()).pw_name
+    assert changes[0].reason == f"vinedresser adjust, {who} on {os.uname().nodename}"
 
 
 def test_each_refused_change_is_said_and_the_others_are_made(training: Training) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 import time
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,7 +130,7 @@ def stop(run: RunArgument, *, timeout: _Timeout = PATIENCE) -> None:
         send_request(run, "stop", timeout)
         return
     status = run_status(storage)
-    record = None if status.over else request_stop(run, by="person", reason="vinedresser stop")
+    record = None if status.over else request_stop(run, by="person", reason=_reason("stop"))
     if record is None:
         raise ConfigError(f"{run}: the run is {run_status(storage).state}, not running")
     deadline = time.monotonic() + timeout
@@ -181,7 +183,14 @@ def send_request(run: str, kind: TrainerRequestKind, timeout: float, **fields: A
 def _request(kind: TrainerRequestKind, **fields: Any) -> TrainerRequest:
     from vinedresser.store.records import TrainerRequest
 
-    return TrainerRequest(uuid.uuid4().hex, kind, f"vinedresser {kind}", time.time(), **fields)
+    return TrainerRequest(uuid.uuid4().hex, kind, _reason(kind), time.time(), **fields)
+
+
+def _reason(kind: TrainerRequestKind) -> str:
+    """Return what was asked for and who did, for the records of the run."""
+    from vinedresser.processes import user_name
+
+    return f"vinedresser {kind}, {user_name() or os.getuid()} on {socket.gethostname()}"
 
 
 def _send(run: str, requests: Sequence[TrainerRequest], timeout: float) -> None:

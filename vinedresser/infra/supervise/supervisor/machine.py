@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import socket
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from vinedresser.infra.supervise.cores import cores
 from vinedresser.infra.supervise.gpus import gpu_models, kernel_values
+from vinedresser.processes import user_name
 from vinedresser.store.records import MachineRecord
 
 __all__ = ["this_machine"]
@@ -35,7 +35,7 @@ def this_machine(program: str, environment: Mapping[str, str]) -> MachineRecord:
     """
     return MachineRecord(
         host=socket.gethostname(),
-        user=_user(),
+        user=user_name(),
         processor=next(iter(kernel_values("/proc/cpuinfo", "model name")), ""),
         cores=cores(),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -43,14 +43,6 @@ def this_machine(program: str, environment: Mapping[str, str]) -> MachineRecord:
         environment={name: environment[name] for name in _VARIABLES if name in environment},
         packages=_packages(program, environment),
     )
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        # In a container the user id may have no name.
-        return ""
 
 
 def _packages(program: str, environment: Mapping[str, str]) -> dict[str, str]:
