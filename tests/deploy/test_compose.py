@@ -25,7 +25,7 @@ import yaml
 
 from tests.paths import ROOT
 from tests.waiting import until
-from vinedresser.infra.services.servers.local_server import free_ports
+from vinedresser.infra.services.servers.local_server import LocalServer, free_ports, stop_server
 
 COMPOSE = ROOT / "deploy" / "compose.yaml"
 SECRETS = {
@@ -114,9 +114,10 @@ class Machine:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         log = self.stack.enter_context((folder / "log.txt").open("wb"))
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-        self.stack.callback(process.wait, 60)
-        self.stack.callback(process.terminate)
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        self.stack.callback(stop_server, LocalServer(process, ""), grace=60.0)
         check = [self.here(word) for word in service["healthcheck"]["test"][1:]]
 
         def is_healthy() -> bool:
@@ -125,7 +126,7 @@ class Machine:
                 check, env=environment, capture_output=True, check=False
             ).returncode
 
-        until(is_healthy, f"health of {name}: {check}")
+        until(is_healthy, f"health of {name}: {check}", seconds=300)
 
     def command(self, name: str) -> list[str]:
         return [self.here(word) for word in services()[name]["command"]]
@@ -223,7 +224,8 @@ def test_a_deployed_experiment_is_trained_and_recorded(machine: Machine) -> None
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        log = machine.folder / "worker" / "log.txt"
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}{log.read_text()[-4000:]}"
         return done.stdout
 
     told("vinedresser", "deploy", "experiment.toml")

@@ -271,8 +271,7 @@ def _tracking(store: str, uri: str | None, experiment: str) -> TrackingRecord:
     from vinedresser.tasks.lifecycle.prepare import prepare_mlflow
 
     place = store_in(store, Path.cwd())
-    given = uri or os.environ.get("MLFLOW_TRACKING_URI") or None
-    found = tracking_uri_in(given, Path.cwd(), local_state(place), "--tracking-uri")
+    found = tracking_uri_in(uri or None, Path.cwd(), local_state(place), "--tracking-uri")
     error_console.print(f"MLflow {masked_text(found)}", soft_wrap=True)
     return prepare_mlflow(place, found, experiment)
 

@@ -109,6 +109,25 @@ def test_trainings_side_by_side_share_the_cores(tmp_path: Path) -> None:
         assert plan.environment["OMP_NUM_THREADS"] == str(threads)
 
 
+def test_mlflow_is_that_of_the_environment_unless_the_file_names_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
+    monkeypatch.chdir(tmp_path)
+    for given, uri in (
+        ("http://mlflow:5000", "http://mlflow:5000"),
+        ("sqlite:///here.db", f"sqlite:///{tmp_path}/here.db"),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+        assert load_experiment(write(tmp_path, text)).tracking_uri == uri
+        assert (
+            load_experiment(write(tmp_path, GOOD)).tracking_uri == f"sqlite:///{tmp_path}/mlflow.db"
+        )
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "./mlruns")
+    with pytest.raises(ConfigError, match=r"^MLFLOW_TRACKING_URI: '\./mlruns': not a tracking URI"):
+        load_experiment(write(tmp_path, text))
+
+
 def test_without_variants_there_is_one_run(tmp_path: Path) -> None:
     text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
     experiment = load_experiment(write(tmp_path, text))

@@ -81,8 +81,8 @@ class TrackingTable:
     """Where MLflow keeps the runs.
 
     Attributes:
-        uri: tracking URI; default: a SQLite database in the store, or for an object store in the
-            folder of its state on this machine.
+        uri: tracking URI; default: ``MLFLOW_TRACKING_URI``, else a SQLite database in the store, or
+            for an object store in the folder of its state on this machine.
         experiment: MLflow's experiment; default: the name of the run.
     """
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from vinedresser.errors import ConfigError
+from vinedresser.infra.catalog.known_tracking import TRACKING_VARIABLE
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
 from vinedresser.objects import Location, parse_location
 
@@ -27,7 +28,9 @@ def store_in(given: str | os.PathLike[str], base: Path) -> Location:
 
 
 def tracking_uri_in(uri: str | None, base: Path, state: Path, where: str) -> str:
-    """Return MLflow's tracking URI; default: a SQLite database in the folder of the state.
+    """Return MLflow's tracking URI.
+
+    The default is ``MLFLOW_TRACKING_URI``, else a SQLite database in the folder of the state.
 
     Args:
         uri: the URI of the file; None: the default.
@@ -38,6 +41,9 @@ def tracking_uri_in(uri: str | None, base: Path, state: Path, where: str) -> str
     Raises:
         ConfigError: MLflow does not support the URI.
     """
+    given = os.environ.get(TRACKING_VARIABLE)
+    if uri is None and given:
+        uri, base, where = given, Path.cwd(), TRACKING_VARIABLE
     try:
         if uri is None:
             return absolute_uri("sqlite:///mlflow.db", state)
