@@ -28,6 +28,8 @@ STALLED = "stalled"
 # Seconds in which a supervisor answers.
 _PATIENCE = 5.0
 _TICK = 0.02
+# Characters of what is said about a collective.
+_LONGEST = 200
 # Directories of libraries in the path of a file.
 _LIBRARIES = ("site-packages", "dist-packages", "lib/python3", "vinedresser/capture", "<frozen")
 # Asks again and again whether the others are there.
@@ -58,7 +60,7 @@ class _Place(NamedTuple):
         waits: how it waits for other ranks, such as "waits in all_reduce"; "" if it does not.
         saves: whether it saves a checkpoint.
         where: the line of the script.
-        state, here, works: see `StacksRecord`.
+        state, here, works, collective: see `StacksRecord`.
     """
 
     waits: str
@@ -67,6 +69,7 @@ class _Place(NamedTuple):
     state: str
     here: float
     works: bool
+    collective: str = ""
 
     @property
     def words(self) -> str:
@@ -78,7 +81,8 @@ class _Place(NamedTuple):
         if not self.where:
             return "does not say where it is"
         if self.waits or self.saves:
-            return f"{self.waits or 'saves a checkpoint'} ({self.where})"
+            collective = f", {self.collective}" if self.waits and self.collective else ""
+            return f"{self.waits or 'saves a checkpoint'}{collective} ({self.where})"
         return f"is at {self.where}"
 
 
@@ -178,7 +182,8 @@ def _place(one: Mapping[str, Any]) -> _Place:
     waits = next((name for frame in frames if (name := _operation(frame[0], frame[2]))), "")
     saves = any(_SAVES.search(f"{file}:{function}") for file, _, function in frames)
     here, works = one.get("here", 0.0), one.get("works", True)
-    return _Place(waits, saves, where, one["state"], here, works)
+    collective = one.get("collective", "")[:_LONGEST]
+    return _Place(waits, saves, where, one["state"], here, works, collective)
 
 
 def _of_library(file: str) -> bool:

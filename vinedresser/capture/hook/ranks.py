@@ -11,6 +11,7 @@ from vinedresser.capture.recording.pace import SharedPace
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.run.connections import connected
 from vinedresser.capture.run.environment import Environment, process_group
+from vinedresser.capture.run.flight_recorder import FlightRecorder
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.objects import LocalStorage
 from vinedresser.store.finding import Finding
@@ -54,6 +55,10 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
     if launch is None:
         return
     session.joint_stop = JointStop(storage, environment.rank, session.signal, _SHARE * launch.grace)
+    recorder = FlightRecorder()
+    session.collective = session.shield.guard(
+        "reading torch's flight recorder", recorder.look, metered=False
+    )
     if launch.ranks > 1:
         apart = RanksApart(run, storage, environment.rank, launch.ranks, session.shield.report)
         look = session.shield.guard("looking for the other ranks", apart.look)

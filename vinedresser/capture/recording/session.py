@@ -55,6 +55,8 @@ class Session:
         losses_reported: whether the script passes losses to the hook.
         between_steps: called once at the end of the current train step; None: nothing to do. Any
             thread may set it.
+        collective: returns the collective operation in which this rank is, in words, given the
+            number of finished steps; called about once a second; None: it is not known.
         each_step: called at the end of each train step with the number of finished steps.
         classes: names of the classes in the order of their labels; []: unknown.
         boosted: returns which classes were boosted before a resumption, see `RunRecord`.
@@ -87,6 +89,7 @@ class Session:
         self.leader: object | None = None
         self.detected = self.losses_reported = False
         self.between_steps: Callable[[], object] | None = None
+        self.collective: Callable[[int], str | None] | None = None
         self.each_step: list[Callable[[int], object]] = []
         self.classes: list[str] = []
         self.boosted: Callable[[], dict[str, list[float]]] = dict
@@ -219,6 +222,8 @@ class Session:
         """Look around; called about once a second on the writer's thread."""
         self._look()
         self._look_at_data()
+        if self.collective is not None:
+            self._writer.collective = self.collective(self.recorder.steps) or ""
 
     def _deliver(self, recording: Recording) -> None:
         for copier in self._copiers.values():

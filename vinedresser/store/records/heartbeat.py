@@ -29,6 +29,8 @@ class Heartbeat(Record):
         closed: the writer shut down cleanly and writes nothing more.
         gone: the process ended without closing, as observed on its machine.
         stopped: the hook ended the training because it was asked to stop.
+        collective: the collective operation in which the rank is while no step ends, in words;
+            only if torch's flight recorder is on.
     """
 
     KEY: ClassVar[str] = "heartbeat"
@@ -41,6 +43,7 @@ class Heartbeat(Record):
     closed: bool = False
     gone: bool = False
     stopped: bool = False
+    collective: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what is not the identity of a process, or not a time."""

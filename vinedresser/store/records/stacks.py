@@ -34,6 +34,7 @@ class StacksRecord(Record):
             "frames" of its main thread, the innermost first, as ``[file, line, function]``, none
             if it did not answer; for how many seconds it has been "here", in the same frames
             whenever it was asked; and whether it, or one of its processes, "works" since then.
+            If torch's flight recorder is on, the "collective" in which it is, in words.
     """
 
     KEY: ClassVar[str] = "stacks.json"
@@ -50,5 +51,7 @@ class StacksRecord(Record):
             for file, line, function in rank["frames"]:
                 if not (isinstance(file, str) and type(line) is int and isinstance(function, str)):
                     raise TypeError(f"{(file, line, function)!r} is not a frame")
+            if not isinstance(rank.get("collective", ""), str):
+                raise TypeError(f"{rank['collective']!r} is not the name of a collective")
             if not isinstance(rank.get("here", 0.0), float):
                 raise TypeError(f"{rank['here']!r} is not a number of seconds")

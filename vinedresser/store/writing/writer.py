@@ -85,6 +85,7 @@ class RunWriter:
     ) -> None:
         self.last_step = -1
         self.stopped = False
+        self.collective = ""
         self.problems: list[str] = []
         self.busy = 0.0
         self._storage = storage
@@ -319,6 +320,7 @@ class RunWriter:
             dropped=self.dropped,
             closed=closed,
             stopped=self.stopped,
+            collective=self.collective,
         )
 
     def _report(self, error: Exception, what: str, kind: str = "") -> None:

@@ -250,7 +250,11 @@ class Supervisor:
         try:
             asked = read_record(self._storage, StacksRequest)
             if asked is not None:
-                write_record(self._storage, StacksRecord(asked.time, job.stacks(self._turn)))
+                ranks = job.stacks(self._turn)
+                for beat in heartbeats(self._storage):
+                    if beat.collective and beat.rank < len(ranks):
+                        ranks[beat.rank]["collective"] = beat.collective
+                write_record(self._storage, StacksRecord(asked.time, ranks))
         except (CorruptData, StoreError) as error:
             self._report(str(error))
         finally:
