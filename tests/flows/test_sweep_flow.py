@@ -99,6 +99,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     # Two that crashed and two that were killed were begun again.
     assert len(children) == 8 + 4
     assert {child["tags"]["mlflow.parentRunId"] for child in children.values()} == {parent["id"]}
+    assert {child["tags"]["parent"] for child in children.values()} == {"search"}
     assert {child["params"]["seed"] for child in children.values()} == {"3"}
     ends = {name: one["status"] for name, one in children.items()}
     assert ends["trial-0000"] == "FINISHED"

@@ -9,6 +9,7 @@ from vinedresser.infra.catalog.known_tracking import require_known
 from vinedresser.infra.catalog.run_notes import RunNote, forget_run, note_run
 from vinedresser.infra.catalog.tracking_uri import sqlite_path
 from vinedresser.infra.services.tracking import DIRECTORY_TAG, RUN_TAG, create_run, finish
+from vinedresser.infra.services.tracking.runs import PARENT_NAME_TAG
 from vinedresser.masking import masked_arguments
 from vinedresser.objects import Location, Storage
 from vinedresser.store.records import (
@@ -73,7 +74,7 @@ def find_or_create(
     if user := os.environ.get("LOGNAME") or os.environ.get("USER"):
         tags["mlflow.user"] = user
     if tracking.parent:
-        tags[_PARENT_TAG] = tracking.parent
+        tags |= {_PARENT_TAG: tracking.parent, PARENT_NAME_TAG: location.parent.name}
     if run.flow:
         tags["prefect.flow_run"] = run.flow
     return create_run(

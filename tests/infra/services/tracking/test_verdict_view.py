@@ -90,6 +90,17 @@ def test_parameters_that_differ_between_runs_are_columns_beside_the_results(data
     assert order.index("params.`seed`") < order.index("duration")
 
 
+def test_trials_of_two_sweeps_can_be_told_apart(database: Path) -> None:
+    uri = f"sqlite:///{database}"
+    experiment_id = prepare_tracking(uri, "digits")
+    column = "tags.`parent`"
+    for sweep, needed in (("first", False), ("second", True)):
+        create_run(uri, experiment_id, "trial-0000", {}, {"parent": sweep})
+        save_verdict_view(uri, experiment_id)
+        assert (column in state(database)["selectedColumns"]) == needed
+    assert state(database)["columnOrder"][0] == column
+
+
 def test_what_the_user_has_written_is_kept(database: Path) -> None:
     uri = f"sqlite:///{database}"
     experiment_id = prepare_tracking(uri, "digits")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DIRECTORY_TAG",
     "NOTE_TAG",
+    "PARENT_NAME_TAG",
     "RUN_TAG",
     "create_run",
     "directory_of",
@@ -34,6 +35,8 @@ T = TypeVar("T")
 RUN_TAG = "vinedresser.run_id"
 # The location at which a run or sweep was made.
 DIRECTORY_TAG = "vinedresser.directory"
+# Name of the sweep or pruning that a run belongs to.
+PARENT_NAME_TAG = "parent"
 # MLflow's description of a run or experiment, in Markdown.
 NOTE_TAG = "mlflow.note.content"
 

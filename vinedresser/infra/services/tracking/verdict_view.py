@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
 from vinedresser.infra.services.tracking.client import connected
-from vinedresser.infra.services.tracking.runs import NOTE_TAG
+from vinedresser.infra.services.tracking.runs import NOTE_TAG, PARENT_NAME_TAG
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as MlflowRun
@@ -36,7 +36,7 @@ The page of a run says what to try, and has the report of the run. Examples of f
 # the results while MLflow's assistant is open, as at the first visit, and else for the settings and
 # the begin of the cause.
 _BEFORE_METRICS = {"tags.`verdict`": 210}
-_METRIC_WIDTH, _PARAMETER_WIDTH = 85, 75
+_METRIC_WIDTH, _PARAMETER_WIDTH, _PARENT_WIDTH = 85, 75, 120
 _AFTER_METRICS = {
     "tags.`verdict.cause`": 330,
     "duration": 80,
@@ -70,7 +70,7 @@ def save_verdict_view(uri: str, experiment_id: str) -> str:
         created = _created(tags.get(_VIEW_TAG, ""))
         if created is not None:
             newest = client.search_runs([experiment_id], max_results=_NEWEST)
-            view = _view(_main_metrics(newest), _differing_parameters(newest), created)
+            view = _view(newest, created)
             client.set_experiment_tag(experiment_id, _VIEW_TAG, view)
         if NOTE_TAG not in tags:
             client.set_experiment_tag(experiment_id, NOTE_TAG, _NOTE)
@@ -88,10 +88,15 @@ def _created(saved: str) -> int | None:
     return created if created == updated else None
 
 
-def _view(metrics: Iterable[str], parameters: Iterable[str], created: int) -> str:
-    widths = {f"metrics.`{key}`": _METRIC_WIDTH for key in metrics}
-    widths |= {f"params.`{key}`": _PARAMETER_WIDTH for key in parameters}
-    widths = {**_BEFORE_METRICS, **widths, **_AFTER_METRICS}
+def _view(newest: Sequence[MlflowRun], created: int) -> str:
+    """Return the value of the tag for the newest runs of an experiment."""
+    parents = {run.data.tags.get(PARENT_NAME_TAG) for run in newest} - {None}
+    # Trials of two sweeps have the same names.
+    widths = {f"tags.`{PARENT_NAME_TAG}`": _PARENT_WIDTH} if len(parents) > 1 else {}
+    widths |= _BEFORE_METRICS
+    widths |= {f"metrics.`{key}`": _METRIC_WIDTH for key in _main_metrics(newest)}
+    widths |= {f"params.`{key}`": _PARAMETER_WIDTH for key in _differing_parameters(newest)}
+    widths |= _AFTER_METRICS
     state = {
         # Under this name of the start time MLflow lists trials beside their sweep; under the usual
         # one it folds them away.
