@@ -48,3 +48,17 @@ def test_a_trial_over_its_limit_is_stopped_and_a_target_ends_the_sweep(
     code, output = sweep(tmp_path, "--resume")
     assert code == 0, output
     assert "trials           1 stopped, 3 finished" in output
+
+
+@pytest.mark.slow
+def test_a_misspelt_metric_costs_one_trial(tmp_path: Path, mlflow_store: MakeStore) -> None:
+    mlflow_store(tmp_path / "runs")
+    write(tmp_path, "x = [0.5, 0.6, 0.7, 0.8]")
+    path = tmp_path / "sweep.toml"
+    text = path.read_text(encoding="utf-8").replace("max_concurrent = 2", "max_concurrent = 1")
+    path.write_text(text.replace('metric = "accuracy"', 'metric = "acuracy"'), encoding="utf-8")
+    code, output = sweep(tmp_path)
+    assert code != 0
+    assert "the first trial failed: no value of acuracy in mode eval" in output
+    assert "accuracy (eval)" in output
+    assert "trial-0001" not in output

@@ -34,6 +34,13 @@ def test_an_epoch_is_a_value_of_the_objective(tmp_path: Path) -> None:
     assert [one for one in said if one] == [[(1, 0.2)], [(2, 0.5)], [(3, 0.8)]]
     assert read.result() == (0.8,)
     assert read.missing() == ""
+    assert not read.misnamed
+    # Without an evaluation, nothing says that the name is wrong: the trial may have been too short.
+    short = ObjectiveHistory([ACCURACY])
+    run = make_run(tmp_path / "short", [step_record(0, scalars={"losses/loss": 1.0})])
+    assert [short.add(step) for step in run.follow()] == [[]]
+    assert short.missing()
+    assert not short.misnamed
 
 
 @pytest.mark.parametrize(("value", "result"), [("last", -5.0), ("best", -5.0), ("mean", -2.0)])
@@ -54,7 +61,9 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path: Path) -> None:
     assert not any(said)
     assert read.result() == ()
     assert re.search(r"\bgrad_norm in mode eval; .* in mode train\b", read.missing())
+    assert read.misnamed
     other, _ = course(tmp_path / "other", Objective("acuracy", "maximize"))
+    assert other.misnamed
     assert "acuracy in mode eval" in other.missing()
     assert other.missing().endswith(
         "CrossEntropyLoss (eval), CrossEntropyLoss (train), accuracy (eval), grad_norm (train), "

@@ -96,3 +96,16 @@ class ObjectiveHistory:
             seen = sorted({f"{name} ({mode})" for name, mode in self._elsewhere})
             return f"{said}; the run recorded {', '.join(seen) or 'no metric and no loss'}"
         return ""
+
+    @property
+    def misnamed(self) -> bool:
+        """Whether an objective has no value although others of its mode, or of its name, were seen.
+
+        Then the file of the sweep is wrong, whatever the configuration of the trial.
+        """
+        both = zip(self._goals, self.values, strict=True)
+        return any(
+            not values
+            and any(goal.mode == mode or goal.metric == name for name, mode in self._elsewhere)
+            for goal, values in both
+        )

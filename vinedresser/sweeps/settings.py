@@ -179,7 +179,8 @@ class SweepTable:
         resume: the script's parameter for the path of a checkpoint; without it a trial begins again
             from the start.
         same_failures: the sweep ends if this number of first trials all fail for the same reason
-            (ignoring numbers in it).
+            (ignoring numbers in it); the first one is enough if its evaluations have no metric of
+            that name.
     """
 
     metric: str = ""

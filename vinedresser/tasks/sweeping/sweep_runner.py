@@ -222,7 +222,8 @@ class SweepRunner:
             values = trial.history.result() if ending.state == "finished" else ()
             count = len(self.sweep.settings.goals)
             told = self._study.tell(trial.number, ending, values[:count], values[count:])
-            self._check_same_failure(told)
+            finished = ending.reason and ending.reason == trial.history.missing()
+            self._check_same_failure(told, certain=bool(finished) and trial.history.misnamed)
         trial.clean_up(finished=told.ending.state == "finished")
         return told
 
@@ -337,14 +338,22 @@ class SweepRunner:
         """Ask a run to end."""
         request_stop(place.control, by="sweep", reason=ending.reason, rule=ending.rule)
 
-    def _check_same_failure(self, told: Trial) -> None:
-        """End the sweep if its first trials all failed for the same reason."""
+    def _check_same_failure(self, told: Trial, *, certain: bool = False) -> None:
+        """End the sweep if its first trials all failed for the same reason.
+
+        Args:
+            told: a trial that has ended.
+            certain: all others will fail for this reason: the first one is enough.
+        """
         most = self.sweep.settings.same_failures
         if len(self._reasons) >= most:
             return
         self._reasons.append(told.ending.reason if told.ending.state == "failed" else "")
-        if len(self._reasons) == most and all(self._reasons) and len(_kinds(self._reasons)) == 1:
-            self.problem = f"the first {most} trials all failed: {self._reasons[0]}"
+        trials = len(self._reasons)
+        enough = trials == most or (certain and trials == 1)
+        if enough and all(self._reasons) and len(_kinds(self._reasons)) == 1:
+            first = "first trial" if trials == 1 else f"first {trials} trials all"
+            self.problem = f"the {first} failed: {self._reasons[0]}"
             self.over = self.over or self.problem
 
 
