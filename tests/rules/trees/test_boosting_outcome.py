@@ -15,6 +15,7 @@ from tests.rules.trees.trainings import Rows, boost, found, hook_for, tumours
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.trees.empty_trees import EmptyTrees
 from vinedresser.rules.trees.memorised_labels import MemorisedLabels
@@ -98,6 +99,29 @@ def test_a_weight_that_removes_a_class_is_found(
     alarms = boost(tmp_path / "run", [EmptyTrees()], weak(600), rounds=25, **settings)
     assert [alarm.fault for alarm in alarms] == faults
     assert all("scale_pos_weight = 0.001" in alarm.cause for alarm in alarms)
+
+
+def rare(rows: int = 3000) -> Rows:
+    """Return rows of two classes, one of them with a twentieth of the rows."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 20))
+    return x, (x[:, :3].sum(1) + rng.normal(size=rows) > 3.3).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("rows", "weight", "lost"),
+    [(weak, 5000.0, "0"), (weak, 1e-3, "1"), (weak, 2.0, None), (rare, 19.0, None)],
+)
+def test_a_weight_that_does_not_fit_the_classes_is_found(
+    rows: Any, weight: float, lost: str | None, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"max_depth": 3, "scale_pos_weight": weight}
+    alarms = boost(tmp_path / "run", [ClassImbalance()], rows(), **settings)
+    assert [one.fault for one in alarms] == (["class_imbalance"] if lost else [])
+    for alarm in alarms:
+        assert list(alarm.evidence["mispredicted"]) == [lost]
+        assert f"scale_pos_weight = {weight:,.6g}" in alarm.seen
+        assert alarm.severity == "warning"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,10 @@ class ClassImbalance(OnceRule):
     ``imbalance`` times that of the training rows, more than half of them are predicted as another
     class, by two standard errors, and most of the other rows as their own.
 
+    Fires also at the end of a run of XGBoost if ``scale_pos_weight`` makes one of two classes weigh
+    more than ``imbalance`` times as much as the other, and more than half of the rows of that other
+    are predicted wrongly in the second half of these checks, by two standard errors.
+
     After a finding in the training, the rule reports once for each of these classes that it has
     caught up, as "info": over at least 10 rows of the last 64 checks since then, the mispredicted
     share is below half of ``misprediction`` by two standard errors. If such a class is not learned
@@ -106,6 +110,8 @@ class ClassImbalance(OnceRule):
         self.fit = Fit()
         self.outcome = Outcome()
         self._names: list[str] = []
+        # Weight of rows of the second class in a booster.
+        self._weight = 1.0
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._matrices: dict[str, deque[NDArray[np.int64]]] = {}
         self._last: Step | None = None
@@ -123,6 +129,8 @@ class ClassImbalance(OnceRule):
     def on_record(self, info: RunRecord) -> None:
         """Read the class names, and which of them were boosted before."""
         self._names = list(info.classes)
+        settings = info.losses.get("objective", {}).get("settings", {})
+        self._weight = float(settings.get("scale_pos_weight") or 1.0)
         self._earlier = info.boosted
 
     def update(self, step: Step) -> Finding | None:
@@ -176,7 +184,11 @@ class ClassImbalance(OnceRule):
         """Return the finding at the end of the run."""
         if self._last is None:
             return None
-        return self._finding(self._last) or self._rare_in_training(self._last)
+        return (
+            self._finding(self._last)
+            or self._rare_in_training(self._last)
+            or self._outweighed(self._last)
+        )
 
     def _evaluate(self, step: Step) -> None:
         """Count the labels and predictions of the last evaluation."""
@@ -202,6 +214,40 @@ class ClassImbalance(OnceRule):
                 rows = matrix.sum(1)
                 missed = [int(one) for one in np.flatnonzero(rare & (rows > 0))]
                 return self._report_shares(step, loss, counts, matrix, missed)
+        return None
+
+    def _outweighed(self, step: Step) -> Finding | None:
+        """Return the finding that the weight of one of two classes removes the other."""
+        for loss, counts in self._counts.items():
+            if self._weight == 1 or len(counts) != 2 or counts.sum() < self.samples:
+                continue
+            if not counts.all():
+                continue
+            balanced = float(counts[0] / counts[1])
+            excess = max(self._weight / balanced, balanced / self._weight)
+            lost = 0 if self._weight > balanced else 1
+            recent = list(self._matrices[loss])[len(self._matrices[loss]) // 2 :]
+            wrong, rows = _missed_of(np.sum(recent, axis=0), lost)
+            share = wrong / max(rows, 1)
+            error = math.sqrt(max(share * (1 - share), 1 / max(rows, 1)) / max(rows, 1))
+            if excess > self.imbalance and rows >= _ROWS and share - _SURE * error > _MISSED:
+                return self.found(
+                    step,
+                    since=0,
+                    tensor=self.batches.tensor("predictions", loss),
+                    statistic="weight",
+                    value=self._weight,
+                    threshold=balanced,
+                    confidence=0.9,
+                    seen=f"{share:.0%} of the rows of {self._name(lost)} are mispredicted, and "
+                    f"scale_pos_weight = {self._weight:,.6g} makes the other class weigh "
+                    f"{excess:,.3g} times as much",
+                    cause="the weight of the positive class does not fit the frequencies of the "
+                    "classes",
+                    remedy=f"set scale_pos_weight to {balanced:.2g} (rows of class 0 per row of "
+                    "class 1), or leave it out",
+                    evidence={"counts": counts.tolist(), "mispredicted": {str(lost): share}},
+                )
         return None
 
     def _missed_in_evaluation(
