@@ -55,7 +55,8 @@ def test_the_index_beside_a_part_is_that_of_reading_it(tmp_path: Path) -> None:
     with Path(found.uri).open("r+b") as file:
         file.write(b"damage")
     damaged = find_objects(tmp_path / "data")
-    assert make_index(damaged, "tfrecord", tfrecord).marks == [expected]
+    (marks,) = make_index(damaged, "tfrecord", tfrecord).marks
+    assert [[*marks.offsets], [*marks.numbers], marks.flaw] == [*expected]
     # Another size: it is not that of this file.
     part = Path(found.uri)
     part.write_bytes(written.tfrecord(records[:5]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from array import array
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -79,7 +80,8 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
         if known is None:
             known = _beside(found, kind) or opened.marks(found)
             _write(cache, key, known)
-        return known
+        # Lists of numbers would take five times the memory.
+        return known._replace(offsets=array("q", known.offsets), numbers=array("q", known.numbers))
 
     with ThreadPoolExecutor(_CONCURRENT, thread_name_prefix="index") as pool:
         index = Index(list(objects), [*pool.map(marks_of, objects)])
@@ -136,9 +138,13 @@ def _marks(known: Any) -> Marks | None:
             "flaw": None | [int(), int(), str()] as flaw,
         }:
             same = len(offsets) == len(numbers) > 0
-            if same and all(isinstance(one, int) for one in (*offsets, *numbers)):
+            if same and all(_is_place(one) for one in (*offsets, *numbers)):
                 return Marks(offsets, numbers, None if flaw is None else Flaw(*flaw))
     return None
+
+
+def _is_place(number: object) -> bool:
+    return isinstance(number, int) and 0 <= number < 1 << 63
 
 
 def _write(cache: LocalStorage, key: str, marks: Marks) -> None:

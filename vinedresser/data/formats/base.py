@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -51,8 +51,8 @@ class Marks(NamedTuple):
         flaw: damage behind which nothing can be read, if there is any.
     """
 
-    offsets: list[int]
-    numbers: list[int]
+    offsets: MutableSequence[int]
+    numbers: MutableSequence[int]
     flaw: Flaw | None = None
 
 
