@@ -73,13 +73,14 @@ class WarmPython:
                 "environment": {**environment},
                 "streams": [str(stdin), str(stdout), str(stdout if merged else stderr)],
             }
+            answer = b""
             try:
                 channel.sendall(json.dumps(request).encode() + b"\n")
                 answer = channel.recv(64)
-            except TimeoutError:
-                # With the program.
-                self._end()
-                raise
+            finally:
+                if not answer:
+                    # With the program, whose answer would be taken for that of the next one.
+                    self._end()
             assert answer, "the process that runs programs has ended"
             printed = (path.read_text(encoding="utf-8") for path in (stdout, stderr))
             return subprocess.CompletedProcess([*words], int(answer), *printed)
