@@ -87,8 +87,8 @@ def test_an_evaluation_is_neither_waiting_nor_part_of_a_step(tmp_path: Path) -> 
 
 def test_the_time_of_an_evaluation_is_subtracted_from_its_step() -> None:
     timing = StepTiming()
-    timing.step_ended()
     begin = time.perf_counter()
+    timing.step_ended()
     timing.evaluation_begins()
     spin(0.05)
     timing.evaluation_begins()

@@ -145,9 +145,10 @@ def batch_size(value: Any) -> int | None:
     first = value
     while type(first) is tuple and first:
         first = first[0]
-    # Usually found so; looking through a nesting would take twenty times as long.
-    if type(first) is Tensor and first.dim():
-        return first.size(0)
+    # Usually found so; looking through a nesting would take twenty times as long. Methods instead
+    # of attributes would be operations to a mode of the user's.
+    if type(first) is Tensor and first.ndim:
+        return first.shape[0]
     return next((tensor.shape[0] for _, tensor in leaves(value) if tensor.ndim), None)
 
 
