@@ -51,6 +51,7 @@ ELSEWHERE = {
     "infra/supervise/hosts/kubernetes_launcher.py": "a file that the user names",
     "infra/services/prefect_settings.py": "settings of the user's",
     "infra/services/servers/certificates.py": "the user's state folder",
+    "infra/services/servers/local_server.py": "/proc",
     "infra/services/servers/note.py": "the user's state folder",
     "infra/services/servers/prefect_process.py": "the user's state folder",
     "infra/services/servers/prefect_server.py": "the user's state folder",

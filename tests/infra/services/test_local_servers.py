@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +26,10 @@ def test_a_port_in_use_is_refused() -> None:
         port = server.getsockname()[1]
         with pytest.raises(LaunchError, match=f"the cellar cannot listen on {HOST}:{port}"):
             free_ports(HOST, [0, port], "the cellar")
+
+
+def test_the_system_gives_no_connection_a_free_port() -> None:
+    clients = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()
+    if int(clients[0]) < 20_000:
+        pytest.skip("clients are given nearly all ports here")
+    assert max(free_ports(HOST, [0] * 100, "a server")) < int(clients[0])

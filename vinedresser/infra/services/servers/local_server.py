@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from vinedresser.errors import LaunchError
@@ -18,6 +20,10 @@ __all__ = ["LocalServer", "end_of_output", "free_port", "free_ports", "start_ser
 
 _POLL_SECONDS = 0.1
 _LAST_OUTPUT_BYTES = 2000
+# Well-known servers have lower ports.
+_FIRST_PORT = 10_240
+# Ports that are tried at random.
+_TRIES = 20
 
 
 class LocalServer(NamedTuple):
@@ -51,11 +57,28 @@ def free_ports(host: str, wanted: Sequence[int], who: str) -> list[int]:
         ports = []
         for port in wanted:
             try:
-                probe = probes.enter_context(socket.create_server((host, port)))
+                probe = probes.enter_context(_listening(host, port))
             except OSError as error:
                 raise LaunchError(f"{who} cannot listen on {host}:{port}: {error}") from error
             ports.append(int(probe.getsockname()[1]))
         return ports
+
+
+def _listening(host: str, wanted: int) -> socket.socket:
+    """Return a socket that listens on a port; for 0, on a free one that no client is given.
+
+    Else the kernel could give it to a connection of any process before the server listens, which
+    SeaweedFS does only after seconds.
+
+    Raises:
+        OSError: the port is in use.
+    """
+    clients = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()
+    below = int(clients[0]) - _FIRST_PORT
+    for _ in range(_TRIES if below > 0 and not wanted else 0):
+        with suppress(OSError):
+            return socket.create_server((host, _FIRST_PORT + secrets.randbelow(below)))
+    return socket.create_server((host, wanted))
 
 
 def start_server(
