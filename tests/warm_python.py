@@ -41,6 +41,8 @@ class WarmPython:
 
     def __init__(self, *modules: str) -> None:
         self._modules = modules
+        # That of all tests: what the one with the first program sets is not for the others.
+        self._environment = {**os.environ}
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
     def run(
@@ -93,6 +95,7 @@ class WarmPython:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.warm_python", str(number), *self._modules],
                 cwd=ROOT,
+                env=self._environment,
                 pass_fds=[number],
                 start_new_session=True,
             )
