@@ -37,6 +37,7 @@ from vinedresser.tasks.retention import (
     Policy,
     candidates,
     complete,
+    named,
     pin,
     remove,
     unpin,
@@ -172,6 +173,22 @@ def test_the_trials_of_a_sweep_are_not_removed_one_by_one(store: Path) -> None:
     (store / SweepRecord.KEY).write_text("{}", encoding="utf-8")
     with pytest.raises(ConfigError, match="belong to a sweep"):
         candidates(store, Policy(older=1.0))
+
+
+def test_a_run_that_is_named_from_inside_has_its_store(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retry = RemedyRecord("run-5", 1, "run-5", {"rule": "nonfinite"})
+    ended_run(store / "run-5-retry-1", remedy=retry.to_json())
+    for folder, location in ((store / "run-5", Path()), (store / "run-5/index", Path(".."))):
+        monkeypatch.chdir(folder)
+        assert named(location).location == store / "run-5"
+        assert named(location).kept == "run-5-retry-1 began from it"
+        with pytest.raises(ConfigError, match="a run, not a store"):
+            candidates(location, Policy(older=1.0))
+    (store / SweepRecord.KEY).write_text("{}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="belong to a sweep"):
+        named(Path(".."))
 
 
 # Kills itself before a file is deleted.

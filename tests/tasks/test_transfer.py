@@ -236,4 +236,7 @@ def test_the_commands(run: Path, tmp_path: Path) -> None:
     told("rm", tmp_path / "third" / run.name, code=0)
     assert list(open_store(tmp_path / "third")) == []
     assert "pinned by ann: the paper" in told("rm", run, code=1)
+    for command, code in (("rm", 1), ("pin", 2)):
+        said = told(command, run.with_name("größe 2"), code=code)
+        assert "not a run: there is no run.json; did you mean größe 1?" in " ".join(said.split())
     assert "no such file" in told("import", "b.zip", "third", code=2)

@@ -91,14 +91,14 @@ def rm(
 
     failed = 0
     for run in runs:
-        location = parse_location(run)
         try:
-            remove(named(location), "runs")
+            found = named(parse_location(run))
+            remove(found, "runs")
         except VinedresserError as error:
             say(str(error), style="red")
             failed += 1
         else:
-            say(f"{location.name}   removed")
+            say(f"{found.location.name}   removed")
     sys.exit(1 if failed else 0)
 
 

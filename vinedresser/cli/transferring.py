@@ -50,10 +50,11 @@ def export_(
 ) -> None:
     """Write runs that have ended to one file with checksums, a ZIP that any program opens."""
     from vinedresser.cli.views.console import say
+    from vinedresser.explain.formatting import count
     from vinedresser.tasks.transfer import export_runs
 
     size = export_runs([parse_location(run) for run in runs], to)
-    say(f"{to}   {len(runs)} run{'' if len(runs) == 1 else 's'}, {size / 1e6:,.1f} MB")
+    say(f"{to}   {count(len(runs), 'run')}, {size / 1e6:,.1f} MB")
 
 
 def import_(

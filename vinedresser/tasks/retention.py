@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from vinedresser.errors import ConfigError, NotARun, VinedresserError
+from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.infra.catalog.known_tracking import read_tracking
 from vinedresser.infra.catalog.stores import is_owned, private_state
 from vinedresser.infra.services.tracking.client import connected
 from vinedresser.objects import LocalStorage, Location, Storage, open_storage
 from vinedresser.processes import user_name
-from vinedresser.store.reading.store_runs import runs_in
+from vinedresser.store.reading.store_runs import run_record, runs_in
 from vinedresser.store.records import (
     ExitRecord,
     PinRecord,
@@ -169,8 +169,10 @@ def named(location: Location) -> Candidate:
         NotARun: it is none.
         StoreError: the store refused.
     """
-    if not open_storage(location).exists(RunRecord.KEY):
-        raise NotARun(f"{location}: not a run: there is no {RunRecord.KEY}")
+    if isinstance(location, Path) and location.name in ("", ".."):
+        # The store of the working directory is not the working directory.
+        location = location.resolve()
+    run_record(open_storage(location))
     _check_store(location.parent)
     found = _looked_at(location, "runs")
     if not found.kept and (later := _origins(runs_in(location.parent)).get(location.name)):
@@ -264,8 +266,7 @@ def pin(location: Location, why: str) -> None:
         StoreError: the store refused.
     """
     storage = open_storage(location)
-    if not storage.exists(RunRecord.KEY):
-        raise NotARun(f"{location}: not a run: there is no {RunRecord.KEY}")
+    run_record(storage)
     write_record(storage, PinRecord(why, user_name(), time.time()))
 
 
@@ -280,6 +281,8 @@ def unpin(location: Location) -> None:
 
 def _check_store(store: Location) -> None:
     """Check that the runs of a store may be removed one by one."""
+    if open_storage(store).exists(RunRecord.KEY):
+        raise ConfigError(f"{store}: a run, not a store of runs; vinedresser rm removes it")
     if (kind := kind_of(store)) is not None:
         raise ConfigError(f"{store}: its runs belong to a {kind.WORD}; remove --what checkpoints")
 

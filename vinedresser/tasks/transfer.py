@@ -23,7 +23,6 @@ from vinedresser.errors import (
     AlreadyARun,
     ConfigError,
     CorruptData,
-    NotARun,
     StillRunning,
     StoreError,
 )
@@ -31,6 +30,7 @@ from vinedresser.objects import Location, Storage, open_storage
 from vinedresser.objects.base import check_key
 from vinedresser.objects.files import replacing
 from vinedresser.store.json_values import DAMAGE, parse_json
+from vinedresser.store.reading.store_runs import run_record
 from vinedresser.store.records import (
     Heartbeat,
     PinRecord,
@@ -40,6 +40,7 @@ from vinedresser.store.records import (
     name_at,
     name_fault,
     read_record,
+    run_lock,
     write_record,
 )
 from vinedresser.store.status import run_status
@@ -50,7 +51,7 @@ __all__ = ["copy_run", "export_runs", "import_runs"]
 _CHUNK = 8 << 20
 _SUMS = "SHA256SUMS"
 # What is about the original alone.
-_LEFT = frozenset({TrackingRecord.KEY, PinRecord.KEY, "supervisor.lock"})
+_LEFT = frozenset({TrackingRecord.KEY, PinRecord.KEY, run_lock.NAME})
 
 # Content by key, read when it is needed.
 _Contents: TypeAlias = Mapping[str, Callable[[], Iterable[bytes]]]
@@ -87,7 +88,7 @@ def copy_run(run: Location, store: Location) -> Location:
         StoreError: a store refused, or has files of something else under the name.
     """
     storage = open_storage(run)
-    record = _ended(run, storage)
+    record = _ended(storage)
     target = store / name_at(str(run))
     _receive(target, record.id, _contents(storage))
     return target
@@ -116,7 +117,7 @@ def export_runs(runs: Sequence[Location], path: Path) -> int:
     named: dict[str, Storage] = {}
     for run in runs:
         storage = open_storage(run)
-        _ended(run, storage)
+        _ended(storage)
         name = name_at(str(run))
         if name in named:
             raise ConfigError(f"{name}: two of the runs have this name; export them apart")
@@ -163,13 +164,11 @@ def import_runs(path: Path, store: Location) -> Iterator[Location]:
 _DAMAGED = (*DAMAGE, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError)
 
 
-def _ended(run: Location, storage: Storage) -> RunRecord:
+def _ended(storage: Storage) -> RunRecord:
     """Return the record of a run that has ended."""
-    record = read_record(storage, RunRecord)
-    if record is None:
-        raise NotARun(f"{run}: not a run: there is no {RunRecord.KEY}")
+    record = run_record(storage)
     if not run_status(storage).over:
-        raise StillRunning(f"{run}: it has not ended; copy it when it has, or stop it")
+        raise StillRunning(f"{storage.location}: it has not ended; copy it when it has, or stop it")
     return record
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import NotARun, UnknownTensor, did_you_mean
-from vinedresser.objects import Storage, open_storage, parse_location
+from vinedresser.objects import Storage, open_storage
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.controls import read_controls
@@ -23,10 +23,10 @@ from vinedresser.store.reading.rank_reading import read_columns
 from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.series import Columns, frame_of
 from vinedresser.store.reading.step import SegmentColumns, Step
-from vinedresser.store.reading.store_runs import runs_nearby
+from vinedresser.store.reading.store_runs import run_record
 from vinedresser.store.reading.system import read_system, system_columns
 from vinedresser.store.reading.tensor_view import TensorView
-from vinedresser.store.records import ControlRecord, RunRecord, read_record, strays
+from vinedresser.store.records import ControlRecord, RunRecord, strays
 from vinedresser.store.reductions import base_name, derived_name
 from vinedresser.store.segments.segment import Segment
 from vinedresser.store.status import Status, run_status
@@ -133,11 +133,7 @@ class Run:
         return sum(history.refresh() for history in self._histories.values())
 
     def _read_info(self) -> None:
-        info = read_record(self.storage, RunRecord)
-        if info is None:
-            near = runs_nearby(parse_location(self.path))
-            raise NotARun(f"{self.path}: not a run: there is no {RunRecord.KEY}{near}")
-        self.info = info
+        self.info = info = run_record(self.storage)
         self._selector = Selector(info.capture)
         for rank in range(info.world_size):
             if rank not in self._histories:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vinedresser.errors import did_you_mean
-from vinedresser.objects import Location, StoreUrl, open_storage
-from vinedresser.store.records import RunRecord
+from vinedresser.errors import NotARun, did_you_mean
+from vinedresser.objects import Location, Storage, StoreUrl, open_storage, parse_location
+from vinedresser.store.records import RunRecord, read_record
 
-__all__ = ["remote_runs", "run_directories", "runs_in", "runs_nearby"]
+__all__ = ["remote_runs", "run_directories", "run_record", "runs_in", "runs_nearby"]
 
 
 def run_directories(store: Path) -> list[Path]:
@@ -51,6 +51,21 @@ def runs_in(store: Location) -> Sequence[Location]:
         StoreError: the store refused.
     """
     return run_directories(store) if isinstance(store, Path) else remote_runs(store)
+
+
+def run_record(storage: Storage) -> RunRecord:
+    """Return the record of a run.
+
+    Raises:
+        CorruptData: it is damaged.
+        NotARun: there is none; the message says what may have been meant.
+        StoreError: the storage refused.
+    """
+    record = read_record(storage, RunRecord)
+    if record is None:
+        near = runs_nearby(parse_location(storage.location))
+        raise NotARun(f"{storage.location}: not a run: there is no {RunRecord.KEY}{near}")
+    return record
 
 
 def runs_nearby(place: Location) -> str:

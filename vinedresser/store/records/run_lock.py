@@ -15,9 +15,9 @@ from pathlib import Path
 from vinedresser.objects.file_lock import is_locked, take_lock
 from vinedresser.objects.files import open_file
 
-__all__ = ["acquire", "is_held", "peek", "share", "was_taken"]
+__all__ = ["NAME", "acquire", "is_held", "peek", "share", "was_taken"]
 
-_NAME = "supervisor.lock"
+NAME = "supervisor.lock"
 
 
 def acquire(directory: Path) -> int | None:
@@ -41,7 +41,7 @@ def acquire(directory: Path) -> int | None:
 def was_taken(directory: Path) -> bool:
     """Return whether any process, alive or not, ever took the lock."""
     try:
-        return (directory / _NAME).lstat().st_size > 0
+        return (directory / NAME).lstat().st_size > 0
     except FileNotFoundError:
         return False
 
@@ -56,7 +56,7 @@ def peek(directory: Path) -> int:
         NotAFile: the lock is not a file.
         OSError: it cannot be opened.
     """
-    return open_file(directory, _NAME)
+    return open_file(directory, NAME)
 
 
 def share(directory: Path) -> int | None:
@@ -80,7 +80,7 @@ def is_held(directory: Path) -> bool:
         OSError: it cannot be opened.
     """
     try:
-        descriptor = open_file(directory, _NAME)
+        descriptor = open_file(directory, NAME)
     except FileNotFoundError:
         return False
     try:
@@ -90,7 +90,7 @@ def is_held(directory: Path) -> bool:
 
 
 def _lock(directory: Path, kind: int) -> int | None:
-    descriptor = open_file(directory, _NAME, os.O_RDWR | os.O_CREAT)
+    descriptor = open_file(directory, NAME, os.O_RDWR | os.O_CREAT)
     with _closed_on_failure(descriptor):
         taken = take_lock(descriptor, kind)
     if not taken:

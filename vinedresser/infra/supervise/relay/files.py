@@ -21,6 +21,7 @@ from vinedresser.store.records import (
     StopRecord,
     TrainerRequest,
     WaitingRecord,
+    run_lock,
 )
 from vinedresser.store.spool import PRIVATE
 
@@ -37,7 +38,7 @@ _NOT_OURS = (
         f"{TrainerRequest.KEY}/",
         f"{PRIVATE}/",
     ),
-    *(ExitRecord.KEY, WaitingRecord.KEY, "supervisor.lock"),
+    *(ExitRecord.KEY, WaitingRecord.KEY, run_lock.NAME),
 )
 # Growing text is uploaded again after this many seconds plus one second per MiB.
 _GROWING = (".txt", ".log")
