@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from vinedresser.data import downloading
 from vinedresser.data.downloading import download
 from vinedresser.data.sources.s3 import S3Object
-from vinedresser.errors import ConfigError, KeyMissing, StoreError
+from vinedresser.errors import ConfigError, KeyMissing, LaunchError, StoreError
 from vinedresser.objects import open_storage
 
 PIECE = 16 << 20
@@ -118,6 +121,90 @@ def test_more_than_the_disk_has_room_for_is_refused_first(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     with pytest.raises(StoreError, match="XDG_CACHE_HOME"):
         download(s3)
+
+
+def test_a_prefix_whose_last_part_is_no_name_stays_in_its_folder(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vinedresser.data.sources import s3 as source
+
+    found = S3Object("s3://bucket/p/../a", 0, "v")
+    monkeypatch.setattr(source, "list_objects", lambda _: iter([found]))
+    folder = download("s3://bucket/p/..")
+    assert (folder.name, folder.parent.parent) == ("data", cache)
+    assert contents(folder) == {"a": b""}
+
+
+def test_a_download_that_is_given_up_ends_with_its_piece_and_continues(
+    s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_storage(s3).put("big", [b"0123456789"])
+    monkeypatch.setattr(downloading, "_PIECE", 4)
+    asked: list[int] = []
+    read = S3Object.read
+
+    def noted(self: S3Object, start: int, stop: int) -> bytes:
+        asked.append(start)
+        return read(self, start, stop)
+
+    monkeypatch.setattr(S3Object, "read", noted)
+    with pytest.raises(LaunchError, match="/big: its download was broken off after 0 of 0 MB"):
+        download(s3, lambda: len(asked) == 2)
+    assert contents(download(s3)) == {"big": b"0123456789"}
+    # The last piece that was kept is read again.
+    assert asked == [0, 4, 4, 8]
+
+
+def test_a_file_that_fails_ends_the_others(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = open_storage(s3)
+    storage.put("a", [b"0" * 400])
+    storage.put("b", [b"right"])
+    monkeypatch.setattr(downloading, "_PIECE", 4)
+    pieces: list[int] = []
+    failing = threading.Event()
+
+    def read(self: S3Object, start: int, stop: int) -> bytes:
+        if self.uri.endswith("/b"):
+            failing.set()
+            return b"wrong"[start:stop]
+        failing.wait(60)
+        pieces.append(start)
+        time.sleep(0.01)
+        return b"0" * (stop - start)
+
+    monkeypatch.setattr(S3Object, "read", read)
+    # Not that the other one was given up, although that one comes first.
+    with pytest.raises(StoreError, match="/b: its content has the MD5"):
+        download(s3)
+    assert len(pieces) < 100
+
+
+def test_a_download_of_another_process_is_not_awaited_for_ever(s3: str) -> None:
+    open_storage(s3).put("a", [b"1"])
+    folder = download(s3)
+    with (folder.parent / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(LaunchError, match="another process still downloads it"):
+            download(s3, lambda: True)
+    assert download(s3, lambda: True) == folder
+
+
+def test_what_was_downloaded_is_only_then_read_only(
+    s3: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_storage(s3).put("a", [b"1"])
+
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refuse)
+        with pytest.raises(StoreError, match="Input/output error"):
+            download(s3)
+    # A user who is not root opens it again.
+    (part,) = cache.glob("*/parts/*")
+    assert part.stat().st_mode & 0o200
+    assert not (download(s3) / "a").stat().st_mode & 0o222
 
 
 @pytest.mark.thorough

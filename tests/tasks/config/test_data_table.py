@@ -10,7 +10,8 @@ import pytest
 
 from vinedresser.data import channel
 from vinedresser.errors import ConfigError
-from vinedresser.objects import LocalStorage
+from vinedresser.infra.supervise.supervisor.run_contract import RunContract
+from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.store.records import LaunchRecord, RunRecord, read_record
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.config.sweep_file import load_sweep
@@ -63,6 +64,33 @@ def test_a_script_reads_its_channels_and_they_are_recorded(
     assert both[1] in params["data.test-2"]
     sweep = '[sweep]\nmetric = "accuracy"\ntrials = 3\n[space]\nlr = { log = [1e-3, 1.0] }\n'
     assert load_sweep(write(tmp_path, RUN + DATA + sweep)).experiment.channels == run.data
+
+
+@pytest.mark.thorough
+def test_a_channel_on_s3_is_a_folder_for_a_script_of_sagemaker_and_stays_its_address(
+    s3: str,
+    tmp_path: Path,
+    mlflow_store: Callable[[Path], Path],
+    mlflow_runs: Callable[[Path], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    open_storage(f"{s3}/rows").put("a.csv", [b"1,2\n"])
+    store = mlflow_store(tmp_path / "runs")
+    text = f'{RUN}attach = false\ncontract = "sagemaker"\n[data]\nmy-rows = "{s3}/rows"\n'
+    experiment = load_experiment(write(tmp_path, text))
+    tracking = prepare_mlflow(experiment.store, experiment.tracking_uri, "e")
+    maker = RunMaker(experiment, tracking, flow="")
+    storage = LocalStorage(maker.make(experiment.specs[0]).directory)
+    launch, run = read_record(storage, LaunchRecord), read_record(storage, RunRecord)
+    assert launch is not None
+    assert run is not None
+    folder = Path(RunContract(storage, run, launch).environment(0)["SM_CHANNEL_MY-ROWS"])
+    assert [one.read_bytes() for one in folder.iterdir()] == [b"1,2\n"]
+    assert launch.environment["SM_CHANNEL_MY-ROWS"] == str(folder)
+    # What was downloaded is the same address for who reads the run later.
+    assert run.data == {"my-rows": [f"{s3}/rows"]}
+    assert mlflow_runs(store)["one"]["params"]["data.my-rows"] == f"{s3}/rows"
 
 
 def test_a_script_by_itself_has_the_channels_of_sagemaker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from vinedresser.objects.hedging import hedge
 from vinedresser.objects.retrying import backoff, retry
 from vinedresser.objects.s3_client import code_of, s3_client, translated
 
-__all__ = ["S3Object", "find_object", "has_own_key", "list_objects", "split_url"]
+__all__ = ["S3Object", "find_object", "has_opaque_etag", "list_objects", "split_url"]
 
 # Bytes that are received at a time: joining smaller parts costs as much processor time as receiving
 # them. What has arrived of a part is lost if the connection is reset, not if it ends.
@@ -160,15 +160,17 @@ def find_object(url: str) -> S3Object:
     return S3Object(url, int(found["ContentLength"]), str(found["ETag"]))
 
 
-def has_own_key(url: str) -> bool:
-    """Return whether an object is encrypted with a key of KMS or of the user's.
+def has_opaque_etag(url: str) -> bool:
+    """Return whether the ETag of an object is no digest of its content.
 
-    Its ETag is no digest of the content then.
+    It is encrypted with a key of KMS or of the user's, or in a directory bucket.
 
     Raises:
         StoreError: the storage refused.
     """
     bucket, key = split_url(url)
+    if bucket.endswith("--x-s3"):
+        return True
     with translated(url, str(s3_client().meta.endpoint_url)):
         found = s3_client().head_object(Bucket=bucket, Key=key)
     kind = str(found.get("ServerSideEncryption", "AES256"))

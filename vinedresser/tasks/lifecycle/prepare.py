@@ -32,6 +32,7 @@ from vinedresser.store.records import (
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.config.stated_tables import with_good_runs
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.mlflow_run import begin_tracking
 from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
@@ -99,6 +100,7 @@ class RunMaker:
 
         Raises:
             ConfigError: a channel names no objects on S3.
+            LaunchError: the flow was interrupted while a channel was downloaded.
             TrackingError: MLflow's database or server refused.
             StoreError: the store, or the storage of a channel, refused a request.
         """
@@ -120,14 +122,17 @@ class RunMaker:
 
     @cached_property
     def _channels(self) -> Mapping[str, Sequence[str]]:
-        """The sources of each channel; those on S3 are folders for a script of SageMaker."""
+        """What the program gets of each channel: a script of SageMaker folders of this machine."""
         channels = self._experiment.channels
         if not self._experiment.run.contract:
             return channels
         found = {}
         for name, sources in channels.items():
             try:
-                found[name] = [str(download(one)) if is_remote(one) else one for one in sources]
+                found[name] = [
+                    str(download(one, INTERRUPTED.is_set)) if is_remote(one) else one
+                    for one in sources
+                ]
             except ConfigError as error:
                 raise ConfigError(f"{self._experiment.path}: data.{name}: {error}") from error
         return found
@@ -157,7 +162,7 @@ class RunMaker:
         run = replace(
             new_run(place.name, spec.parameters),
             total_steps=spec.total_steps,
-            data={name: [*sources] for name, sources in self._channels.items()},
+            data={name: [*sources] for name, sources in experiment.channels.items()},
             capture=experiment.capture.to_json(),
             capture_digest=experiment.capture.digest(),
             needs=experiment.needs.to_json(),

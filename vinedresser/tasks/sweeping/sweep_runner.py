@@ -128,12 +128,14 @@ class SweepRunner:
     def give_up(self, trial: TrialRuns, error: object) -> None:
         """Give up a trial whose run cannot be made or read.
 
-        If MLflow or the store is unavailable, the trial is not to blame: the study is not told, so
-        that a resumed sweep begins it again, and no other trial begins.
+        If MLflow or the store is unavailable, or the sweep was interrupted, the trial is not to
+        blame: the study is not told, so that a resumed sweep begins it again, and no other trial
+        begins.
         """
         with self._lock:
             reason = str(error)
-            if isinstance(error, StoreError | TrackingError | StillRunning):
+            away = isinstance(error, StoreError | TrackingError | StillRunning)
+            if away or INTERRUPTED.is_set():
                 self.problem = self.problem or f"{trial.name} waits for --resume: {reason}"
                 self.over = self.over or self.problem
                 return

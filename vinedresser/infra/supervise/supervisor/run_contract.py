@@ -70,12 +70,17 @@ class RunContract:
     def _container(self, rank: int) -> Container:
         run, launch = self._run, self._launch
         own = launch.gpus_per_rank or launch.gpus
+        # Of a channel on S3, the folder into which it was downloaded.
+        folders = {
+            name: launch.environment.get(f"SM_CHANNEL_{name.upper()}", sources[0])
+            for name, sources in run.data.items()
+        }
         return Container(
             base=Path(self._storage.location),
             hosts=self._hosts,
             host=self._hosts[rank],
             hyperparameters=run.parameters,
-            channels={name: sources[0] for name, sources in run.data.items()},
+            channels=folders,
             gpus=own or len(visible_gpus()),
             command=launch.argv,
             cwd=launch.cwd,
