@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
 
+from vinedresser.capture.hook.ranks import RanksApart
+from vinedresser.capture.run import connections
 from vinedresser.capture.run.connections import connected
-from vinedresser.processes import ProcessIdentity, identify
+from vinedresser.capture.run.opening import OpenedRun
+from vinedresser.objects import LocalStorage
+from vinedresser.processes import ProcessIdentity, descendants, identify
+from vinedresser.store.records import Heartbeat, heartbeat_key, new_run, write_record
 
 # Runs its argument, prints a number that is known then, and lives on.
 PEER = "import sys\nport = 0\nexec(sys.argv[1])\nprint(port, flush=True)\nsys.stdin.read()"
 SERVES = "import socket; s = socket.create_server(('127.0.0.1', 0)); port = s.getsockname()[1]"
+
+
+@pytest.fixture(autouse=True)
+def childless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the servers of other tests, which are children of this process."""
+    own = os.getpid()
+    monkeypatch.setattr(
+        connections, "descendants", lambda pid: [] if pid == own else descendants(pid)
+    )
 
 
 @contextmanager
@@ -92,3 +108,42 @@ def test_shared_memory_connects() -> None:
 def test_a_peer_on_another_machine_is_reached_by_outer_connections_only() -> None:
     with peer() as (found, _):
         assert not connected([replace(found, host="elsewhere")])
+
+
+def test_nobody_is_apart_by_what_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with peer() as (found, _):
+        folder = f"/proc/{found.pid}/fd"
+        known = os.listdir
+
+        def listed(place: str) -> list[str]:
+            if place == folder:
+                raise PermissionError(13, "Permission denied", place)
+            return known(place)
+
+        assert not connected([found])
+        monkeypatch.setattr(os, "listdir", listed)
+        assert connected([found])
+
+
+def test_ranks_are_apart_while_both_train(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "run")
+    run = OpenedRun(storage, replace(new_run("run", {}), framework="torch"), launched=True)
+    said: list[str] = []
+    apart = RanksApart(run, storage, 0, 2, said.append)
+
+    def beats(found: ProcessIdentity, *, closed: bool = False) -> None:
+        beat = Heartbeat(1, asdict(found), 9, time.time(), closed=closed)
+        write_record(storage, beat, key=heartbeat_key(1))
+
+    with peer() as (found, _):
+        beats(found)
+    # It has ended, and with it what it may have been connected by.
+    apart.look(5)
+    with peer() as (found, _):
+        beats(found, closed=True)
+        apart.look(10)
+        assert said == []
+        beats(found)
+        apart.look(20)
+    assert "rank 0 of 2 has not called" in said[0]
+    assert "is not connected to rank 1, which trains, too" in said[0]

@@ -14,6 +14,7 @@ from vinedresser.capture.run.environment import Environment, process_group
 from vinedresser.capture.run.flight_recorder import FlightRecorder
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.objects import LocalStorage
+from vinedresser.processes import is_alive
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import LaunchRecord, findings_key, heartbeats, read_record
 
@@ -111,7 +112,11 @@ class RanksApart:
         training = [
             beat
             for beat in heartbeats(self._storage)
-            if beat.rank != self._rank and beat.last_step >= _JOINED - 1
+            if beat.rank != self._rank
+            and beat.last_step >= _JOINED - 1
+            # What one that has ended was connected to is not known.
+            and not beat.closed
+            and is_alive(beat.identity()) is not False
         ]
         if not training:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -13,6 +13,8 @@ from vinedresser.processes import ProcessIdentity, descendants, is_alive
 
 __all__ = ["connected"]
 
+# Of files in /proc, if the process has ended.
+_GONE = (FileNotFoundError, ProcessLookupError)
 # States of /proc/net/tcp and /proc/net/unix.
 _ESTABLISHED, _CONNECTED = "01", "03"
 
@@ -32,30 +34,44 @@ def connected(peers: Iterable[ProcessIdentity]) -> bool:
 
     Its descendants count as part of it. Two that are connected to the same server may exchange data
     through it. Of a Unix socket the other end is not known, so any that a process has accepted
-    counts, as does any connection to another machine if a peer is on one.
+    counts, as does any connection to another machine if a peer is on one, and whatever this process
+    is not allowed to see.
 
     Args:
         peers: the other processes.
     """
     others = list(peers)
-    own = _means({os.getpid(), *descendants(os.getpid())} - {peer.pid for peer in others})
-    for peer in others:
-        alive = is_alive(peer)
-        if alive is None and any(not remote[0].is_loopback for _, remote in own.tcp):
-            return True
-        if not alive:
-            continue
-        other = _means({peer.pid, *descendants(peer.pid)})
-        same = {remote for _, remote in own.tcp} & {remote for _, remote in other.tcp}
-        direct = own.tcp & {(remote, local) for local, remote in other.tcp}
-        if same or direct or own.unix or other.unix or own.shared & other.shared:
-            return True
-    return False
+    try:
+        own = _means(os.getpid(), sparing={peer.pid for peer in others})
+        return any(_may_exchange(own, peer) for peer in others)
+    except PermissionError:
+        return True
 
 
-def _means(pids: set[int]) -> _Means:
-    """Return the connections and the shared memory of processes in the same network."""
-    root = min(pids)
+def _may_exchange(own: _Means, peer: ProcessIdentity) -> bool:
+    """Return whether this process may exchange data with a peer."""
+    alive = is_alive(peer)
+    if alive is None:
+        return any(not remote[0].is_loopback for _, remote in own.tcp)
+    if not alive:
+        return False
+    other = _means(peer.pid)
+    same = {remote for _, remote in own.tcp} & {remote for _, remote in other.tcp}
+    direct = own.tcp & {(remote, local) for local, remote in other.tcp}
+    return bool(same or direct or own.unix or other.unix or own.shared & other.shared)
+
+
+def _means(root: int, *, sparing: Collection[int] = ()) -> _Means:
+    """Return the connections and the shared memory of a process and its descendants.
+
+    Args:
+        root: the process; the others are taken to be in the same network.
+        sparing: descendants that do not count as part of it.
+
+    Raises:
+        PermissionError: one of them cannot be looked at.
+    """
+    pids = {root, *descendants(root)} - {*sparing}
     inodes = {inode for pid in pids for inode in _sockets(pid)}
     tcp = set()
     for name in ("tcp", "tcp6"):
@@ -73,9 +89,9 @@ def _means(pids: set[int]) -> _Means:
 def _sockets(pid: int) -> Iterator[str]:
     """Yield the inodes of a process's open sockets."""
     folder = f"/proc/{pid}/fd"
-    with suppress(OSError):
+    with suppress(*_GONE):
         for descriptor in os.listdir(folder):
-            with suppress(OSError):
+            with suppress(*_GONE):
                 target = os.readlink(f"{folder}/{descriptor}")
                 if target.startswith("socket:["):
                     yield target[len("socket:[") : -1]
@@ -83,7 +99,7 @@ def _sockets(pid: int) -> Iterator[str]:
 
 def _table(pid: int, name: str) -> list[list[str]]:
     """Return the rows of a table of sockets, in the network of a process."""
-    with suppress(OSError):
+    with suppress(*_GONE):
         text = Path(f"/proc/{pid}/net/{name}").read_text(encoding="utf-8", errors="replace")
         return [line.split() for line in text.splitlines()[1:]]
     return []
@@ -102,7 +118,7 @@ def _address(text: str) -> _Address:
 
 def _shared_files(pid: int) -> Iterator[str]:
     """Yield the files in memory that a process shares with others."""
-    with suppress(OSError):
+    with suppress(*_GONE):
         for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
             _, permissions, _, _, _, *path = line.split(maxsplit=5)
             if path and "s" in permissions and path[0].startswith("/dev/shm/"):  # noqa: S108 (no file is made)
