@@ -252,8 +252,9 @@ class Supervisor:
             if asked is not None:
                 ranks = job.stacks(self._turn)
                 for beat in heartbeats(self._storage):
-                    if beat.collective and beat.rank < len(ranks):
-                        ranks[beat.rank]["collective"] = beat.collective
+                    if beat.collective and 0 <= beat.rank < len(ranks):
+                        # Ranks of a host that does not answer share what is said about them.
+                        ranks[beat.rank] = {**ranks[beat.rank], "collective": beat.collective}
                 write_record(self._storage, StacksRecord(asked.time, ranks))
         except (CorruptData, StoreError) as error:
             self._report(str(error))
