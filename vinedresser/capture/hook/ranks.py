@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from vinedresser.capture.recording.joint_stop import JointStop
 from vinedresser.capture.recording.pace import SharedPace
@@ -13,6 +14,7 @@ from vinedresser.capture.run.connections import connected
 from vinedresser.capture.run.environment import Environment, process_group
 from vinedresser.capture.run.flight_recorder import FlightRecorder
 from vinedresser.capture.run.opening import OpenedRun
+from vinedresser.errors import KeyTaken
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import is_alive
 from vinedresser.store.finding import Finding
@@ -121,11 +123,14 @@ class RanksApart:
         if not training:
             return
         self._next = 0
-        key = findings_key(_GROUP)
-        if not self._storage.exists(key) and not connected(beat.identity() for beat in training):
-            finding = _apart(self._rank, self._ranks, training[0].rank, steps)
+        if connected(beat.identity() for beat in training):
+            return
+        finding = _apart(self._rank, self._ranks, training[0].rank, steps)
+        line = json.dumps(finding.to_json()) + "\n"
+        # The others look at the same step: the first one reports it.
+        with suppress(KeyTaken):
+            self._storage.put(findings_key(_GROUP), [line.encode()], exclusive=True)
             self._report(finding.seen)
-            self._storage.put(key, [(json.dumps(finding.to_json()) + "\n").encode()])
 
 
 def _apart(rank: int, ranks: int, other: int, steps: int) -> Finding:
