@@ -8,8 +8,8 @@ import signal
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
@@ -25,10 +25,7 @@ from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.spool import spools
 
-
-def vinedresser(*words: str, code: int = 0) -> CompletedProcess[str]:
-    """Run the command line."""
-    return command_line.vinedresser(*words, code=code)
+vinedresser = partial(command_line.vinedresser, code=0)
 
 
 @pytest.mark.slow

@@ -29,10 +29,10 @@ def test_the_schema_of_kubernetes_accepts_it() -> None:
 def test_what_is_named_is_there() -> None:
     """Services choose pods, pods use claims, and no password is in the file."""
     found = manifests()
-    names = {kind: [one for one in found if one["kind"] == kind] for kind in ("Service",)}
+    services = [one for one in found if one["kind"] == "Service"]
     pods = [one["spec"]["template"] for one in found if one["kind"] == "Deployment"]
     labels = [pod["metadata"]["labels"] for pod in pods]
-    assert all(service["spec"]["selector"] in labels for service in names["Service"])
+    assert all(service["spec"]["selector"] in labels for service in services)
     claims = {one["metadata"]["name"] for one in found if one["kind"] == "PersistentVolumeClaim"}
     volumes = [volume for pod in pods for volume in pod["spec"].get("volumes", [])]
     job = next(one for one in found if one["kind"] == "ConfigMap")["data"]["job.json"]

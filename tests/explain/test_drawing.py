@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from tests.cli.command_line import vinedresser
 from tests.explain.reports.pages import attribute, axis_value
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor
 from vinedresser.explain.charts.images import mosaic, tile_images
@@ -224,14 +224,12 @@ def test_errors_name_the_problem(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_command_line_draws(run: Run, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "vinedresser", "show", run.path]
     target = str(tmp_path / "filters.png")
-    arguments = ["weights/conv.weight", "--step", "2", "--draw", target]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    show = partial(vinedresser, "show", run.path)
+    done = show("weights/conv.weight", "--step", "2", "--draw", target)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{target}   images of weights/conv.weight\n"
-    arguments = ["losses/loss", "--draw", target, "--as", "pie"]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    done = show("losses/loss", "--draw", target, "--as", "pie")
     assert done.returncode == 2
     assert "--as pie: no such picture; choose curve, histogram, images" in done.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from tests.capture.xgboost_.objectives import (
     train,
     weighted_squares,
 )
+from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError, CorruptData
@@ -33,10 +33,7 @@ gamma_tree = GammaTree()
 
 def again(run: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the first round again in another process."""
-    command = [sys.executable, "-m", "vinedresser", "replay", str(run / "snapshots" / "step-0")]
-    return subprocess.run(
-        [*command, *options], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    return vinedresser("replay", str(run / "snapshots" / "step-0"), *options, cwd=ROOT)
 
 
 @pytest.mark.thorough

@@ -9,11 +9,13 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
+from tests.cli.command_line import vinedresser
 from vinedresser import open_run, open_store
 from vinedresser.errors import ConfigError
 from vinedresser.infra.catalog.known_tracking import remember_tracking
@@ -288,15 +290,7 @@ def test_a_candidate_that_is_to_stay_is_not_removed(store: Path) -> None:
 
 
 def test_the_command_lists_first_and_removes_only_if_told(store: Path, tmp_path: Path) -> None:
-    def gc(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "vinedresser", "gc", *options],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
+    gc = partial(vinedresser, "gc", cwd=tmp_path)
     before = sorted(open_store(store))
     listed = gc("--older", "3 d")
     assert listed.stdout.splitlines()[-2:] == [

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import ExitRecord, read_record
@@ -19,8 +18,7 @@ SCRIPT = ROOT / "tests/capture/keras_/workers_training.py"
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_workers_train_together_and_the_one_that_fails_is_named(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "vinedresser", "run", "--ranks", "2", "--name", "one"]
-    subprocess.run([*command, str(SCRIPT)], cwd=tmp_path, check=False, timeout=240)
+    vinedresser("run", "--ranks", "2", "--name", "one", str(SCRIPT), cwd=tmp_path)
     run = tmp_path / "runs/one"
     end = read_record(LocalStorage(run), ExitRecord)
     assert end is not None

@@ -11,6 +11,7 @@ import pytest
 
 import vinedresser
 from tests.capture.live.live_training import listens
+from tests.cli import command_line
 from tests.waiting import until
 
 pytestmark = pytest.mark.thorough
@@ -35,15 +36,7 @@ with Hook(sys.argv[1], live=True) as hook:
 
 
 def command(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "vinedresser", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return command_line.vinedresser(*words, code=0).stdout
 
 
 def test_a_training_on_s3_is_asked_saved_and_steered(s3: str, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.requests.requesting import await_change, request_capture
@@ -72,9 +74,7 @@ def await_that(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def capture(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vinedresser", "capture", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+capture = partial(vinedresser, "capture")
 
 
 def test_the_command_changes_a_running_training(training: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.paths import ROOT
 from tests.rules.stated.points import train
+from tests.warm_python import COMMANDS
 from vinedresser.errors import ConfigError
 from vinedresser.rules.stated.good_runs import GoodRuns
 from vinedresser.store.finding import Finding
@@ -91,10 +90,9 @@ def test_the_last_good_runs_are_found_and_an_expectation_stops(tmp_path: Path) -
     (tmp_path / "points.py").write_text(SCRIPT, encoding="utf-8")
 
     def run(name: str, seed: int, rate: str, *options: str) -> int:
-        program = [sys.executable, "-m", "vinedresser", "run", "--name", name, *options]
-        command = [*program, "points.py", "--seed", str(seed), "--rate", rate]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, cwd=tmp_path, env=environment, check=False).returncode
+        command = ["-m", "vinedresser", "run", "--name", name, *options]
+        command += ["points.py", "--seed", str(seed), "--rate", rate]
+        return COMMANDS.run(command, tmp_path, os.environ | {"PYTHONPATH": str(ROOT)}).returncode
 
     def finding(name: str) -> Finding:
         found = open_run(tmp_path / "runs" / name).findings()
