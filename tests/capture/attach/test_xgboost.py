@@ -81,6 +81,9 @@ ROWS = """
     model.fit(x[:400], y[:400], eval_set=[(x[:400], y[:400])], verbose=False)
     boost(train, evals=[(train, "train")])
     boost(train, evals=[(xgboost.DMatrix(x[:300], y[:300]), "valid")])
+    boost(train, evals=[(xgboost.DMatrix(x[:400], y[:400]), "train")])
+    auc = fixed | {"eval_metric": "auc"}
+    xgboost.train(auc, train, 30, evals=[(train, "train"), (other, "eval")], verbose_eval=False)
     boost(train, obj=lambda margin, data: (margin - data.get_label(), np.ones_like(margin)))
 """
 
@@ -91,13 +94,13 @@ def test_rows_and_losses_come_from_the_call_and_leaked_ones_are_found(tmp_path: 
     done = attached("train.py", cwd=tmp_path, options=("--preset", "advisory"))
     assert done.returncode == 0, done.stderr
     pair = Both(done, done, tmp_path / "runs" / "run")
-    runs = [pair.open(number) for number in range(1, 8)]
+    runs = [pair.open(number) for number in range(1, 10)]
     leaks = [[one.severity for one in run.findings() if one.rule == "data_leakage"] for run in runs]
-    assert leaks == [[], [], ["warning"], ["warning"], [], ["warning"], []]
+    assert leaks == [[], [], ["warning"], ["warning"], [], ["warning"], [], [], []]
     # Whatever is evaluated, the loss of the training is known, with a builtin objective.
     known = [[*run.scalars("losses", mode="train")] for run in runs]
-    assert [len(names) for names in known] == [1, 1, 1, 1, 1, 1, 0]
+    assert [len(names) for names in known] == [1, 1, 1, 1, 1, 1, 1, 1, 0]
     assert known[0] == known[1] == ["losses/train-logloss"]
     assert verdict(runs[0]).kind == "healthy"
-    assert verdict(runs[6]).kind == "cannot tell"
-    assert "no labels" in verdict(runs[6]).sentence
+    assert verdict(runs[8]).kind == "cannot tell"
+    assert "no labels" in verdict(runs[8]).sentence

@@ -62,11 +62,15 @@ def test_a_custom_metric_named_for_a_loss_is_that_of_a_custom_objective(
     assert [name for name in names if name.startswith("losses/")] == ([loss] if loss else [])
 
 
-def test_a_metric_of_xgboost_is_no_loss_of_another_objective(tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logitraw"])
+def test_a_metric_of_xgboost_is_no_loss_of_another_objective(
+    objective: str, tmp_path: Path
+) -> None:
+    # That of binary:logitraw takes margins for probabilities.
     data = rows()
     with Hook(tmp_path / "run") as hook:
         xgboost.train(
-            {"eval_metric": "logloss"},
+            {"objective": objective, "eval_metric": "logloss"},
             data,
             2,
             evals=[(data, "train")],
@@ -82,7 +86,9 @@ def test_a_metric_of_xgboost_is_no_loss_of_another_objective(tmp_path: Path) -> 
     ("objective", "metric"),
     [
         ("binary:logistic", "logloss"),
+        ("multi:softmax", "mlogloss"),
         ("multi:softprob", "mlogloss"),
+        ("reg:logistic", "rmse"),
         ("reg:squarederror", "rmse"),
         ("reg:absoluteerror", "mae"),
         ("reg:gamma", "gamma-deviance"),

@@ -58,7 +58,8 @@ def _data_of_training(callbacks: Iterable[Any]) -> dict[str, Any]:
     if callable(frame.f_locals.get("obj")):
         # Nothing says what the predictions of a custom objective are.
         return {"training_set": own}
-    others = {name: data for data, name in sets if data is not train}
+    # Other matrices may have the rows of the training, too, and be named so.
+    others = {name: data for data, name in sets if data is not train and "train" not in name}
     stops = any(isinstance(one, EarlyStopping) for one in callbacks)
     if own is not None and not others and (stops or _EVALUATION.match(own)):
         others = {own: train}

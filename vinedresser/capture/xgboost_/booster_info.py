@@ -17,10 +17,10 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup, described
 __all__ = ["BoosterInfo", "LOSSES", "coefficients", "training_setup"]
 
 # By objective, the metric that equals the minimized loss, which is the default metric of XGBoost.
-# The default metrics of hinge and ranking objectives (error, ndcg, map) are not losses.
+# The default metrics of hinge and ranking objectives (error, ndcg, map) are not losses, nor is that
+# of binary:logitraw, which takes margins for probabilities.
 LOSSES = {
     "binary:logistic": "logloss",
-    "binary:logitraw": "logloss",
     "count:poisson": "poisson-nloglik",
     "multi:softmax": "mlogloss",
     "multi:softprob": "mlogloss",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,11 +17,24 @@ from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["DataSet", "named_sets"]
 
+_Array = NDArray[np.float64]
+
 # XGBoost caches the margins of training and evaluation data. Reading all of them takes about as
 # long as predicting a tenth of the rows with a few trees.
 _WORTH_ALL = 10
 # Values of a quantized matrix that may be read: rows cannot be read separately.
 _READABLE = 50_000_000
+# By metric, the loss of each row, [rows], of labels [rows] and predictions, which are margins for
+# cross-entropies: [rows], or [rows, classes].
+_OF_MARGINS = ("logloss", "mlogloss")
+_ROW_LOSSES: dict[str, Callable[[_Array, _Array], _Array]] = {
+    "rmse": lambda labels, predicted: np.square(labels - predicted),
+    "mae": lambda labels, predicted: np.abs(labels - predicted),
+    "logloss": lambda labels, margins: np.logaddexp(0, margins) - labels * margins,
+    "mlogloss": lambda labels, margins: (
+        np.logaddexp.reduce(margins, axis=1) - margins[np.arange(len(labels)), labels.astype(int)]
+    ),
+}
 # Maximum size of the stored features of a sample, including missing ones: 64 MiB.
 _KEPT = 1 << 24
 
@@ -80,21 +93,19 @@ class DataSet:
             metric: "logloss", "mlogloss", "rmse" or "mae"; others are not known.
             kept: see `predictions`.
         """
-        if not (kept and self._few):
+        if not (kept and self._few and metric in _ROW_LOSSES):
             return math.nan
         labels = np.asarray(self._given.get_label(), np.float64)
-        predicted = np.asarray(booster.predict(self._given, validate_features=False), np.float64)
-        if not labels.size or labels.shape != predicted.shape[:1]:
-            return math.nan
-        if metric == "mlogloss" and predicted.ndim == 2:
-            predicted = np.take_along_axis(predicted, labels.astype(np.int64)[:, None], 1)[:, 0]
-            labels = np.ones_like(labels)
-        if labels.shape != predicted.shape:
-            return math.nan
-        weights = np.asarray(self._given.get_weight(), np.float64)
-        mean = np.average(
-            _row_losses(metric, labels, predicted), weights=weights if weights.size else None
+        # Predictions are no probabilities with multi:softmax.
+        predicted = booster.predict(
+            self._given, output_margin=metric in _OF_MARGINS, validate_features=False
         )
+        outputs = 2 if metric == "mlogloss" else 1
+        if not labels.size or labels.shape != predicted.shape[:1] or predicted.ndim != outputs:
+            return math.nan
+        losses = _ROW_LOSSES[metric](labels, np.asarray(predicted, np.float64))
+        weights = np.asarray(self._given.get_weight(), np.float64)
+        mean = np.average(losses, weights=weights if weights.size else None)
         return float(np.sqrt(mean) if metric == "rmse" else mean)
 
     @cached_property
@@ -150,22 +161,6 @@ def named_sets(given: Any, rows: int, *, name: str) -> list[DataSet]:
         return []
     named = given if isinstance(given, Mapping) else {name: given}
     return [DataSet(str(key), data, rows) for key, data in named.items()]
-
-
-def _row_losses(
-    metric: str, labels: NDArray[np.float64], predicted: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the loss of each row, float64 [rows]; NaN for other metrics; see `DataSet.loss`."""
-    if metric == "rmse":
-        return np.square(labels - predicted)
-    if metric == "mae":
-        return np.abs(labels - predicted)
-    if metric in ("logloss", "mlogloss"):
-        # As XGBoost clips probabilities.
-        least = 1e-16
-        right = -np.log(np.clip(predicted, least, None))
-        return labels * right - (1 - labels) * np.log(np.clip(1 - predicted, least, None))
-    return np.full(labels.shape, math.nan)
 
 
 def _matrix(name: str, data: Any, rows: int) -> DMatrix:

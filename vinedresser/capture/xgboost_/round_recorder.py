@@ -120,7 +120,8 @@ class RoundRecorder:
             return
         self._record_metrics(recording, log, known)
         for prefix, one in self._recorders.items():
-            if self._computes_loss and self._loss is not None and not known:
+            lacks = not any(self._loss in log[name] for name in known)
+            if self._computes_loss and self._loss is not None and lacks:
                 one.record_loss(recording, self.boosters[prefix], self._info, self._loss)
             one.record_training(recording, self.boosters[prefix], self._info)
         if self._first:
