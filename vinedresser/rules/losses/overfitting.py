@@ -34,7 +34,8 @@ _MEMORISED = Advice(
     remedy="; use more data or augmentation, weight decay, dropout, or a smaller model",
 )
 _CERTAIN = Advice(
-    cause="the model becomes too certain of its predictions, of which as many are right as before",
+    cause="the model becomes too certain of its predictions, of which about as many are "
+    "right as before",
     remedy=" if probabilities matter; label smoothing or weight decay keep them from becoming too "
     "certain, and temperature scaling corrects them afterwards",
 )
@@ -69,8 +70,8 @@ class Overfitting(OnceRule):
     a warning by default: the best evaluation is behind, but going on may be intended.
 
     Where only probabilities become worse, this is a hint, "info": no score such as the accuracy,
-    reported or of captured predictions, is lower than at the minimum by 2 % and its noise, and the
-    cross-entropy is still below 0.25 and half of the first training loss.
+    reported or of captured predictions, is lower than at the minimum by 2 % (captured ones by 0.05)
+    and its noise, and the cross-entropy is still below 0.25 and half of the first training loss.
 
     Another hint, "info", tells where neither loss improves any more: for ``plateau`` evaluations,
     neither the evaluation loss nor the mean training loss between evaluations was lower than its
@@ -135,7 +136,7 @@ class Overfitting(OnceRule):
         metrics = finite_scalars(step.scalars_of("metrics"))
         for name, value in losses.items():
             series = self._series.setdefault(name, EvaluationSeries(name))
-            mean, accuracy = self._mean(self._paired(name)), self._accuracy()
+            mean, accuracy = self._mean(self._paired(name)), self._accuracy(step)
             series.add(Evaluation(step.step, value, mean, metrics, accuracy))
             self._note(("eval", name), value, step.step)
         self._train = dict.fromkeys(self._train, (0.0, 0))
@@ -154,11 +155,17 @@ class Overfitting(OnceRule):
         self._done |= finding is not None and finding.fault == self.fault
         return finding
 
-    def _accuracy(self) -> float:
-        """Return the accuracy of captured predictions of the last evaluations; NaN if unknown."""
+    def _accuracy(self, step: Step) -> float:
+        """Return the accuracy of captured predictions; NaN if unknown, or not above guessing.
+
+        Args:
+            step: an evaluation.
+        """
         series = [one for one in self.fit.of("eval").values() if one.task != "values"]
-        gain = series[0].gain() if len(series) == 1 else None
-        return math.nan if gain is None else gain.score
+        gain = series[0].gain(last=1) if len(series) == 1 else None
+        if gain is None or gain.step != step.step or gain.score <= gain.chance:
+            return math.nan
+        return gain.score
 
     def _paired(self, name: str) -> str:
         """Return the training loss that matches an evaluation loss: by name, or the only one."""
@@ -215,7 +222,7 @@ class Overfitting(OnceRule):
             for metric, value in now.metrics.items()
             if direction(metric) and metric in best.metrics
         )
-        if not metrics and parting.certain:
+        if not metrics and not math.isnan(best.accuracy - now.accuracy):
             metrics = f", accuracy {now.accuracy:.3g} (then {best.accuracy:.3g})"
         return self.found(
             step,

@@ -28,6 +28,8 @@ _BETTER = 0.02
 # Cross-entropy in nats, and share of the first training loss, below which a loss is that of a good
 # model: the right classes have probabilities above 0.78 (geometric mean).
 _GOOD, _LEFT = 0.25, 0.5
+# Two standard errors of an accuracy of 0.95 over the 64 rows that are captured of an evaluation.
+_OF_BATCH = 0.05
 _MOST_EVALUATIONS = 512
 # Median of |a - b| for two independent normal numbers of standard deviation 1: 0.6745 * sqrt(2).
 _MEDIAN_CHANGE = 0.954
@@ -45,7 +47,7 @@ class Evaluation(NamedTuple):
         loss: loss on the evaluation data.
         train: mean training loss since the previous evaluation; NaN without training in between.
         metrics: metrics on the evaluation data by name.
-        accuracy: that of captured predictions of the last evaluations; NaN if it is not known.
+        accuracy: that of captured predictions; NaN if it is not known.
     """
 
     step: int
@@ -194,6 +196,7 @@ def _holds(best: Evaluation, recent: list[Evaluation]) -> bool:
     for name, then in best.scores.items():
         values = [one.scores[name] for one in recent if name in one.scores]
         mean = math.fsum(values) / max(len(values), 1)
-        if len(values) < 2 or then - mean > max(_BETTER * abs(then), spread(values)):
+        least = _BETTER * abs(then) if name else _OF_BATCH
+        if len(values) < 2 or then - mean > max(least, spread(values)):
             return False
     return bool(best.scores)

@@ -119,13 +119,14 @@ class FitSeries:
         rows = self._samples[-1].rows if self._samples else _ROWS
         return min(max(_WINDOW, -(-_ROWS // max(rows, 1))), 8 * _WINDOW)
 
-    def gain(self, before: int = 0) -> Gain | None:
+    def gain(self, before: int = 0, *, last: int | None = None) -> Gain | None:
         """Return the gain over a window of samples; None without any, or if nothing can be gained.
 
         Args:
             before: number of last samples to skip.
+            last: number of samples; None: `window`.
         """
-        samples = list(self._samples)[: len(self._samples) - before][-self.window :]
+        samples = list(self._samples)[: len(self._samples) - before][-(last or self.window) :]
         if not samples:
             return None
         chance = self._chance(samples)
