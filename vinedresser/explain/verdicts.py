@@ -35,7 +35,7 @@ _WHO = {
     "owner": "by the end of its owner",
     "limit": "by its limit",
 }
-_BLIND = "nothing that was captured says how well it learns"
+_BLIND = "no rule could judge how well it learns"
 _WORDS = {"stop": "critical problem", "warning": "problem"}
 # Most rules about networks check every 20 steps. Boosting and estimators may need a single step.
 _FEWEST = {"torch": 20, "keras": 20}
@@ -170,7 +170,7 @@ class Verdict:
 
     @property
     def _is_blind(self) -> bool:
-        """Whether rules lack losses as well as labels or predictions, so that none knows results.
+        """Whether rules lack losses as well as labels or predictions, so that none judges results.
 
         "healthy" would say no more than that its gradients or trees look as they should.
         """

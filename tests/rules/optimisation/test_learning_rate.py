@@ -123,6 +123,29 @@ def test_a_diverged_loss_is_sufficient(tmp_path: Path) -> None:
     assert finding.correction == {"learning_rate": 0.05}
 
 
+@pytest.mark.parametrize(
+    ("used", "remedy"),
+    [
+        (None, "a tenth of the learning rate"),
+        (0.5, "lr 0.05 instead of 0.5"),
+        (0.0, "a learning rate other than 0"),
+    ],
+)
+def test_a_hyperparameter_of_0_is_not_the_rate_to_change(
+    used: float | None, remedy: str, tmp_path: Path
+) -> None:
+    rate = {} if used is None else {"optimizer_state/lr": used}
+    losses = [1.0 + step % 2 / 10 for step in range(50)] + [40.0 + step % 3 for step in range(300)]
+    made = [
+        step_record(step, scalars={"losses/a": loss, **rate}) for step, loss in enumerate(losses)
+    ]
+    (finding,) = found(
+        make_run(tmp_path / "run", made, parameters={"lr": 0}), LearningRateTooHigh()
+    )
+    assert finding.remedy.startswith(f"{remedy};")
+    assert finding.correction == {}
+
+
 def test_a_long_step_is_the_cause_of_a_loss_that_rose_and_fell_half_back(tmp_path: Path) -> None:
     losses = [2.0] * 3 + [900.0] * 40 + [50.0 + step % 2 for step in range(300)]
     made = [step_record(step, scalars={"losses/a": loss}) for step, loss in enumerate(losses)]

@@ -124,6 +124,14 @@ def test_a_weight_that_does_not_fit_the_classes_is_found(
         assert alarm.severity == "warning"
 
 
+def test_a_weight_that_favours_a_rare_class_too_little_is_not_to_blame(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 20))
+    y = (x[:, :3].sum(1) + 1.5 * rng.normal(size=3000) > 3.77).astype(float)
+    settings: dict[str, Any] = {"max_depth": 1, "eta": 0.1, "scale_pos_weight": 1.5}
+    assert boost(tmp_path / "run", [ClassImbalance()], (x, y), **settings) == []
+
+
 @pytest.mark.parametrize(
     ("eta", "gamma", "fault"),
     [

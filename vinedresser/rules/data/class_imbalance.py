@@ -60,8 +60,9 @@ class ClassImbalance(OnceRule):
     class, by two standard errors, and most of the other rows as their own.
 
     Fires also at the end of a run of XGBoost if ``scale_pos_weight`` makes one of two classes weigh
-    more than ``imbalance`` times as much as the other, and more than half of the rows of that other
-    are predicted wrongly in the second half of these checks, by two standard errors.
+    more than ``imbalance`` times as much as the other, which weighs less than without it, and more
+    than half of the rows of that other are predicted wrongly in the second half of these checks, by
+    two standard errors.
 
     After a finding in the training, the rule reports once for each of these classes that it has
     caught up, as "info": over at least 10 rows of the last 64 checks since then, the mispredicted
@@ -226,6 +227,9 @@ class ClassImbalance(OnceRule):
             balanced = float(counts[0] / counts[1])
             excess = max(self._weight / balanced, balanced / self._weight)
             lost = 0 if self._weight > balanced else 1
+            if (self._weight > 1) == (lost == 1):
+                # It is rare, and the weight helps it, if not enough.
+                continue
             recent = list(self._matrices[loss])[len(self._matrices[loss]) // 2 :]
             wrong, rows = _missed_of(np.sum(recent, axis=0), lost)
             share = wrong / max(rows, 1)

@@ -41,6 +41,8 @@ class LearningRate:
     def among(cls, parameters: Mapping[str, Any]) -> Self | None:
         """Return the learning rate among hyperparameters; None if none has such a name.
 
+        Values of 0 are skipped: a training whose weights change uses another.
+
         Args:
             parameters: recorded hyperparameters; names may contain dots, such as "optimizer.lr",
                 and values may be strings, such as "1e-3".
@@ -52,7 +54,7 @@ class LearningRate:
                 number = float(value)
             except (TypeError, ValueError):
                 continue
-            if math.isfinite(number):
+            if number and math.isfinite(number):
                 return cls(name, number)
         return None
 
@@ -66,6 +68,8 @@ class LearningRate:
 
     def scaled(self, factor: float) -> str:
         """Return the value times a factor, as text."""
+        if not self.value:
+            return "a learning rate other than 0"
         return f"{self.name} {self._times(factor):g} instead of {self.value:g}"
 
     def lowered(self, rise: float) -> dict[str, float]:
