@@ -51,7 +51,9 @@ def test_a_trial_over_its_limit_is_stopped_and_a_target_ends_the_sweep(
 
 
 @pytest.mark.slow
-def test_a_misspelt_metric_ends_the_sweep_with_its_first_trial(tmp_path: Path, mlflow_store: MakeStore) -> None:
+def test_a_misspelt_metric_ends_the_sweep_with_its_first_trial(
+    tmp_path: Path, mlflow_store: MakeStore
+) -> None:
     mlflow_store(tmp_path / "runs")
     write(tmp_path, "x = [0.5, 0.6, 0.7, 0.8]")
     path = tmp_path / "sweep.toml"

@@ -225,7 +225,9 @@ class SweepRunner:
             count = len(self.sweep.settings.goals)
             told = self._study.tell(trial.number, ending, values[:count], values[count:])
             finished = ending.reason and ending.reason == trial.history.missing()
-            self._check_same_failure(told, certain=bool(finished) and trial.history.misnamed)
+            # In a sweep that is resumed, earlier trials may have had the metric.
+            certain = bool(finished) and trial.history.misnamed and not self._study.best()
+            self._check_same_failure(told, certain=certain)
         trial.clean_up(finished=told.ending.state == "finished")
         return told
 
