@@ -137,6 +137,7 @@ def test_a_killed_copy_is_no_run_and_may_be_repeated(
 
 def test_an_archive_holds_runs_and_other_programs_check_it(run: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "second", [step_record(0, scalars={"losses/loss": 1.0})])
+    (run / "model" / "line\u2028separator").write_text("")
     archive = tmp_path / "runs.zip"
     size = export_runs([run, tmp_path / "runs" / "second"], archive)
     assert size == archive.stat().st_size
@@ -154,6 +155,33 @@ def test_an_archive_holds_runs_and_other_programs_check_it(run: Path, tmp_path: 
     assert contents(tmp_path / "other" / run.name) == contents(run)
     with pytest.raises(ConfigError, match="exists; choose another file"):
         export_runs([run], archive)
+
+
+def test_an_import_may_be_repeated(run: Path, tmp_path: Path) -> None:
+    second = tmp_path / "runs" / "second"
+    make_run(second, [step_record(0, scalars={"losses/loss": 1.0})])
+    archive, other = tmp_path / "runs.zip", tmp_path / "other"
+    export_runs([run, second], archive)
+    # What an import leaves that ended after the first run.
+    copy_run(run, other)
+    before = (other / run.name / "run.json").stat()
+    assert list(import_runs(archive, other)) == [other / run.name, other / "second"]
+    assert (other / run.name / "run.json").stat() == before
+    assert contents(other / "second") == contents(second)
+
+
+def test_what_is_wrong_at_the_destination_is_not_said_of_the_archive(
+    run: Path, tmp_path: Path
+) -> None:
+    archive, other = tmp_path / "run.zip", tmp_path / "other"
+    export_runs([run], archive)
+    (other / run.name).mkdir(parents=True)
+    (other / run.name / "run.json").write_text("{")
+    with pytest.raises(CorruptData, match=r"other/größe 1/run\.json") as raised:
+        list(import_runs(archive, other))
+    assert "archive" not in str(raised.value)
+    with pytest.raises(StoreError, match=r"/proc/no/run\.zip: cannot be written"):
+        export_runs([run], Path("/proc/no/run.zip"))
 
 
 def test_a_name_that_no_archive_holds_is_refused(run: Path, tmp_path: Path) -> None:

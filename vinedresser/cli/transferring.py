@@ -61,7 +61,10 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What export has written.")],
     store: StoreArgument = str(DEFAULT_STORE),
 ) -> None:
-    """Write the runs of a file to a store, once all their checksums were found to be right."""
+    """Write the runs of a file to a store, once all their checksums were found to be right.
+
+    Runs that are there already stay, so an import that was interrupted may be repeated.
+    """
     from vinedresser.cli.views.console import say
     from vinedresser.tasks.transfer import import_runs
 

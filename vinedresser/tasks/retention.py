@@ -284,7 +284,10 @@ def _check_store(store: Location) -> None:
     if open_storage(store).exists(RunRecord.KEY):
         raise ConfigError(f"{store}: a run, not a store of runs; vinedresser rm removes it")
     if (kind := kind_of(store)) is not None:
-        raise ConfigError(f"{store}: its runs belong to a {kind.WORD}; remove --what checkpoints")
+        raise ConfigError(
+            f"{store}: its runs belong to a {kind.WORD}, and go with the whole of it; of one that "
+            "has ended, `vinedresser gc --what checkpoints` removes checkpoints"
+        )
 
 
 def _looked_at(location: Location, what: What) -> Candidate:

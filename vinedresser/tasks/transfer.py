@@ -11,13 +11,14 @@ for each run, and `SHA256SUMS` as `sha256sum --check` reads it.
 from __future__ import annotations
 
 import hashlib
+import os
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from vinedresser.errors import (
     AlreadyARun,
@@ -90,6 +91,8 @@ def copy_run(run: Location, store: Location) -> Location:
     storage = open_storage(run)
     record = _ended(storage)
     target = store / name_at(str(run))
+    if _is_there(target, record.id):
+        raise AlreadyARun(f"{target}: this run is there already")
     _receive(target, record.id, _contents(storage))
     return target
 
@@ -110,9 +113,9 @@ def export_runs(runs: Sequence[Location], path: Path) -> int:
         CorruptData: a `run.json` is damaged.
         NotARun: one is none.
         StillRunning: one has not ended.
-        StoreError: a store refused.
+        StoreError: a store refused, or the archive cannot be written.
     """
-    if path.exists():
+    if os.path.lexists(path):
         raise ConfigError(f"{path}: exists; choose another file")
     named: dict[str, Storage] = {}
     for run in runs:
@@ -123,41 +126,53 @@ def export_runs(runs: Sequence[Location], path: Path) -> int:
             raise ConfigError(f"{name}: two of the runs have this name; export them apart")
         named[name] = storage
     sums = []
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "x") as archive:
-        for name, storage in named.items():
-            for key, content in _contents(storage).items():
-                _check_name(run=storage.location, key=key)
-                digest = _add(archive, f"{name}/{key}", content())
-                sums.append(f"{digest}  {name}/{key}\n")
-        _add(archive, _SUMS, ["".join(sums).encode()])
-    return path.stat().st_size
+    try:
+        with replacing(path) as temporary, zipfile.ZipFile(temporary, "x") as archive:
+            for name, storage in named.items():
+                for key, content in _contents(storage).items():
+                    _check_name(run=storage.location, key=key)
+                    digest = _add(archive, f"{name}/{key}", content())
+                    sums.append(f"{digest}  {name}/{key}\n")
+            _add(archive, _SUMS, ["".join(sums).encode()])
+        return path.stat().st_size
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def import_runs(path: Path, store: Location) -> Iterator[Location]:
     """Write the runs of an archive to a store, and yield each when it is complete.
 
-    Nothing is written before all checksums were found to be right.
+    Nothing is written before all checksums were found to be right. A run that the store has already
+    stays, so that an import which was interrupted may be repeated.
 
     Args:
         path: the archive.
         store: the store.
 
     Raises:
-        AlreadyARun: the store has one of the runs, or another one of its name.
-        ConfigError: there is no such file.
+        AlreadyARun: the store has another run of the name of one.
+        ConfigError: there is no such file, or it may not be read.
         CorruptData: the archive is damaged, or none of ours.
         StoreError: the store refused, or has files of something else under a name.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
     try:
-        with zipfile.ZipFile(path) as archive:
-            for name, (identity, contents) in _verified(archive).items():
-                target = store / name
+        file = path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    with file:
+        try:
+            runs = _verified(zipfile.ZipFile(file), os.fstat(file.fileno()).st_size)
+        except _DAMAGED as error:
+            raise CorruptData(f"{path}: not a sound archive of runs: {error}") from error
+        for name, (identity, contents) in runs.items():
+            target = store / name
+            if not _is_there(target, identity):
                 _receive(target, identity, contents)
-                yield target
-    except _DAMAGED as error:
-        raise CorruptData(f"{path}: not a sound archive of runs: {error}") from error
+            yield target
 
 
 # What `zipfile` raises for damaged archives, beside the errors of JSON.
@@ -183,15 +198,25 @@ def _chunks(storage: Storage, key: str) -> Iterator[bytes]:
     while chunk := storage.get(key, start, _CHUNK):
         yield chunk
         start += len(chunk)
+        if len(chunk) < _CHUNK:
+            return
+
+
+def _is_there(target: Location, identity: str) -> bool:
+    """Return whether a run is at its destination.
+
+    Raises:
+        AlreadyARun: another one is.
+    """
+    present = read_record(open_storage(target), RunRecord)
+    if present is not None and present.id != identity:
+        raise AlreadyARun(f"{target}: another run of this name is there already")
+    return present is not None
 
 
 def _receive(target: Location, identity: str, contents: _Contents) -> None:
-    """Write a run, `run.json` last, unless another one is there."""
+    """Write a run, `run.json` last."""
     storage = open_storage(target)
-    present = read_record(storage, RunRecord)
-    if present is not None:
-        which = "this run" if present.id == identity else "another run of this name"
-        raise AlreadyARun(f"{target}: {which} is there already")
     arrival = read_record(storage, _Arrival)
     if arrival != _Arrival(identity):
         if storage.list(""):
@@ -222,17 +247,22 @@ def _add(archive: zipfile.ZipFile, name: str, content: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _verified(archive: zipfile.ZipFile) -> dict[str, tuple[str, _Contents]]:
+def _verified(archive: zipfile.ZipFile, size: int) -> dict[str, tuple[str, _Contents]]:
     """Return the id and the contents of each run by name, once all checksums are right.
+
+    Args:
+        archive: the archive.
+        size: its number of bytes.
 
     Raises:
         CorruptData: they are not, or the archive has something else.
     """
     members = [member for member in archive.infolist() if not member.is_dir()]
     stored = sum(member.file_size for member in members)
-    if any(member.compress_type for member in members) or stored > _size(archive):
+    if any(member.compress_type for member in members) or stored > size:
         raise CorruptData("its files are compressed or overlap, which those of an export are not")
-    sums = dict(line.split("  ", 1)[::-1] for line in _text(archive, _SUMS).splitlines())
+    lines = _text(archive, _SUMS).split("\n")
+    sums = dict(line.split("  ", 1)[::-1] for line in lines if line)
     names = [member.filename for member in members if member.filename != _SUMS]
     if sorted(names) != sorted(sums):
         raise CorruptData(f"its files are not those of {_SUMS}")
@@ -277,9 +307,3 @@ def _text(archive: zipfile.ZipFile, name: str) -> str:
         return b"".join(_read(archive, name)).decode()
     except KeyError as error:
         raise CorruptData(f"there is no {name}") from error
-
-
-def _size(archive: zipfile.ZipFile) -> int:
-    file: IO[bytes] | None = archive.fp
-    assert file is not None
-    return file.seek(0, 2)
