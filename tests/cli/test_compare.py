@@ -54,6 +54,20 @@ def test_it_prints_the_winner_and_writes_the_page(
     assert "needs two runs" in said("compare", "runs/bad", code=2, capsys=capsys)
 
 
+def test_a_parameter_may_have_the_name_of_a_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [])
+    for name, accuracy in (("bad", 0.2), ("good", 0.9)):
+        record = step_record(7, mode="eval", scalars={"metrics/accuracy": accuracy})
+        parameters = {"steps": round(accuracy * 1000)}
+        make_run(tmp_path / "runs" / name, [record], parameters=parameters)
+    monkeypatch.chdir(tmp_path)
+    output = said("compare", "runs", code=0, capsys=capsys)
+    assert "verdict steps steps good" in output
+    assert "no rule has judged it 0 900 bad" in output
+
+
 @pytest.mark.thorough
 def test_the_page_goes_to_the_parent_in_mlflow(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -34,7 +34,7 @@ def columns_that_fit(widths: Mapping[str, int], dropped: Sequence[str], room: in
 
 
 def fitted_table(
-    headings: Sequence[str],
+    headings: Mapping[str, str],
     rows: Sequence[Mapping[str, str | Text]],
     *,
     room: int | None,
@@ -45,8 +45,8 @@ def fitted_table(
     """Return a table without borders that leaves out columns if a line is too narrow for all.
 
     Args:
-        headings: the columns, in their order.
-        rows: the cells of each row by heading.
+        headings: the heading of each column, in their order, by its key; two may be equal.
+        rows: the cells of each row by the key of their column.
         room: characters of a line; None: all columns stay.
         dropped: the columns that may be left out, the first to go first.
         folded: columns whose cells may have several lines, and the characters of a line that they
@@ -54,15 +54,15 @@ def fitted_table(
         figures: columns that are aligned to the right.
     """
     widths = {
-        name: max(cell_len(visible(str(text))) for text in (name, *(row[name] for row in rows)))
-        for name in headings
+        name: max(cell_len(visible(str(text))) for text in (heading, *(row[name] for row in rows)))
+        for name, heading in headings.items()
     }
     widths |= {name: min(widths[name], least) for name, least in folded.items()}
     table = plain_table()
-    kept = headings if room is None else columns_that_fit(widths, dropped, room)
+    kept = [*headings] if room is None else columns_that_fit(widths, dropped, room)
     for name in kept:
         table.add_column(
-            name,
+            headings[name],
             justify="right" if name in figures else "left",
             no_wrap=name not in folded,
             overflow="fold" if name in folded else "ellipsis",

@@ -22,21 +22,26 @@ _LONGEST, _FOLDED = 14, 24
 def print_comparison(comparison: Comparison, page: Path) -> None:
     """Print the table of runs, the best first, then the winner and where runs part."""
     goal = comparison.goal
-    settings = dict(list(comparison.settings.items())[:_MOST_SETTINGS])
-    metrics = [] if goal is None else [goal.metric]
+    # A setting may have the name of another column, such as steps.
+    settings = {
+        f"parameters/{name}": (name, values)
+        for name, values in list(comparison.settings.items())[:_MOST_SETTINGS]
+    }
+    metric = {} if goal is None else {"metric": goal.metric}
     rows = []
     for place, run in enumerate(comparison.runs[:_MOST_RUNS]):
         row = {"run": run.name, "verdict": run.verdict, "steps": str(run.steps)}
-        for metric in metrics:
-            row[metric] = figure(run.result(metric)) if metric in run.results else ""
-        rows.append(row | {name: _setting(values[place]) for name, values in settings.items()})
+        for key, name in metric.items():
+            row[key] = figure(run.result(name)) if name in run.results else ""
+        rows.append(row | {key: _setting(values[place]) for key, (_, values) in settings.items()})
+    headings = {"run": "run", **metric, "verdict": "verdict", "steps": "steps"}
     table = fitted_table(
-        ("run", *metrics, "verdict", "steps", *settings),
+        headings | {key: name for key, (name, _) in settings.items()},
         rows,
         room=console.width,
-        dropped=("steps", *reversed(settings), *metrics),
+        dropped=("steps", *reversed(settings), "metric"),
         folded={"run": _FOLDED, "verdict": _FOLDED},
-        figures=(*metrics, "steps"),
+        figures=("metric", "steps"),
     )
     console.print(table)
     more = len(comparison.runs) - _MOST_RUNS

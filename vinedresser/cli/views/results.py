@@ -65,7 +65,7 @@ def results_table(results: Sequence[RunResult], room: int | None = None) -> Tabl
             all columns.
     """
     return fitted_table(
-        ("run", "ended", *_FIGURES, "verdict"),
+        {name: name for name in ("run", "ended", *_FIGURES, "verdict")},
         [_cells(run) for run in results],
         room=room,
         dropped=_DROPPED,

@@ -47,9 +47,8 @@ def trials_table(swept: SweepResult, settings: SweepTable, room: int | None = No
     trials = _shown(swept.trials, settings.goals[0])
     metrics = [goal.metric for goal in settings.goals]
     cells = [_cells(trial, metrics) for trial in trials]
-    headings = ["trial", "ended", "epochs", *metrics, "parameters", "why"]
     return fitted_table(
-        headings,
+        {name: name for name in ("trial", "ended", "epochs", *metrics, "parameters", "why")},
         cells,
         room=room,
         dropped=["epochs", *metrics[:0:-1], "why", "parameters"],
