@@ -168,6 +168,9 @@ def test_filters(page: Page, text: str, names: set[str]) -> None:
         ("lr > high", "lr > high: high is not a number"),
         ("activatoin:relu", "activatoin: no run has such a column; did you mean activation?"),
         ('"open', '"open: a quotation mark is missing'),
+        ("lr >", ">: a comparison needs a column and a value, as in lr > 0.01"),
+        ("lr>", "lr>: a comparison needs a column and a value, as in lr > 0.01"),
+        ("verdict:", "verdict:: a comparison needs a column and a value, as in lr > 0.01"),
     ],
 )
 def test_a_wrong_filter_is_one_line(page: Page, text: str, problem: str) -> None:

@@ -15,6 +15,7 @@ export function parse(text, columns) {
     const at = TERM.lastIndex, found = TERM.exec(text);
     if (!found) return refusal(`${text.slice(at).trim()}: a quotation mark is missing`);
     const [, not, key, order, value, word] = found;
+    if (word && /^[^"]*[:<>=]/.test(word)) return refusal(`${word}: a comparison needs a column and a value, as in lr > 0.01`);
     const term = word === undefined ? comparison(bare(key), order, bare(value), columns) : { test: hasWord(bare(word)) };
     if (term.problem) return refusal(term.problem);
     tests.push(not ? row => !term.test(row) : term.test);
