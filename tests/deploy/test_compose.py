@@ -275,6 +275,15 @@ def test_ports_are_published_on_loopback_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
+def test_our_containers_reap_processes_and_have_no_rights() -> None:
+    ours = [service for service in services().values() if service["image"] == "vinedresser"]
+    assert len(ours) == 4
+    for service in ours:
+        assert service["init"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
 @pytest.mark.thorough
 def test_the_schema_of_compose_accepts_it() -> None:
     check = ["check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]

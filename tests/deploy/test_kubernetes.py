@@ -44,8 +44,20 @@ def test_what_is_named_is_there() -> None:
     }
     assert used == claims
     assert not [one for one in found if one["kind"] == "Secret"]
-    for pod in pods:
-        assert pod["spec"]["securityContext"]["runAsNonRoot"]
+    for one in (*(pod["spec"] for pod in pods), spec):
+        assert_restricted(one)
+
+
+def assert_restricted(pod: dict[str, Any]) -> None:
+    """Check what the Pod Security Standard "restricted" of Kubernetes 1.30 asks of a pod."""
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] != 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    allowed = {"name", "configMap", "emptyDir", "persistentVolumeClaim"}
+    assert all(volume.keys() <= allowed for volume in pod.get("volumes", []))
+    for container in pod["containers"]:
+        own = container["securityContext"]
+        assert own == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 @pytest.mark.thorough
