@@ -162,8 +162,13 @@ class Overfitting(OnceRule):
             step: an evaluation.
         """
         series = [one for one in self.fit.of("eval").values() if one.task != "values"]
-        gain = series[0].gain(last=1) if len(series) == 1 else None
-        if gain is None or gain.step != step.step or gain.score <= gain.chance:
+        gains = [gain for one in series if (gain := one.gain(last=1)) and gain.step == step.step]
+        # A loss and what a script makes of it, such as its mean, have the same labels.
+        scores = {(gain.score, gain.chance) for gain in gains}
+        if len(gains) < len(series) or len(scores) != 1:
+            return math.nan
+        gain = gains[0]
+        if gain.score <= gain.chance:
             return math.nan
         return gain.score
 
