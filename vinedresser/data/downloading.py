@@ -9,10 +9,11 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
+from threading import Event
 
 from vinedresser.data.sources.base import DataObject
 from vinedresser.data.sources.cached import cache_folder
@@ -157,10 +158,11 @@ def _fetch(
         )
     _log.warning("%s: downloading %d files, %.1f MB, to %s", url, len(missing), size / 1e6, folder)
     errors: list[BaseException] = []
+    stopping = Event()
 
     def fetch(name: str, found: DataObject) -> None:
         try:
-            _fetch_one(name, found, folder, parts, lambda: bool(errors) or given_up())
+            _fetch_one(name, found, folder, parts, lambda: stopping.is_set() or given_up())
         except BaseException as error:
             errors.append(error)
             raise
@@ -168,10 +170,10 @@ def _fetch(
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting = [pool.submit(fetch, *one) for one in missing]
         try:
-            for each in waiting:
-                each.result()
-        except BaseException as error:  # noqa: BLE001 (raised again)
-            errors.append(error)
+            wait(waiting, return_when=FIRST_EXCEPTION)
+        finally:
+            # After an error, or Ctrl-C, those that are running end with their next piece.
+            stopping.set()
             pool.shutdown(cancel_futures=True)
     if errors:
         # Those of the others may only say that they were given up.
