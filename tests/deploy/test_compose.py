@@ -234,19 +234,15 @@ def test_a_deployed_experiment_is_trained_and_recorded(machine: Machine) -> None
         json.loads, told("vinedresser", "status", "s3://experiments/runs", "--json").splitlines()
     )
     assert result["state"] == "finished"
-    mlflow = httpx.Client(
-        base_url=environment["MLFLOW_TRACKING_URI"], auth=("admin", SECRETS["MLFLOW_PASSWORD"])
-    )
-    (experiment,) = [
-        one
-        for one in mlflow.post(
-            "/api/2.0/mlflow/experiments/search", json={"max_results": 9}
-        ).json()["experiments"]
-        if one["name"] != "Default"
-    ]
-    found = mlflow.post(
-        "/api/2.0/mlflow/runs/search", json={"experiment_ids": [experiment["experiment_id"]]}
-    )
+    account = ("admin", SECRETS["MLFLOW_PASSWORD"])
+    with httpx.Client(base_url=environment["MLFLOW_TRACKING_URI"], auth=account) as mlflow:
+        searched = mlflow.post("/api/2.0/mlflow/experiments/search", json={"max_results": 9})
+        (experiment,) = [
+            one["experiment_id"]
+            for one in searched.json()["experiments"]
+            if one["name"] != "Default"
+        ]
+        found = mlflow.post("/api/2.0/mlflow/runs/search", json={"experiment_ids": [experiment]})
     (run,) = found.json()["runs"]
     assert run["info"]["status"] == "FINISHED"
     listed = told("mlflow", "artifacts", "list", "--run-id", run["info"]["run_id"])
