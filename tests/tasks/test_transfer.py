@@ -67,7 +67,7 @@ def test_runs_go_to_an_object_store_and_come_back(run: Path, tmp_path: Path, s3:
     export_runs([remote], tmp_path / "remote.zip")
     assert contents(copy_run(remote, tmp_path / "back")) == contents(run)
     assert list(import_runs(tmp_path / "remote.zip", StoreUrl(f"{s3}/again"))) == [
-        StoreUrl(f"{s3}/again/größe 1")
+        (StoreUrl(f"{s3}/again/größe 1"), True)
     ]
     assert contents(StoreUrl(f"{s3}/again/größe 1")) == contents(run)
 
@@ -151,7 +151,7 @@ def test_an_archive_holds_runs_and_other_programs_check_it(run: Path, tmp_path: 
     assert check.returncode == 0
     assert contents(tmp_path / "out" / run.name) == contents(run)
     found = list(import_runs(archive, tmp_path / "other"))
-    assert [one.name for one in found] == [run.name, "second"]
+    assert [(one.name, new) for one, new in found] == [(run.name, True), ("second", True)]
     assert contents(tmp_path / "other" / run.name) == contents(run)
     with pytest.raises(ConfigError, match="exists; choose another file"):
         export_runs([run], archive)
@@ -165,7 +165,10 @@ def test_an_import_may_be_repeated(run: Path, tmp_path: Path) -> None:
     # What an import leaves that ended after the first run.
     copy_run(run, other)
     before = (other / run.name / "run.json").stat()
-    assert list(import_runs(archive, other)) == [other / run.name, other / "second"]
+    assert list(import_runs(archive, other)) == [
+        (other / run.name, False),
+        (other / "second", True),
+    ]
     assert (other / run.name / "run.json").stat() == before
     assert contents(other / "second") == contents(second)
 
@@ -261,6 +264,7 @@ def test_the_commands(run: Path, tmp_path: Path) -> None:
     assert "1 run," in told("export", run, "--to", "a.zip", code=0)
     told("import", "a.zip", "third", code=0)
     assert list(open_store(tmp_path / "third")) == [run.name]
+    assert "was there already" in told("import", "a.zip", "third", code=0)
     told("rm", tmp_path / "third" / run.name, code=0)
     assert list(open_store(tmp_path / "third")) == []
     assert "pinned by ann: the paper" in told("rm", run, code=1)

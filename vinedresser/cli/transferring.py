@@ -68,5 +68,5 @@ def import_(
     from vinedresser.cli.views.console import say
     from vinedresser.tasks.transfer import import_runs
 
-    for run in import_runs(file, parse_location(store)):
-        say(f"{run}")
+    for run, new in import_runs(file, parse_location(store)):
+        say(f"{run}{'' if new else '   was there already'}")

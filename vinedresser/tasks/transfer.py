@@ -141,8 +141,8 @@ def export_runs(runs: Sequence[Location], path: Path) -> int:
         raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def import_runs(path: Path, store: Location) -> Iterator[Location]:
-    """Write the runs of an archive to a store, and yield each when it is complete.
+def import_runs(path: Path, store: Location) -> Iterator[tuple[Location, bool]]:
+    """Write the runs of an archive to a store; yield each when it is complete, and if it is new.
 
     Nothing is written before all checksums were found to be right. A run that the store has already
     stays, so that an import which was interrupted may be repeated.
@@ -170,9 +170,10 @@ def import_runs(path: Path, store: Location) -> Iterator[Location]:
             raise CorruptData(f"{path}: not a sound archive of runs: {error}") from error
         for name, (identity, contents) in runs.items():
             target = store / name
-            if not _is_there(target, identity):
+            new = not _is_there(target, identity)
+            if new:
                 _receive(target, identity, contents)
-            yield target
+            yield target, new
 
 
 # What `zipfile` raises for damaged archives, beside the errors of JSON.
