@@ -170,7 +170,7 @@ def test_a_narrow_terminal_shows_whole_names_and_verdicts(tmp_path: Path, column
     lines = shown.stdout.splitlines()
     assert all(len(line) <= columns for line in lines)
     assert shown.stdout.count("exploding_loss") == len(names)
-    # What is folded has its pieces below each other.
+    # Pieces of a folded name stand below each other.
     joined = "".join(line.split("  ")[0].strip() for line in lines)
     assert all(name in joined for name in names)
 

@@ -175,6 +175,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 0}, "batch_size = 0: must be at least 1"),
     ({"window_bytes": "64MB"}, "window_bytes = '64MB': must be a whole number"),
     ({"rank": "1", "ranks": 2}, "rank = '1': must be a whole number"),
+    ({"seed": True}, "seed = True: must be a whole number"),
     ({"lanes": 2}, "lanes = 2: lanes are only for shuffled data; set seed, too"),
     ({"seed": -1}, "seed = -1: must not be negative"),
     ({"window_bytes": -1}, "window_bytes = -1: must not be negative"),

@@ -245,7 +245,7 @@ def check_whole(**numbers: object) -> None:
         ConfigError: one is not; the message has its name.
     """
     for name, number in numbers.items():
-        if not isinstance(number, Integral):
+        if isinstance(number, bool) or not isinstance(number, Integral):
             raise ConfigError(f"{name} = {number!r}: must be a whole number")
 
 

@@ -153,7 +153,7 @@ def import_runs(path: Path, store: Location) -> Iterator[tuple[Location, bool]]:
 
     Raises:
         AlreadyARun: the store has another run of the name of one.
-        ConfigError: there is no such file, or it may not be read.
+        ConfigError: the file does not exist or cannot be read.
         CorruptData: the archive is damaged, or none of ours.
         StoreError: the store refused, or has files of something else under a name.
     """

@@ -65,7 +65,7 @@ class ListedRun:
         with self._lock:
             try:
                 if self._run is None:
-                    # What is committed is read at its first use.
+                    # Index records are read when they are first used.
                     self._run = self._store[self.name]
                 else:
                     self._run.refresh()

@@ -137,7 +137,7 @@ def test_ranks_are_apart_while_both_train(tmp_path: Path) -> None:
 
     with peer() as (found, _):
         beats(found)
-    # It has ended, and with it what it may have been connected by.
+    # Once it has ended, its connections are no longer known.
     apart.look(5)
     with peer() as (found, _):
         beats(found, closed=True)

@@ -88,7 +88,7 @@ def test_a_channel_on_s3_is_a_folder_for_a_script_of_sagemaker_and_stays_its_add
     folder = Path(RunContract(storage, run, launch).environment(0)["SM_CHANNEL_MY-ROWS"])
     assert [one.read_bytes() for one in folder.iterdir()] == [b"1,2\n"]
     assert launch.environment["SM_CHANNEL_MY-ROWS"] == str(folder)
-    # What was downloaded is the same address for who reads the run later.
+    # The record has the address on S3, not that of the download.
     assert run.data == {"my-rows": [f"{s3}/rows"]}
     assert mlflow_runs(store)["one"]["params"]["data.my-rows"] == f"{s3}/rows"
 
