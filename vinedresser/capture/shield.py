@@ -74,7 +74,6 @@ class Shield:
 
         Args:
             doing: description of the callback that can follow "capture failed in".
-            callback: the callback.
             names: index of the argument to append to the description; None: no argument.
             skip: the callback is skipped while this returns True.
             then: consequence of a failure, for the message.

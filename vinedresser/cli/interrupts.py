@@ -97,7 +97,6 @@ def run_flow(
         flow: the flow.
         work: its work, with the settings.
         parameters: its parameters, which Prefect shows.
-        store: store of its runs.
 
     Raises:
         LaunchError: Prefect's server was gone before the flow had begun to work.
@@ -152,7 +151,6 @@ def leave(code: int, ended: FlowEnd) -> NoReturn:
 
     Args:
         code: the code of a command that was not interrupted.
-        ended: the end of its flow.
     """
     if ended.problem:
         from vinedresser.cli.views.console import say

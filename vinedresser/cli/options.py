@@ -102,7 +102,6 @@ def tables(option: str, given: list[str] | None) -> dict[str, dict[str, Any]]:
 
     Args:
         option: the option, for the error message.
-        given: its values.
 
     Returns:
         Settings by name.

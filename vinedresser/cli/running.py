@@ -219,7 +219,6 @@ def supervised(
     """Run a script under supervision, and print how its trainings ended.
 
     Args:
-        script: the script.
         store: directory of the runs or URL.
         name: name of the run; None: the first free one of STEM-1, STEM-2 and so on.
         stem: the first part of such a name.

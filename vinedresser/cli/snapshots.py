@@ -191,7 +191,6 @@ def _check(
     """Refuse options that do not fit the snapshot or each other.
 
     Args:
-        opened: the snapshot.
         needing_torch: values of the options for torch only, by name.
         beside_split: values of the options that do not go with --split.
         dtype: value of --dtype.
@@ -223,7 +222,6 @@ def _inject(opened: Snapshot, run: str, others: dict[str, Any]) -> None:
     """Give the batch of a snapshot to a running training, and print what it computes.
 
     Args:
-        opened: the snapshot.
         run: the running training.
         others: values of the other options, by name; all are about a replay.
 
@@ -252,10 +250,8 @@ def _source(
     """Return what builds the step again: a factory, or a script with its arguments.
 
     Args:
-        opened: the snapshot.
         factory: value of --factory.
         script: value of --script.
-        arguments: arguments of the script.
 
     Raises:
         ConfigError: the options do not fit each other or the snapshot.

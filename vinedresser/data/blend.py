@@ -34,7 +34,6 @@ class Blend:
     and goes through its own part of each class.
 
     Args:
-        size: records of a batch.
         batch: number of the next batch; batch b is in lane b % lanes.
         counts: how many records of each class each lane had, int64, (lanes, classes).
         lacking: records that each class lacks in each lane, float64, (lanes, classes).

@@ -57,7 +57,6 @@ class Board:
         """Write changes of weights.
 
         Args:
-            history: the weights.
             needed: number of the first batch that a worker may still have to draw.
         """
         in_force = history.at(needed)

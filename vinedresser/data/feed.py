@@ -218,7 +218,6 @@ def check_same(state: Mapping[str, Any], expected: Mapping[str, Any], *moving: s
     """Check that a position was saved with the same data and order as those of a data set.
 
     Args:
-        state: the position.
         expected: the present position of the data set.
         moving: names of entries that differ between positions; numbers are not negative.
 

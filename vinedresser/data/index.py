@@ -61,7 +61,6 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
     Args:
         objects: the objects.
         kind: name of their format.
-        opened: the format.
 
     Raises:
         ConfigError: they have no records.

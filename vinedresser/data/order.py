@@ -80,7 +80,6 @@ class Epoch:
 
     Args:
         index: the data.
-        settings: the settings.
         number: number of the epoch, from 0.
         objects: positions in the index of the objects that the epoch consists of; None: all.
 
@@ -137,7 +136,6 @@ class Epoch:
 
         Args:
             lane: number of the lane.
-            position: position of a record in the lane.
         """
         first = bisect_right(self._begins[lane], position) - 1
         yield from zip(self._begins[lane][first:-1], self._lanes[lane][first:], strict=True)

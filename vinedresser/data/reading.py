@@ -46,8 +46,6 @@ class Reader:
     """Reads records of a data set.
 
     Args:
-        index: the data.
-        opened: its format.
         connections: maximum number of chunks that are loaded at a time.
         statistics: what the work is added to.
         kept: positions of objects that are read and parsed only once, and remain in memory.
@@ -98,7 +96,6 @@ class Reader:
         """Yield the records of windows, whose chunks are loaded ahead.
 
         Args:
-            windows: the windows.
             ahead: options of `read_ahead`.
 
         Raises:
@@ -178,7 +175,6 @@ class Reader:
         """Return a batch of some records of windows.
 
         Args:
-            number: number of the batch.
             pieces: records of windows, from a position to another.
         """
         reasons = {}

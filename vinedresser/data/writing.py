@@ -149,11 +149,7 @@ def _prepared(record: Any) -> tuple[str | None, bytes]:
 
 
 class _Part:
-    """A part that is being filled.
-
-    Args:
-        key: its key.
-    """
+    """A part that is being filled."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -231,7 +227,6 @@ class _Writing:
 
         Args:
             kind: its class.
-            stored: the record as it is stored.
 
         Raises:
             ConfigError: only some records have a class, or another data set is there.

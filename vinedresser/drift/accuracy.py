@@ -40,7 +40,6 @@ class Accuracy:
     """Evidence that the accuracy has fallen.
 
     Args:
-        baseline: a baseline that has an accuracy.
         needed: evidence that raises an alarm, in nats.
         at_least: smallest change that raises one.
     """

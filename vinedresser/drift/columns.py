@@ -74,7 +74,6 @@ def read_column(values: Any, kind: Kind, width: int) -> NDArray[Any] | None:
     """Return a column as an array of its kind, or None if it is of another kind.
 
     Args:
-        values: the column.
         kind: the kind expected.
         width: dimensions of an embedding.
 

@@ -37,8 +37,6 @@ class Judgeable(NamedTuple):
         """Return why nothing can be told of a column; "" if something can.
 
         Args:
-            column: the column.
-            streams: its streams.
             smallest: the smallest change that would have been found by now; infinite if none.
         """
         values = self.window.columns.get(column.name)
@@ -106,7 +104,6 @@ def limits_of(baseline: Contents, spacing: Spacing) -> tuple[str, ...]:
     """Return why some drift cannot be found.
 
     Args:
-        baseline: the baseline.
         spacing: distances of the rows that count.
     """
     limits = [

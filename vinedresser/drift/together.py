@@ -41,9 +41,7 @@ class Group:
     """Columns that are monitored together.
 
     Args:
-        name: of the group.
         columns: names of columns of numbers, or of one embedding.
-        baseline: their baseline.
     """
 
     def __init__(self, name: str, columns: list[str], baseline: Contents) -> None:

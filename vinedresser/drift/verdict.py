@@ -149,11 +149,7 @@ def answer_of(features: Sequence[FeatureDrift], alarm: bool) -> Answer:
 
 
 def reasons_of(because: Mapping[str, str]) -> tuple[str, ...]:
-    """Return why it cannot be told of features, those with the same reason together.
-
-    Args:
-        because: the reason of each feature.
-    """
+    """Return why it cannot be told of features, those with the same reason together."""
     names: dict[str, list[str]] = {}
     for name, reason in because.items():
         names.setdefault(reason, []).append(name)
@@ -198,8 +194,6 @@ def summary_of(
     """Return a verdict in one line.
 
     Args:
-        answer: the answer.
-        features: all features.
         alarms: names of all features with an alarm.
         since: window at which the drift probably began.
         reasons: why it cannot be told of some features.

@@ -63,8 +63,6 @@ def draw(
     tensor at one step: convolution filters, a batch of images, feature maps, a matrix.
 
     Args:
-        run: the run.
-        name: name of a tensor or scalar.
         target: the file: ``.svg``, ``.html``, or for images also ``.png``.
         step: only this step; None: all steps.
         mode: mode of the tensor's steps.

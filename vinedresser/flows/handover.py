@@ -23,7 +23,6 @@ def with_settings(flow: Flow[P, R], work: Callable[[], Any]) -> Flow[P, R]:
 
     Args:
         flow: reads a file by its parameters, and does the work.
-        work: does the work with the settings.
     """
 
     @wraps(flow.fn)

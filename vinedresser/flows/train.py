@@ -38,7 +38,6 @@ def train(
     by an attempt with the correction that the rule proposes.
 
     Args:
-        path: the experiment file.
         store: overrides ``run.store``: a path, or the URL of an object store.
         max_concurrent: overrides ``run.max_concurrent``.
         remedy: overrides ``remedy.times``: maximum number of attempts to replace a stopped run.

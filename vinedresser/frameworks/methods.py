@@ -78,7 +78,6 @@ def listen(owner: type, name: str, listener: _Listener) -> Callable[[], None]:
 
     Args:
         owner: the class; instances of its subclasses count, too.
-        name: name of the method.
         listener: receives the instance; must not raise.
 
     Returns:
@@ -112,7 +111,6 @@ def replace(
     """Replace a method of a class, or a function of a module, by one that calls it.
 
     Args:
-        owner: the class or the module.
         name: name of the method or function.
         make: receives the original; returns its replacement.
 

@@ -48,7 +48,6 @@ def build(kind: type[T], table: object, where: str) -> T:
     """Build a dataclass from a table.
 
     Args:
-        kind: a dataclass.
         table: the table from the file.
         where: file and key of the table, such as ``a.toml: run``, as a prefix for messages.
 

@@ -58,7 +58,6 @@ class Storage(Protocol):
         """Return the content of an object or a range of it.
 
         Args:
-            key: key of the object.
             start: offset of the first byte.
             length: number of bytes, fewer if the object ends earlier; None: up to the end.
 

@@ -258,8 +258,6 @@ def check_obstacles(error: OSError, root: str | os.PathLike[str], key: str) -> N
     """Check whether an error of the system is due to something else where a file should be.
 
     Args:
-        error: the error.
-        root: the root.
         key: name of the file below the root.
 
     Raises:

@@ -18,7 +18,6 @@ def backoff(first: float, longest: float) -> Iterator[float]:
     """Yield pauses in seconds without end, each twice as long as the one before.
 
     Args:
-        first: the first pause.
         longest: the maximum.
     """
     pause = first

@@ -60,7 +60,6 @@ class Trials:
     """Runs of the first step of a training, which leave the training as it is.
 
     Args:
-        seen: the training.
         deadline: value of `time.process_time` at which all runs end.
     """
 
@@ -136,7 +135,6 @@ class Trials:
 
         Args:
             models: copies of the models.
-            optimizer: optimizer of these.
             steps: number of steps.
             seconds: CPU seconds, at most.
             rates: learning rate of each step; None: those of the optimizer.

@@ -78,7 +78,6 @@ class SavedMacs:
     An operation reads one group and makes another, so each removal makes the other cheaper.
 
     Args:
-        groups: the groups.
         shapes: shape of each parameter and buffer by name.
         uses: see `cost`.
     """

@@ -69,7 +69,6 @@ def round_folder(pruning: Path, number: int) -> Path:
     """Return the folder of a round.
 
     Args:
-        pruning: folder of the pruning.
         number: number of the round; 0 is the unpruned model.
 
     Raises:

@@ -161,7 +161,6 @@ def make_plan(
     """Make the plan that removes channels of groups.
 
     Args:
-        channels: channels to remove by group.
         groups: the model's groups by name.
         architecture: `architecture_digest` of the model.
         criterion: name of the criterion.

@@ -56,7 +56,6 @@ def prove(prunable: Prunable[Model], plan: Plan, pruned: Model, *, count: int) -
     """Check a pruned model against the original.
 
     Args:
-        prunable: the original.
         plan: what was removed.
         pruned: the model that the plan made of it.
         count: number of filters that were to be removed.

@@ -98,7 +98,6 @@ def rank(
 
     Args:
         tensors: the model's parameters and buffers by name.
-        groups: groups to rank.
         criterion: the criterion.
         measured: what it needs measured.
 
@@ -149,9 +148,6 @@ class Removal:
 
     def plan_each(self, counts: Mapping[str, int]) -> Plan:
         """Return the plan that removes a number of channels from each of some groups.
-
-        Args:
-            counts: number of channels by group.
 
         Raises:
             PruningError: no group to choose from has this name, or the limits do not allow it.
@@ -214,7 +210,6 @@ class Removal:
         """Return the least number of filters to remove so that the model costs at most this much.
 
         Args:
-            parameters: number of parameters.
             macs: multiply-accumulate operations.
             size_bytes: bytes of parameters and buffers.
 

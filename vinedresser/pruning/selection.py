@@ -203,7 +203,6 @@ def _convex(points: Mapping[int, float], counts: NDArray[np.int64]) -> NDArray[n
 
     Args:
         points: the loss by number of removed channels, ascending; finite at 0.
-        counts: the numbers.
     """
     measured = np.array([*points.values()])
     finite = measured[np.isfinite(measured)]

@@ -132,7 +132,6 @@ def _by_latency(
     Args:
         removal: the ranked model.
         example: an input of the model.
-        target: share of its latency.
         least: least number of filters to remove.
     """
     if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < 1:

@@ -17,9 +17,6 @@ __all__ = ["TaylorTerms", "check_loss", "weights_by_layer"]
 class TaylorTerms:
     """What was measured so far.
 
-    Args:
-        measurements: what is measured.
-
     Attributes:
         batches: number of batches that have ended.
     """

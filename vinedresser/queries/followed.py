@@ -35,8 +35,6 @@ class FollowedQuery:
 
     Args:
         run: the run, of which this object is the only user.
-        query: the query.
-        rank: the rank.
 
     Attributes:
         query: the query.

@@ -38,7 +38,6 @@ def names_to_ask(run: Run, *, rank: int = 0, live: bool) -> Asking:
     """Return what can be asked.
 
     Args:
-        run: the run.
         rank: the rank of the training to ask; of a stored run, the names of all ranks are listed.
         live: ask the running training.
 

@@ -54,7 +54,6 @@ class Observables:
         numeric: computes with the values.
 
     Args:
-        moment: the event.
         values: functions without arguments by name. Each returns an array or tensor that `numeric`
             understands, a number, or a string, and is called at most once.
         numeric: see above.
@@ -86,7 +85,6 @@ class Observables:
         """Return a statistic of a tensor that is known without reading it; None if it is not.
 
         Args:
-            name: name of the tensor.
             reduction: as named in `vinedresser.store.reductions`.
         """
         return None
@@ -99,7 +97,6 @@ class Observables:
         """Return a statistic of each of some tensors; None if it is not quickly known of all.
 
         Args:
-            names: names of the tensors.
             reduction: see `known`.
         """
         return None

@@ -26,7 +26,6 @@ class PassedSteps:
     Used on the training's thread.
 
     Args:
-        table: the queries.
         rank: rank of this process.
         clock: time in seconds for the rates, as that of the table.
         wall_clock: time in seconds since the epoch.

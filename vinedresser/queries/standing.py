@@ -71,7 +71,6 @@ class StandingQuery:
             if it could.
 
     Args:
-        query: the query.
         stream: name of the stream; "" for the query's normalised text.
         rate: maximum number of windows per second; None: no limit.
         limits: what an evaluation may cost.

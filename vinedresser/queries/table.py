@@ -67,9 +67,6 @@ class Subscription:
     """One receiver of a stream.
 
     Args:
-        table: the table.
-        key: key of the stream.
-        stream: the stream.
         sink: receives the answers.
     """
 
@@ -212,7 +209,6 @@ class StreamTable:
         The arrays of all queries are moved to host memory in one transfer.
 
         Args:
-            observables: the event.
             armed: the queries, from before the event; None: all.
         """
         waiting = []

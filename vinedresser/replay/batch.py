@@ -45,7 +45,6 @@ def selected(batch: Batch, rows: Sequence[int]) -> Batch:
     """Return a batch with some of its samples.
 
     Args:
-        batch: the batch.
         rows: indices of the samples, at least one.
     """
     size, chosen = batch_size(batch), list(rows)

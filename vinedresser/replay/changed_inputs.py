@@ -18,7 +18,6 @@ def changed_inputs(model: nn.Module, change: Callable[[Any], Any]) -> Iterator[N
     """Change the arguments of a model.
 
     Args:
-        model: the model.
         change: returns a tensor or plain value for the present one; see `mapped`.
     """
 

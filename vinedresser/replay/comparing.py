@@ -60,7 +60,6 @@ def differing(record: SnapshotRecord, now: Mapping[str, Any]) -> dict[str, tuple
     """Return name, recorded and present value of what differs in the environment.
 
     Args:
-        record: record of the snapshot.
         now: the present versions and settings, by name.
     """
     then = {**record.versions, **record.environment}

@@ -50,7 +50,6 @@ def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -
     Args:
         opened: the snapshot.
         first: what its replay has returned.
-        replay: runs the step of a snapshot again.
 
     Raises:
         VinedresserError: a step cannot be run again.

@@ -20,7 +20,6 @@ def with_origins(bisection: Bisection | None, snapshot: Snapshot) -> Bisection |
 
     Args:
         bisection: the samples that break the step; None if there are none.
-        snapshot: the snapshot.
 
     Raises:
         CorruptData: the snapshot is damaged.

@@ -39,7 +39,6 @@ def restore(parts: Parts, step: RecordedStep, whose: str) -> None:
 
     Args:
         parts: result of the factory.
-        step: the recorded step.
         whose: name of the factory, for messages.
 
     Raises:
@@ -63,8 +62,6 @@ def restore_model(model: nn.Module, recorded: RecordedModel, whose: str) -> None
     """Put one model into its recorded state, without gradients.
 
     Args:
-        model: the model.
-        recorded: its state.
         whose: name of the factory, for messages.
 
     Raises:

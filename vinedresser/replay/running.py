@@ -92,9 +92,6 @@ class Replay:
     def take(self, batches: Sequence[Batch]) -> list[Tensor]:
         """Run the step with batches, in the present state, without its update; return the losses.
 
-        Args:
-            batches: the batches.
-
         Raises:
             ConfigError: the factory builds something else.
         """
@@ -110,9 +107,6 @@ class Replay:
 
     def run_batch(self, batch: Batch) -> Any:
         """Run the step with one batch, in the present state; return its loss.
-
-        Args:
-            batch: the batch.
 
         Raises:
             ConfigError: the factory builds something else.
@@ -162,9 +156,6 @@ class Replay:
 
     def outcome(self, losses: list[Tensor]) -> Outcome:
         """Return what the step computed: the losses, and the present gradients.
-
-        Args:
-            losses: the losses.
 
         Raises:
             ConfigError: there is no gradient.

@@ -37,7 +37,6 @@ def with_samples(
     """Return the parts of batches that consist of some samples.
 
     Args:
-        batches: the batches.
         samples: number of the batch and row of each sample.
         selected: returns the part of a batch with some rows.
     """
@@ -51,7 +50,6 @@ def any_sample(samples: Sequence[_Sample], batches: int, spoiled: str) -> Bisect
     """Return that samples break a step whose state is not finite before it.
 
     Args:
-        samples: all samples.
         batches: see `Bisection`.
         spoiled: see `Bisection`.
     """

@@ -76,7 +76,6 @@ def replay(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replayed
     """Run the step of a snapshot again.
 
     Args:
-        snapshot: the snapshot.
         factory: ``module:function``; see `vinedresser.replay.factory`.
         eager: whether what `torch.compile` has compiled is run as it is written.
 

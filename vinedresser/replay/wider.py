@@ -46,7 +46,6 @@ def run_wider(replayed: Replayed, dtype: str) -> Wider:
     """Run a step in a wider precision, from its recorded state.
 
     Args:
-        replayed: the step.
         dtype: one of `WIDER`.
 
     Raises:

@@ -36,7 +36,6 @@ class Patience:
         """Count a check; return whether the symptom was seen often enough.
 
         Args:
-            step: step of the check.
             seen: the symptom was seen; otherwise the count starts again.
             kind: what was seen, if that varies; the count starts again with another kind.
         """

@@ -93,7 +93,6 @@ def explain_stall(finding: Finding, storage: Storage, *, live: bool) -> Finding:
     finding is about the first of them. A run that is judged later gives the same finding.
 
     Args:
-        finding: the finding.
         storage: the run's storage; one on another machine is not asked.
         live: ask a run that still trains.
 

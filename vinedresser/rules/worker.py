@@ -105,7 +105,6 @@ def _judge(
     """Judge a run until it is over and all actions are taken.
 
     Args:
-        run: run to judge.
         rules: rules to apply.
         plan: actions that follow findings.
         group: name of the rule group and of its files.

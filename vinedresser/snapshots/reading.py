@@ -76,7 +76,6 @@ class Snapshot:
         """Return the value of a tree of the record.
 
         Args:
-            tree: the tree.
             codec: builds the framework's types.
 
         Raises:
@@ -124,7 +123,6 @@ def list_snapshots(storage: Storage, faults: list[str]) -> list[SnapshotRecord]:
     """Return the records of a run's snapshots, by step and rank.
 
     Args:
-        storage: the run's storage.
         faults: receives one sentence for each damaged record.
 
     Raises:

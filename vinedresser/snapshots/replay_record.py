@@ -117,7 +117,6 @@ def read_replay(storage: Storage, name: str, faults: list[str]) -> ReplayRecord 
 
     Args:
         storage: storage of the run.
-        name: name of the snapshot.
         faults: receives a sentence if the record is damaged.
 
     Raises:
@@ -132,7 +131,6 @@ def save_replay(storage: Storage, name: str, record: ReplayRecord) -> None:
     Args:
         storage: storage of the run.
         name: name of the snapshot.
-        record: what it found.
 
     Raises:
         StoreError: the storage refused.

@@ -63,7 +63,6 @@ def check_guard(guard: object, where: str = "guard") -> str:
     """Return a valid setting of the guard.
 
     Args:
-        guard: the setting.
         where: name of the setting, for the message.
 
     Raises:

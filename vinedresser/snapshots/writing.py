@@ -48,7 +48,6 @@ class SnapshotFolder:
 
         Args:
             step: its step, of which there is at most one.
-            reason: its reason.
         """
         bad = [*self._kept["nonfinite"], *self._kept["jump"]]
         taken = any(step_and_rank(name) == (step, self.rank) for name in bad)

@@ -113,7 +113,6 @@ def check_time(name: str, value: float) -> None:
 
     Args:
         name: name of the field, for the message.
-        value: the value.
 
     Raises:
         ValueError: it is NaN, infinite, negative, or after the year 9999.

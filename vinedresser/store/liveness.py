@@ -103,7 +103,6 @@ def read_record_or_none(storage: Storage, kind: type[R], key: str, faults: list[
     Args:
         storage: the run's storage.
         kind: class of the record.
-        key: key of the record.
         faults: receives a sentence if the record is corrupt.
 
     Raises:

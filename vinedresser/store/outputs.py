@@ -15,7 +15,6 @@ def outputs_note(storage: Storage, faults: list[str]) -> str:
     """Return the folders of results and their numbers of files; "" if the run has no contract.
 
     Args:
-        storage: storage of the run.
         faults: receives a sentence about a damaged record.
 
     Raises:

@@ -109,8 +109,6 @@ def adopt_spool(
     """Turn a directory, new or with a run, into the spool of a run on an object store.
 
     Args:
-        folder: the directory.
-        url: URL of the run.
         rank: see `Target`.
         owner: see `Target`.
 
@@ -193,7 +191,6 @@ class SpoolStorage(LocalStorage):
     """A spool as the writer's storage, with a limited size.
 
     Args:
-        folder: the spool.
         anchor: see `LocalStorage`.
 
     Attributes:

@@ -33,7 +33,6 @@ class Agenda:
     """The configurations of a study that come next, as a function of its trials and the settings.
 
     Args:
-        settings: settings of the sweep.
         space: the search space.
         where: prefix of messages, such as ``sweep.toml: sweep``.
 
@@ -117,12 +116,7 @@ class Agenda:
         return seeds[turn % len(seeds)]
 
     def train_again(self, number: int, configuration: Mapping[str, Choice]) -> bool:
-        """Make sure that Optuna's next trial trains the best one again; False if all have begun.
-
-        Args:
-            number: number of the best trial.
-            configuration: its configuration.
-        """
+        """Make sure that Optuna's next trial trains the best one again; False if all have begun."""
         for seed in self._settings.again:
             if (number, seed) not in self._again.values():
                 again = {AGAIN: [number, seed]}

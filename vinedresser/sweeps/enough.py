@@ -12,12 +12,7 @@ __all__ = ["enough"]
 
 
 def enough(settings: SweepTable, ended: Iterable[Trial]) -> str:
-    """Return why no other trial needs to begin; "" if one does.
-
-    Args:
-        settings: settings of the sweep.
-        ended: the trials that have ended.
-    """
+    """Return why no other trial needs to begin; "" if one does."""
     if settings.target is None and settings.plateau is None:
         return ""
     own = (trial for trial in ended if trial.again is None)

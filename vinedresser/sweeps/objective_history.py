@@ -14,9 +14,6 @@ class ObjectiveHistory:
 
     An epoch of the trial is one value of the first objective.
 
-    Args:
-        goals: the objectives.
-
     Attributes:
         values: the values reported so far, one list per objective.
     """

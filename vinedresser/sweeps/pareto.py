@@ -15,7 +15,6 @@ def dominates(one: Sequence[float], other: Sequence[float], goals: Sequence[Obje
     Args:
         one: values of the objectives.
         other: those of another trial.
-        goals: the objectives.
     """
     gains = [goal.gain(new, old) for new, old, goal in zip(one, other, goals, strict=True)]
     return min(gains) >= 0 and max(gains) > 0

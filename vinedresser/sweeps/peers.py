@@ -37,7 +37,6 @@ def behind_sound_trials(
         epoch: epoch of the value, from 1.
         value: value of the objective that the trial reported at the epoch.
         sound: for each sound trial its first value and its last value up to the epoch.
-        goal: the objective.
 
     Returns:
         How the trial ends; None: it continues.

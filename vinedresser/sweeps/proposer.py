@@ -51,7 +51,6 @@ class Proposer(BaseSampler):
         make: returns the sampler with a seed.
         seed: seed of the sweep.
         space: the search space.
-        tried: the configurations that trials have.
     """
 
     def __init__(
@@ -156,7 +155,6 @@ class _Values(Suggested):
 
     Args:
         sampler: proposes values that are not given.
-        study: the study.
         trial: the trial that gets the configuration.
         given: values by name.
     """

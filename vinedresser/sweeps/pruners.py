@@ -92,11 +92,7 @@ class _MedianPruner(pruners.MedianPruner):
 
 
 class _Ended:
-    """A study whose finished trials include those that were stopped, but none of another sweep.
-
-    Args:
-        study: the study.
-    """
+    """A study whose finished trials include those that were stopped, but none of another sweep."""
 
     def __init__(self, study: optuna.Study) -> None:
         self._study = study
@@ -197,11 +193,7 @@ class _WilcoxonPruner(pruners.WilcoxonPruner):
 
 
 class _Own:
-    """A study whose best trial is of this sweep.
-
-    Args:
-        study: the study.
-    """
+    """A study whose best trial is of this sweep."""
 
     def __init__(self, study: optuna.Study) -> None:
         self._study = study

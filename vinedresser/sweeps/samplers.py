@@ -65,11 +65,7 @@ class BoundedTPESampler(TPESampler):
 
 
 class _BoundedStudy:
-    """A study that returns a bounded number of trials.
-
-    Args:
-        study: the study.
-    """
+    """A study that returns a bounded number of trials."""
 
     def __init__(self, study: optuna.Study) -> None:
         self._study = study

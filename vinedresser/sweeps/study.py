@@ -54,7 +54,6 @@ class Study:
     proposed again, unless each is to have several trials (`SweepTable.repeats`).
 
     Args:
-        settings: settings of the sweep.
         space: the search space.
         path: path of the journal; None: keep the study in memory, as for a replay.
         where: prefix of messages, such as ``sweep.toml: sweep``.
@@ -188,7 +187,6 @@ class Study:
         trial that trains the best one again is compared with none.
 
         Args:
-            number: number of the trial.
             epoch: epoch of the value, from 1; ignored unless above all earlier ones.
             value: the reported value.
             suspicion: how a rule would end the trial if its outcome were poor.

@@ -172,7 +172,6 @@ def saved_share(trials: Sequence[Trial], epochs: int) -> float:
 
     Args:
         trials: trials that have ended, at least one.
-        epochs: epochs of a whole trial.
     """
     lasting = [trial for trial in trials if trial.ending.state != "failed"]
     saved = sum(max(epochs - trial.epochs, 0) for trial in lasting)

@@ -21,7 +21,6 @@ def trial_advice(trial: Trial, best: Sequence[Trial]) -> str:
     other side, none.
 
     Args:
-        trial: the broken trial.
         best: the best trial, or the Pareto front; empty if none has finished.
     """
     clauses = trial.ending.remedy.split("; ")

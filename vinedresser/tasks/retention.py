@@ -184,8 +184,6 @@ def _outside(run: Candidate, policy: Policy, left: int) -> str:
     """Return why a policy is not about a run that is not among the newest; "" if it is.
 
     Args:
-        run: the run.
-        policy: the policy.
         left: bytes that the store takes once the older ones are removed.
     """
     if time.time() - run.ended < policy.older:
@@ -203,7 +201,6 @@ def remove(candidate: Candidate, what: What) -> None:
     Args:
         candidate: a run that `candidates` or `named` has returned; what has changed since is
             looked at again.
-        what: what is removed.
 
     Raises:
         ConfigError: it is to stay.
@@ -258,7 +255,6 @@ def pin(location: Location, why: str) -> None:
     """Keep a run for good.
 
     Args:
-        location: the run.
         why: why, or "".
 
     Raises:

@@ -65,7 +65,6 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
     """Do the work of a flow and return its result; on SIGTERM ask its trainings to stop first.
 
     Args:
-        work: the work.
         store: store of the runs.
 
     Raises:

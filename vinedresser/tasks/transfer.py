@@ -102,7 +102,6 @@ def export_runs(runs: Sequence[Location], path: Path) -> int:
 
     Args:
         runs: the runs, whose names differ.
-        path: the archive.
 
     Returns:
         Its number of bytes.
@@ -146,10 +145,6 @@ def import_runs(path: Path, store: Location) -> Iterator[tuple[Location, bool]]:
 
     Nothing is written before all checksums were found to be right. A run that the store has already
     stays, so that an import which was interrupted may be repeated.
-
-    Args:
-        path: the archive.
-        store: the store.
 
     Raises:
         AlreadyARun: the store has another run of the name of one.

@@ -84,12 +84,7 @@ def _wait(condition: Callable[[], object]) -> None:
 
 
 class Started:
-    """A run of two ranks that was started.
-
-    Args:
-        directory: the run directory.
-        supervisor: its supervisor.
-    """
+    """A run of two ranks that was started."""
 
     def __init__(self, directory: Path, supervisor: subprocess.Popen[bytes]) -> None:
         self.directory, self.supervisor = directory, supervisor

@@ -39,7 +39,6 @@ class Access:
     without the key. All ports of a host share their cookies, so the cookie's name has the port.
 
     Args:
-        application: the application.
         port: port of the server.
 
     Attributes:

@@ -38,11 +38,7 @@ _NUMBERED = {"step": "step", "since": "revision"}
 
 
 def application(store: WatchedStore) -> Starlette:
-    """Return the application of a store; who may use it is for `Access` to decide.
-
-    Args:
-        store: the store.
-    """
+    """Return the application of a store; who may use it is for `Access` to decide."""
     pages = _Pages(store)
     return Starlette(
         routes=[

@@ -17,11 +17,7 @@ _REST = 4.0
 
 
 class Background:
-    """Does work on demand, in one thread at a time; may be asked by several threads.
-
-    Args:
-        work: the work.
-    """
+    """Does work on demand, in one thread at a time; may be asked by several threads."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work

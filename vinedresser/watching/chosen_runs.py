@@ -43,9 +43,6 @@ def compare_chosen(store: RunStore, names: Sequence[str], metric: str) -> Compar
 def differences(comparison: Comparison) -> dict[str, Any]:
     """Return which run is best, and when the others part from it, as plain JSON.
 
-    Args:
-        comparison: the comparison.
-
     Returns:
         ``winner`` (a sentence), ``problems`` (a sentence each), ``partings`` (a list of texts for
         each run that is drawn but the best: the runs, bit for bit, beyond noise) and ``drawn``

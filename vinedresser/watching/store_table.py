@@ -34,7 +34,6 @@ class ListedRun:
     Args:
         store: its store.
         name: its name there.
-        number: its number in this table.
 
     Attributes:
         name: its name in the store.
@@ -130,11 +129,7 @@ class ListedRun:
 
 
 class StoreTable:
-    """The runs of a store; may be used by several threads.
-
-    Args:
-        store: the store.
-    """
+    """The runs of a store; may be used by several threads."""
 
     def __init__(self, store: RunStore) -> None:
         self._store = store

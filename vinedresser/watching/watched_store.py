@@ -97,7 +97,6 @@ class WatchedStore:
     """The runs of a store, each opened once.
 
     Args:
-        store: the store.
         single: the store is a run itself.
 
     Attributes:

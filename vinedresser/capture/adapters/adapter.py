@@ -83,7 +83,6 @@ class LossTaker(Protocol):
         """Record the value of a loss function.
 
         Args:
-            name: name of the loss.
             value: the returned value, a number or a nesting of tensors.
             arguments: arguments of the call.
         """
@@ -97,7 +96,6 @@ class LossReader(Protocol):
         """Return what a loss function of the script applies to its arguments, for the record.
 
         Args:
-            value: value of the loss.
             arguments: arguments of the call.
 
         Returns:
@@ -124,7 +122,6 @@ class InputTaker(LossTaker, Protocol):
 
         Args:
             recording: recording in which it is due; ignored if it has ended.
-            name: name of the loss.
             inputs: predictions and labels.
             paired: whether they are those of the first batch, whose inputs are captured.
         """

@@ -35,7 +35,6 @@ def is_a(model: Any, package: str, path: str) -> bool:
     """Return whether an object is an instance of a package's class, without importing it.
 
     Args:
-        model: any object.
         package: name of the package.
         path: path of the class in the package, such as "nn.Module".
     """

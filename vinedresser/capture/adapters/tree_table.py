@@ -131,7 +131,6 @@ def keep_trees(
     ``trees/group``, int32 [trees], the group of each tree.
 
     Args:
-        recording: recording of the step.
         copier: copies the columns.
         trees: trees in the order they were grown; at least one.
         prefix: prefix of the names, such as "fold0.".

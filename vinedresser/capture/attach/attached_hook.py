@@ -99,7 +99,6 @@ class AttachedHook(Hook):
         """Return a function that records a value of a loss and the arguments of the loss function.
 
         Args:
-            name: name of the loss.
             described: type and settings of the loss function for the record; None if unknown.
         """
         taker = self._control.loss_taker

@@ -70,7 +70,6 @@ class _KerasTrainings(TrainingFinder):
         """Watch a model that is about to be trained.
 
         Args:
-            model: the model.
             alone: whether the training is the `fit` of this model.
         """
         reference = self._known.get(id(model))

@@ -134,7 +134,6 @@ class WatchedModels:
         calling code, else the given one, else that of its class.
 
         Args:
-            module: the model.
             updated: all parameters that the optimizers of the training update.
             otherwise: name of a model that no variable holds.
         """

@@ -45,9 +45,6 @@ def _data_of_training(callbacks: Iterable[Any]) -> dict[str, Any]:
     Callbacks do not receive the data, so they are read from `xgboost.train`, which calls them. The
     training data among the evaluation sets are its training set; they are evaluated, too, if
     nothing else is and they are said to be an evaluation or decide when to stop.
-
-    Args:
-        callbacks: those of the training.
     """
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__") != xgboost.training.__name__:

@@ -34,7 +34,6 @@ class Timetable(Generic[T]):
     any save config has a predicate, nothing is cached.
 
     Args:
-        saves: save configs on which the value depends.
         work_out: return the value at a step.
     """
 

@@ -18,7 +18,6 @@ def save_final_checkpoint(
     """Save the state of a training that is about to end, in the run's folder of checkpoints.
 
     Args:
-        storage: storage of the run.
         saves: functions that save, given the folder and the number of finished steps.
         steps: number of finished steps.
         shield: guards the functions.

@@ -38,7 +38,6 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
     together.
 
     Args:
-        run: the run.
         environment: rank and number of ranks of this process.
         session: session of the hook.
     """

@@ -52,7 +52,6 @@ class ReportedValues:
         any shape. They are copied only at steps at which they are due.
 
         Args:
-            inputs: model inputs.
             labels: targets.
             outputs: model outputs (predictions).
             loss: a number, or numbers by name.
@@ -137,7 +136,6 @@ class ReportedValues:
         """Save a number as ``metrics/<name>``; see `save`.
 
         Args:
-            name: name of the metric.
             value: a number, or a tensor or array of one element.
 
         Raises:

@@ -79,7 +79,6 @@ class UserValues:
         A value that cannot be stored is reported once for its name.
 
         Args:
-            name: full name.
             value: number, array or tensor of any shape.
         """
         try:

@@ -35,7 +35,6 @@ def training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
     """Return the losses, optimizers, frozen variables and dropout rates known so far.
 
     Args:
-        watched: the model.
         loss: the loss object of a custom loop; None if there is none.
     """
     prefix, variables = watched.names.prefix, watched.names.variables()

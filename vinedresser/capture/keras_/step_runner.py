@@ -41,7 +41,6 @@ class StepRunner:
     """Runs steps of a model eagerly: observes Keras's own function, and records at once.
 
     Args:
-        watched: the model.
         uncompiled: returns a context in which compiled code runs uncompiled.
     """
 

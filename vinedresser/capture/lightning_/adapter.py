@@ -161,7 +161,6 @@ class _StandIn:
     Its signature is that of the method. Copies and pickles of the object have the original method.
 
     Args:
-        owner: the object.
         name: name of the method.
         call: called instead of the method, with the method, its args and its kwargs.
     """

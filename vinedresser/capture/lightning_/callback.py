@@ -70,9 +70,6 @@ class LightningCallback(_CALLBACK):  # type: ignore[misc]
       Lightning's final values are.
     - A validation or test is one record of mode "eval", a prediction one of mode "predict". The
       sanity check before a training is not recorded.
-
-    Args:
-        hook: access to the hook.
     """
 
     def __init__(self, hook: HookAccess) -> None:

@@ -34,7 +34,6 @@ class LoggedValues:
         """Handle a logged value.
 
         Args:
-            name: its name.
             value: a number, a tensor [] or a metric object.
             training: whether it belongs to a train step, not to an evaluation.
         """

@@ -20,7 +20,6 @@ def live_settings(given: LiveSettings | bool | None, run: OpenedRun) -> LiveSett
 
     Args:
         given: by the script; true: it may be asked; None: those of the launched run.
-        run: the run.
 
     Raises:
         MissingDependency: the script asks for an agent, and a package is missing.
@@ -42,7 +41,6 @@ def start_agent(
 
     Args:
         settings: settings of the hook.
-        run: the run.
         session: session of the hook.
         control: the watched models.
         rank: rank of this process.

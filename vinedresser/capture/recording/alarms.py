@@ -42,7 +42,6 @@ def gradient_alarm(
         tensors: full name and number of non-finite entries of each affected gradient, in the order
             of the forward pass.
         losses: name and value of each loss of the step.
-        step: the step.
         sources: where the batches of the step come from; None for one that is not known.
     """
     # The backward pass reaches the last layers first.

@@ -157,7 +157,6 @@ def check_share(share: object, where: str) -> float:
     """Return a share of time.
 
     Args:
-        share: the share.
         where: beginning of the message.
 
     Raises:

@@ -36,7 +36,6 @@ class Pace:
         """Change the factor at the end of a train step.
 
         Args:
-            step: the step.
             factor: the new factor.
 
         Returns:

@@ -62,7 +62,6 @@ class SnapshotTaker:
         stop: end the training; raises `TrainingStopped`.
         guarding: whether non-finite gradients are looked for.
         location: location of the run for readers.
-        rank: rank of this process.
         launched: whether a supervisor watches the run for stop requests.
         info: return the run's record.
 

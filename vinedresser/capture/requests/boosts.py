@@ -39,12 +39,7 @@ class Mixed(Protocol):
 
 
 class _Boost:
-    """The boost of a class.
-
-    Args:
-        mixture: the mixture.
-        name: name of the class.
-    """
+    """The boost of a class."""
 
     def __init__(self, mixture: Mixed, name: str) -> None:
         self._mixture = mixture
@@ -61,7 +56,6 @@ def declare_boosts(mixture: object, low: float | None, high: float | None) -> li
     """Return the boosts of all classes of a mixture as parameters ``boost.<class>``.
 
     Args:
-        mixture: the mixture.
         low: smallest value; None: 0.
         high: largest value; None: 100.
 

@@ -29,7 +29,6 @@ class CaptureControl:
     """Maintains the capture configuration of one rank and the run's record.
 
     Args:
-        run: the run.
         session: session of the hook.
         own: collections of the user.
         needs: collections of the rules, which requests cannot change.
@@ -95,7 +94,6 @@ class CaptureControl:
         """Add a loss that was seen for the first time.
 
         Args:
-            name: name of the loss.
             described: entry of the record; see `training_setup.typed`.
         """
         self.losses[name] = described

@@ -80,7 +80,6 @@ class Executor:
         """Execute a request and note it in the journal.
 
         Args:
-            request: the request.
             values: new value of a parameter for each parameter group; None: as requested.
 
         Raises:

@@ -80,7 +80,6 @@ def await_change(storage: Storage, number: int, timeout: float) -> CaptureChange
 
     Args:
         storage: storage of the run.
-        number: number of the request.
         timeout: maximum time to wait, in seconds.
 
     Raises:
@@ -94,7 +93,6 @@ def request_trainer(storage: Storage, request: TrainerRequest) -> int:
 
     Args:
         storage: storage of the run.
-        request: the request.
 
     Raises:
         NotARun: run.json is missing.
@@ -110,7 +108,6 @@ def await_trainer(storage: Storage, number: int, timeout: float) -> TrainerAnswe
 
     Args:
         storage: storage of the run.
-        number: number of the request.
         timeout: maximum time to wait, in seconds.
 
     Raises:
@@ -123,9 +120,7 @@ def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R
     """Return the hook's answer to a request, or None on timeout or if the run is over.
 
     Args:
-        storage: storage of the run.
         kind: record class of the answer.
-        key: key of the answer.
         timeout: maximum time to wait, in seconds.
 
     Raises:

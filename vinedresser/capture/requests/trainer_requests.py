@@ -50,7 +50,6 @@ class TrainerRequests:
     parameters would differ between replicas, and checkpoints between shards.
 
     Args:
-        run: the run.
         session: session of the hook.
         saves: return the functions that save the watched models.
         rank: rank of this process.

@@ -25,7 +25,6 @@ class Upload:
     """The upload of a run from its spool to the object store.
 
     Args:
-        url: URL of the run in the store.
         folder: directory of the spool.
         lock: file descriptor of the spool's lock, for the relay; None: another process uploads.
 

@@ -87,7 +87,6 @@ class SklearnAdapter(Adapter):
         """Record a call of a fitting method and end the step.
 
         Args:
-            name: name of the method.
             args: positional arguments of the call.
             kwargs: keyword arguments of the call.
 
@@ -115,9 +114,6 @@ class WatchedEstimator:
 
     `isinstance` treats it as an instance of the estimator's class. Clones, copies and pickles are
     plain estimators and are not watched.
-
-    Args:
-        adapter: adapter of the estimator.
     """
 
     __slots__ = ("__weakref__", "_adapter", "_inside")

@@ -33,7 +33,6 @@ class FitRecorder:
 
     Args:
         session: session of the run.
-        estimator: the estimator.
         validation: rows to evaluate on; None for no evaluation.
         rows: maximum number of rows used of a batch or data set.
     """
@@ -165,7 +164,6 @@ class FitRecorder:
         """Record rows with their targets and predictions.
 
         Args:
-            recording: the recording.
             sample: the rows.
             prediction: their prediction; None to predict with the current estimator.
         """

@@ -242,7 +242,6 @@ class TorchAdapter(Adapter):
         """Record the value of a loss without its arguments.
 
         Args:
-            name: name of the loss.
             value: value of the loss, a nesting of tensors.
             batch: batch of the loss, a nesting of tensors [batch, ...].
 

@@ -52,7 +52,6 @@ class AskedGradients:
         """Take the gradients; return False, without any, if a recording has to.
 
         Args:
-            plain: the step.
             optimizer: optimizer that is about to step.
         """
         self.saw(optimizer)

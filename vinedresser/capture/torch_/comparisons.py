@@ -70,7 +70,6 @@ class Comparisons:
 
         Args:
             recording: receives them.
-            name: name of the loss.
             arguments: nestings of tensors.
         """
         if recording.mode == "eval":
@@ -93,7 +92,6 @@ class Comparisons:
         Args:
             recording: receives them.
             name: name of the loss.
-            inputs: predictions and labels.
             paired: see `InputTaker.record_inputs`.
         """
         if not comparison_due(recording):

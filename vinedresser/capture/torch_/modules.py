@@ -50,11 +50,7 @@ def training_share(modules: Iterable[nn.Module]) -> float | None:
 
 
 def dropout_rates(modules: Iterable[tuple[str, nn.Module]]) -> dict[str, float]:
-    """Return the positive dropout rates of modules by path.
-
-    Args:
-        modules: paths and modules.
-    """
+    """Return the positive dropout rates of modules by path."""
     rates = {path: _dropout(module) for path, module in modules}
     return {path: rate for path, rate in rates.items() if rate > 0}
 

@@ -140,7 +140,6 @@ class PlainSteps:
         recorder: recorder of the session.
         modes: modes of the model's forwards.
         progress: progress of the model.
-        running: state of the training.
         gradients: takes the gradients that queries read.
         beside: return whether another model is trained, and this one only called.
     """
@@ -204,7 +203,6 @@ class PlainSteps:
         """Handle the start of an optimizer's step.
 
         Args:
-            optimizer: the optimizer.
             args: positional arguments of the step; args[0] is the optimizer.
             kwargs: its keyword arguments.
         """

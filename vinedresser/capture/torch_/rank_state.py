@@ -97,7 +97,6 @@ class RankState(LoopListener):
         """Capture what is known at the first forward of a train step, and watch the gradients.
 
         Args:
-            recording: recording of the step.
             args: positional arguments of the forward.
             kwargs: its keyword arguments.
         """

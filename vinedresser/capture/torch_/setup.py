@@ -77,8 +77,6 @@ class SetupNotes(LoopListener):
         """Note a value of a loss module; return whether it tells the function of a custom one.
 
         Args:
-            name: name of the loss.
-            value: the value.
             arguments: arguments of the loss, nestings of tensors.
         """
         if name not in self._custom:

@@ -111,7 +111,6 @@ class BoosterRecorder:
             recording: the recording of a train step.
             booster: the booster after a round.
             info: its properties.
-            metric: the metric that is the loss.
         """
         for data in self._train:
             name = f"losses/{data.name}-{metric}"
@@ -137,10 +136,8 @@ class BoosterRecorder:
         """Record predictions, labels and features of a data set.
 
         Args:
-            recording: the recording.
             booster: the booster after a round.
             info: its properties.
-            data: the data set.
             chosen: selects rows of an array: ``chosen(array, maximum)``; None for all.
         """
         name = f"{self._prefix}{data.name}"

@@ -43,7 +43,6 @@ class DataSet:
     """Rows with their labels; an evenly strided sample if there are too many.
 
     Args:
-        name: name of the set.
         data: a DMatrix, or (X, y) as for the `fit` of an estimator of `xgboost.sklearn`.
         rows: maximum number of rows.
 

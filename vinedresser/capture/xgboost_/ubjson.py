@@ -34,9 +34,6 @@ def read_ubjson(data: bytes) -> Any:
 
     Typed arrays become numpy arrays that view the document's bytes without a copy.
 
-    Args:
-        data: the document.
-
     Raises:
         CorruptData: The document is invalid or incomplete.
     """

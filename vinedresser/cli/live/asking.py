@@ -168,7 +168,6 @@ def _draw(target: Path, sources: dict[str, Iterable[Answer]]) -> None:
 
     Args:
         target: the file, .html or .svg.
-        sources: answers by run.
 
     Raises:
         ConfigError: the answers are not numbers by step, or the file cannot be written.

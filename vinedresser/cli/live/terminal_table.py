@@ -42,9 +42,6 @@ _Row = Mapping[str, Any]
 def watch_in_terminal(where: Location) -> None:
     """Show the runs of a store, or one run, in the terminal until the user quits.
 
-    Args:
-        where: the store, or a run.
-
     Raises:
         NotARun: the directory does not exist.
         StoreError: the object store refused.
@@ -53,11 +50,7 @@ def watch_in_terminal(where: Location) -> None:
 
 
 class TerminalTable(App[None]):
-    """The runs of a store, one row each, with the curves and findings of a run behind it.
-
-    Args:
-        table: the runs.
-    """
+    """The runs of a store, one row each, with the curves and findings of a run behind it."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -171,11 +164,7 @@ class TerminalTable(App[None]):
 
 
 class RunScreen(Screen[None]):
-    """A run: its verdict, findings, settings and curves.
-
-    Args:
-        run: the run.
-    """
+    """A run: its verdict, findings, settings and curves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "back")]
 

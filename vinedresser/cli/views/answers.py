@@ -25,7 +25,6 @@ def answer_view(answer: Answer, *, ranks: bool = False) -> list[RenderableType]:
     """Return what to print for an answer.
 
     Args:
-        answer: the answer.
         ranks: whether to name the rank.
     """
     where = _where(answer, ranks=ranks)

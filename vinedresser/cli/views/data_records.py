@@ -111,9 +111,6 @@ def print_benchmark(found: Benchmark) -> None:
 def counted(what: str) -> Iterator[Callable[[int, int], object]]:
     """Draw a bar on a terminal while the body runs.
 
-    Args:
-        what: what is counted.
-
     Yields:
         What is to be called with the number done and of all.
     """

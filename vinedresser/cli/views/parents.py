@@ -18,9 +18,6 @@ __all__ = ["parent_line"]
 def parent_line(store: Location) -> str:
     """Return in one line how a sweep or pruning stands, and the command that lists its runs.
 
-    Args:
-        store: its store.
-
     Raises:
         StoreError: the store refused a request.
     """

@@ -35,7 +35,6 @@ def draw_attention(
     """Write the page of a run's attention, and print its path.
 
     Args:
-        run: the run.
         name: name of one tensor; None: the ``attention`` collection.
         target: the .html file; None: NAME-attention.html in the working directory.
         step: the step; None: the last one with attention.
@@ -71,8 +70,6 @@ def draw_embeddings(
     """Draw embeddings of an activation over the steps, and print the path of the file.
 
     Args:
-        run: the run.
-        name: name of the activation.
         target: the .html or .png file; None: NAME-embeddings.html in the working directory.
         mode: "train", "eval" or "predict"; None: "eval" if it was captured then, else "train".
         rank: rank of a distributed run.
@@ -115,7 +112,6 @@ def draw_mispredictions(run: Run, target: Path | None, *, step: int | None) -> P
     """Draw wrong predictions by confusion cell, and print the path of the file.
 
     Args:
-        run: the run.
         target: the .html or .png file; None: NAME-mispredictions.html in the working directory.
         step: the evaluation or train step; None: the last evaluation.
 
@@ -147,7 +143,6 @@ def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
     """Draw the saliency of captured examples over the steps, and print the path of the file.
 
     Args:
-        run: the run.
         target: the .html or .png file; None: NAME-saliency.html in the working directory.
         model: ``module:function`` that returns the model; None: explain the loss by the terms that
             were captured.
@@ -191,7 +186,6 @@ def draw_explanation(run: Run, target: Path | None, *, model: str | None) -> Pat
     """Write the page that explains a run, and print its path.
 
     Args:
-        run: the run.
         target: the .html file; None: NAME-explain.html in the working directory.
         model: ``module:function`` that returns the model; None: explain the loss by the terms that
             were captured.
@@ -234,7 +228,6 @@ def log_page(run: str, page: Path) -> None:
 
     Args:
         run: location of the run.
-        page: the file.
 
     Raises:
         ConfigError: MLflow does not track the run.

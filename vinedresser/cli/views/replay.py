@@ -43,8 +43,6 @@ def print_replayed(
     """Print how a replay compares with the recorded step.
 
     Args:
-        record: record of the snapshot.
-        found: how it compares.
         losses_now: values of the losses, scalars.
         nonfinite: model and path of each gradient that is not finite.
     """
@@ -78,12 +76,7 @@ def print_wider(found: Wider) -> None:
 
 
 def print_split(record: SnapshotRecord, found: Split) -> None:
-    """Print what a step computes in parts.
-
-    Args:
-        record: record of the snapshot.
-        found: the parts.
-    """
+    """Print what a step computes in parts."""
     for place, recorded in enumerate(found.recorded):
         of = f" of batch {place}" if len(found.recorded) > 1 else ""
         known = "not recorded" if recorded is None else f"{recorded:.6g} in the training"

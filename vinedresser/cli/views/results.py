@@ -60,7 +60,6 @@ def results_table(results: Sequence[RunResult], room: int | None = None) -> Tabl
     """Return the table that compares runs; `print_result` gives the full reasons.
 
     Args:
-        results: the runs.
         room: characters of a line; a narrow one leaves out columns, but never the verdict. None:
             all columns.
     """
@@ -149,7 +148,6 @@ def print_suspicions(storage: Storage, name: str) -> None:
 
     Args:
         storage: the run's storage.
-        name: name of the run.
 
     Raises:
         StoreError: the storage refused.
@@ -177,7 +175,6 @@ def print_no_training(to: Console, run: str = "") -> None:
     """Print that no training was seen.
 
     Args:
-        to: the console.
         run: name of the run, if there are several.
     """
     of = f"{run}: " if run else ""

@@ -124,8 +124,6 @@ def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) ->
     """Print a tensor's statistics over the steps, its values at one step, or a scalar's values.
 
     Args:
-        run: the run.
-        name: name of a tensor or scalar.
         step: only this step, with the tensor's values; None: all steps.
         mode: "train", "eval" or "predict".
         rank: rank of a distributed run.
@@ -203,8 +201,6 @@ def draw_name(
     """Draw a tensor or scalar into a file, and print what was drawn.
 
     Args:
-        run: the run.
-        name: name of a tensor or scalar.
         target: a .svg or .html file, for images also .png.
         step: only this step; None: all steps.
         mode: "train", "eval" or "predict".

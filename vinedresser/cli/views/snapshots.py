@@ -14,11 +14,7 @@ __all__ = ["snapshot_table"]
 
 
 def snapshot_table(records: Iterable[SnapshotRecord]) -> Table:
-    """Return a table of snapshots.
-
-    Args:
-        records: their records.
-    """
+    """Return a table of snapshots."""
     table = plain_table()
     for name in ("snapshot", "reason", "taken", "MiB", "missing"):
         table.add_column(name, justify="right" if name == "MiB" else "left", no_wrap=True)

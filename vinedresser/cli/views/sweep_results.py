@@ -39,8 +39,6 @@ def trials_table(swept: SweepResult, settings: SweepTable, room: int | None = No
     """Return the table of the trials: all, or of many the best that finished.
 
     Args:
-        swept: the result of the sweep.
-        settings: settings of the sweep.
         room: characters of a line of the terminal, on which a narrow one leaves out columns; None:
             all columns.
     """

@@ -33,7 +33,6 @@ def live_title(directory: Path, total: int | None) -> Iterator[None]:
     Nothing is shown if standard error is no terminal or one without a title, such as a notebook's.
 
     Args:
-        directory: directory of the run.
         total: number of steps of the run; None if unknown.
     """
     # The command of a notebook's cell has a terminal, whose text becomes the cell's output.

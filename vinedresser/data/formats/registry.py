@@ -87,7 +87,6 @@ def open_format(name: str, *, columns: Sequence[str] | None = None) -> Format:
     """Return a format.
 
     Args:
-        name: its name.
         columns: columns to read, of Parquet only; None: all.
 
     Raises:

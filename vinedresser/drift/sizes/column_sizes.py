@@ -36,7 +36,6 @@ class ColumnSizes:
     """Sizes of the changes of the streams of a baseline.
 
     Args:
-        baseline: the baseline.
         needed: evidence that raises an alarm, in nats.
         at_least: smallest changes that raise one, in standard deviations and in shares of rows.
     """

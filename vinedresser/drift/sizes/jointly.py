@@ -30,7 +30,6 @@ def change_together(
     """Return the clearest change of several columns together.
 
     Args:
-        names: of the columns.
         axis: float64 [columns], weights of the direction along which there is evidence.
         inner_axis: float64 [dimensions], the same in the dimensions of the moments.
         moments: of the rows before the change, and of those since then from which the direction

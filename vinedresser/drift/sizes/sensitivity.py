@@ -56,7 +56,6 @@ class Sensitivity:
 
     Args:
         edges: bins of the streams.
-        ladders: of each stream.
         needed: evidence that raises an alarm, in nats.
     """
 

@@ -126,9 +126,6 @@ def _write_sample(
 def read_sample(folder: Path) -> InputSample | None:
     """Read the sample of inputs of a baseline; None if it has none.
 
-    Args:
-        folder: the folder of the baseline.
-
     Raises:
         DriftError: its files are damaged.
     """

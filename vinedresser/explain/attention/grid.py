@@ -30,7 +30,6 @@ def matrix_grid(names: Sequence[str], matrices: Sequence[NDArray[np.float64]], w
     palette.
 
     Args:
-        names: names of the layers.
         matrices: weights of each layer, float64 [H, L, S], NaN for masked queries.
         width: pixels, before the page scales it.
     """
@@ -87,7 +86,6 @@ def statistic_grid(
     """Return a statistic: a row per layer, a box per head, coloured from 0 to the largest value.
 
     Args:
-        names: names of the layers.
         values: the statistic of each layer, float64 [H], NaN where undefined.
         title: name of the statistic.
         width: pixels, before the page scales it.

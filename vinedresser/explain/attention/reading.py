@@ -34,7 +34,6 @@ def read_attention(
         name: name of one tensor, such as "outputs/block.softmax()" of an attention written by hand;
             None: all of the ``attention`` collection.
         step: the step; None: the last one with attention.
-        mode: mode of the step.
         rank: rank of a distributed run.
 
     Raises:

@@ -68,7 +68,6 @@ def separator_places(
     """Return the example and key of each separator.
 
     Args:
-        tokens: tokens of the keys by example.
         separators: tokens that separate.
         examples: number of examples with attention; tokens of others are ignored.
     """

@@ -209,7 +209,6 @@ def plane(frame: Frame, extent: tuple[float, float], starts: Sequence[int] | Non
     """Return the invisible plot area; from it, a page places its cursor at a step.
 
     Args:
-        frame: the plot area.
         extent: first and last step.
         starts: first step of each column if the area has columns of equal width; None: it is
             linear.

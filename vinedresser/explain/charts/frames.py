@@ -79,7 +79,6 @@ def ridge_chart(data: HistogramMap, until: int, most: int, size: Size, label: st
         data: distributions over the steps.
         until: only columns up to this step; the first column if none is.
         most: number of columns drawn.
-        size: size of the chart.
         label: accessible name of the chart.
     """
     chosen = np.flatnonzero(data.steps <= until)[-most:]

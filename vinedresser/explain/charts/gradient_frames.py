@@ -64,8 +64,6 @@ def gradient_frames(run: Run, step: int, most: int) -> GradientFrames | None:
     Only the segments of these steps are read. Damaged ones are added to the problems of the run.
 
     Args:
-        run: the run.
-        step: the last step.
         most: maximum number of steps.
 
     Raises:

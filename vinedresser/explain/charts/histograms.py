@@ -49,7 +49,6 @@ def bar_chart(counts: NDArray[np.int64], edges: NDArray[np.float64], size: Size,
     Args:
         counts: elements in each bin, int64 [B].
         edges: edges of the bins, float64 [B + 1], ascending.
-        size: size of the chart.
         label: accessible name of the chart.
     """
     top = marker_room([])
@@ -100,7 +99,6 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
     """Return the histograms of a tensor over the training steps of rank 0.
 
     Args:
-        run: the run.
         name: name of a tensor whose "histogram" was captured.
 
     Returns:
@@ -173,7 +171,6 @@ def histogram_chart(data: HistogramMap, markers: Sequence[Marker], size: Size, l
     Args:
         data: data to draw.
         markers: findings to mark; those beyond the captured steps are left out.
-        size: size of the chart.
         label: accessible name of the chart.
     """
     first, last = int(data.steps[0]), int(data.steps[-1])

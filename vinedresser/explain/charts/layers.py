@@ -137,7 +137,6 @@ def layer_lines(
     Args:
         data: data to draw.
         markers: findings to mark.
-        size: size of the chart.
         extent: first and last step of the axis.
         label: accessible name of the chart.
         log: use a logarithmic axis, which leaves out values that are not positive.

@@ -39,7 +39,6 @@ def line_chart(
     """Return a chart of one scalar in all its modes.
 
     Args:
-        column: the scalar.
         markers: findings to mark.
         size: size of the chart.
         extent: first and last step of the axis; the same in all charts of a page.

@@ -63,7 +63,6 @@ def lines_chart(
         label: accessible name of the chart.
         lines: the lines by name, each with at least one number.
         colours: their colours, such as ``#237e8f``.
-        size: size of the chart.
         extent: first and last step of the axis.
     """
     values = np.concatenate([line.values for line in lines.values()])

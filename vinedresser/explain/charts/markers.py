@@ -43,7 +43,6 @@ def draw_markers(markers: Sequence[Marker], places: Sequence[float], bottom: flo
     """Return the markers: a dashed line from a number at the top down to ``bottom``.
 
     Args:
-        markers: markers to draw.
         places: places of the markers, pixels.
         bottom: bottom of the plot, pixels.
     """

@@ -81,7 +81,6 @@ def scatter(
 
     Args:
         points: float64 [N, 2].
-        colours: colours of the points.
         extent: largest distance from the middle that is drawn, in units of the points.
         size: pixels, before the page scales it.
         label: accessible name of the chart.

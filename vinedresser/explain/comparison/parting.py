@@ -62,7 +62,6 @@ def parting(
     the same step, the first captured is named. `beyond_noise` compares the training losses.
 
     Args:
-        one: a run.
         two: another run.
         losses: the training loss of each; None: one of them has none.
         seeds: training losses of the runs of each of their configurations, with which the spread

@@ -59,7 +59,6 @@ def read_activations(
     evaluations in a fixed order. At most 6 steps, evenly strided, and 500 examples are used.
 
     Args:
-        run: the run.
         name: name of the tensor, [rows, ...]: further axes of images and sequences are averaged.
         mode: mode of the steps; None: "eval" if it was captured then, else "train".
         rank: rank of a distributed run.

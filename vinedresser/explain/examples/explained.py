@@ -72,7 +72,6 @@ def explained(
     """Explain examples in batches.
 
     Args:
-        model: the model.
         inputs: [N, ...].
         names: name of the predicted class of each.
         predictions: predicted class of each, by number [N]; others, or None: the largest output is
@@ -99,8 +98,6 @@ def explain_true(made: Explained, model: Any, targets: Mapping[int, int], method
     """Add saliency for the true classes of some examples.
 
     Args:
-        made: the examples.
-        model: the model.
         targets: number of the true class, by place of the example.
         method: what the maps show.
 
@@ -123,7 +120,6 @@ def class_names(predictions: NDArray[Any] | None, count: int, classes: list[str]
     Args:
         predictions: [N], or None.
         count: N.
-        classes: names of the classes.
     """
     if predictions is None or predictions.dtype.kind == "f":
         return ["the output"] * count

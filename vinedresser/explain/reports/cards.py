@@ -55,10 +55,6 @@ class Card:
 def finding_cards(run: Run, verdict: Verdict) -> tuple[list[Card], str]:
     """Return the root causes, the one that decides the verdict first, each with its symptoms.
 
-    Args:
-        run: the run.
-        verdict: verdict on it.
-
     Returns:
         The cards, and a note if there are none or some are left out.
     """

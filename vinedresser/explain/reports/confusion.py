@@ -90,7 +90,6 @@ def class_pairs(
 
     Args:
         seen: the batches; their task is "classes" or "binary".
-        batch: one of them.
 
     Returns:
         int64 [N] each; None if they cannot be compared.

@@ -103,7 +103,6 @@ def hard_examples(
     """Return the examples with the highest loss; losses that are not finite come first.
 
     Args:
-        seen: the batches.
         classes: class names by class number.
         features: feature names in the order of the last input axis.
         channels_last: the channels of images are the last axis.
@@ -128,7 +127,6 @@ def described(
     """Return rows with their pictures or features.
 
     Args:
-        seen: the batches.
         rows: the rows, at least one.
         classes: class names by class number.
         features: feature names in the order of the last input axis.
@@ -160,8 +158,6 @@ def example_tiles(
     """Return rows as images, float64 [H, W] or [H, W, 3] from 0 to 1; [] if they are not images.
 
     Args:
-        seen: the batches.
-        rows: the rows.
         channels_last: the channels of images are the last axis.
     """
     return _tiles(_inputs(seen, rows), channels_last=channels_last)
@@ -189,10 +185,6 @@ def _inputs(seen: LastBatches, rows: Sequence[RankedRow]) -> NDArray[np.float64]
 
 def row_inputs(seen: LastBatches, rows: Sequence[RankedRow]) -> NDArray[Any] | None:
     """Return the model input of some rows.
-
-    Args:
-        seen: the batches.
-        rows: the rows.
 
     Returns:
         [rows, ...] in the dtype of the input; None if it was not captured.
@@ -245,7 +237,6 @@ def _features(
     """Return the features in which the examples are most unusual, and their values.
 
     Args:
-        seen: the batches.
         values: inputs of the examples, float64 [rows, features].
         names: names of the features; others are numbered.
 

@@ -86,7 +86,6 @@ def last_batches(run: Run, *, at: int | None = None) -> LastBatches | None:
     Reads at most the last 24 batches, and the first 6 to identify the loss.
 
     Args:
-        run: the run.
         at: only the batches of this step; None: the last ones.
 
     Returns:

@@ -77,7 +77,6 @@ def mispredictions(run: Run, *, step: int | None = None) -> Mispredictions:
     """Return the wrong predictions of the last evaluation, or else of the last train steps.
 
     Args:
-        run: the run.
         step: the evaluation or train step; None: the last one.
 
     Raises:

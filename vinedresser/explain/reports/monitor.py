@@ -131,7 +131,6 @@ def _evidence_chart(
         evidence: log10 of it by name of the feature, float64 [windows].
         needed: log10 of the evidence that raises an alarm.
         first: number of the first window.
-        size: size of the chart.
     """
     count = max(map(len, evidence.values()), default=1)
     bottom = _TOP + size.height
@@ -169,7 +168,6 @@ def _values_chart(
     Args:
         before: values of the baseline [N]; NaN is left out.
         now: values of the window [M].
-        size: size of the chart.
         label: accessible name of the chart.
     """
     before, now = before[np.isfinite(before)], now[np.isfinite(now)]
@@ -204,7 +202,6 @@ def _categories_chart(before: NDArray[Any], now: NDArray[Any], size: Size, label
     Args:
         before: categories of the baseline, None where missing [N].
         now: categories of the window [M].
-        size: size of the chart.
         label: accessible name of the chart.
     """
     counts = [Counter(_category(one) for one in values.tolist()) for values in (before, now)]

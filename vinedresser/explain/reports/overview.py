@@ -63,8 +63,6 @@ def overview(run: Run, verdict: Verdict, losses: Columns) -> Overview:
     """Return the head of the page.
 
     Args:
-        run: the run.
-        verdict: verdict on it.
         losses: losses of the run.
     """
     remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None

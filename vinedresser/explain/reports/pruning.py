@@ -107,7 +107,6 @@ def pareto(rounds: Sequence[RoundRecord], cost: Target) -> list[RoundRecord]:
 
     Args:
         rounds: all rounds, from round 0.
-        cost: the cost.
     """
     front: list[RoundRecord] = []
     best = -np.inf
@@ -125,9 +124,7 @@ def _trade_off(rounds: Sequence[RoundRecord], cost: Target, chosen: int | None, 
 
     Args:
         rounds: all rounds, from round 0.
-        cost: the cost.
         chosen: number of the round that is the result; None if there is none.
-        size: size of the chart.
     """
     original = rounds[0].costs[cost]
     share = {one.number: 100 * one.costs[cost] / original for one in rounds}

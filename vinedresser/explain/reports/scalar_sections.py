@@ -29,10 +29,6 @@ _SCHEDULE = ("optimizer_state/", "timing/", "state/")
 class ScalarSections:
     """The scalars of a run by section of the page.
 
-    Args:
-        losses: losses of the run.
-        scalars: all scalars of the run.
-
     Attributes:
         losses: the losses.
         metrics: all other scalars except those of the schedule.

@@ -50,7 +50,6 @@ def shown_snapshots(run: Run, faults: list[str]) -> list[ShownSnapshot]:
     """Return the snapshots of a run, by step and rank.
 
     Args:
-        run: the run.
         faults: receives one sentence for each damaged record.
 
     Raises:

@@ -199,7 +199,6 @@ def _learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | N
 
     Args:
         trials: trials of the sweep.
-        size: size of the chart.
         label: accessible name of the chart.
     """
     shown = [trial for trial in _in_drawing_order(trials) if trial.values]
@@ -242,7 +241,6 @@ def _coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size,
         trials: trials of the sweep.
         space: search space of the sweep.
         metric: name of the metric.
-        size: size of the chart.
         label: accessible name of the chart.
     """
     bottom = _TOP + size.height

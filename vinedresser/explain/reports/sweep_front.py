@@ -30,7 +30,6 @@ def front_chart(
         trials: trials of the sweep.
         front: the trials on its Pareto front.
         goals: the objectives, at least two.
-        size: size of the chart.
     """
     shown = [trial for trial in trials if trial.result]
     if not shown:

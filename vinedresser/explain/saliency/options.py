@@ -18,8 +18,6 @@ def check_option(name: str, value: object, options: Any) -> None:
     """Check the value of an argument.
 
     Args:
-        name: of the argument.
-        value: its value.
         options: a Literal of the valid values.
 
     Raises:

@@ -21,7 +21,6 @@ def contributions(result: Saliency, place: int) -> NDArray[np.float64]:
 
     Args:
         result: an explanation whose method attributes the output to the inputs.
-        place: the example.
     """
     assert result.attributions is not None, "only Grad-CAM has none"
     return np.asarray(result.attributions[place], np.float64).ravel()
@@ -47,8 +46,6 @@ def largest_parts(run: Run, example: NDArray[Any], result: Saliency, place: int)
     """Return the parts of an example with the largest contributions, in order, with these.
 
     Args:
-        run: the run.
-        example: the example.
         result: an explanation.
         place: number of the example in it.
     """

@@ -28,7 +28,6 @@ def moment(run: Run, step: int) -> str:
     """Return a section with the state of a run at a step: the last values up to it.
 
     Args:
-        run: the run.
         step: the training step.
 
     Raises:

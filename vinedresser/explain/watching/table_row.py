@@ -120,7 +120,6 @@ def run_row(name: str, run: Run) -> Row:
 
     Args:
         name: name of the run in its store.
-        run: the run.
 
     Raises:
         NotARun: it was removed.

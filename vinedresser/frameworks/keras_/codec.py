@@ -108,7 +108,6 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return a nesting with each tensor replaced; see `nesting.mapped`.
 
     Args:
-        value: the nesting.
         change: returns what replaces a tensor.
     """
     return nesting.mapped(value, lambda one: change(one) if is_tensor(one) else one)

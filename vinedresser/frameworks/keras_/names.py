@@ -53,7 +53,6 @@ class Names:
     """The current names of a model; not cached, since layers may be built late.
 
     Args:
-        model: the model.
         prefix: prefix of every path, without the dot; None for no prefix.
 
     Attributes:

@@ -29,9 +29,6 @@ class MethodAsForward(nn.Module):
     a batch that holds the labels, too. The inputs and outputs of the model are those of the
     forward that the method calls.
 
-    Args:
-        module: the model.
-
     Attributes:
         core: the child that has all parameters of the model, if there is one. A method may call it
             instead of the model's own forward; its inputs and outputs are then those of the model.

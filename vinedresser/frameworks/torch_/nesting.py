@@ -40,7 +40,6 @@ def argument_leaves(
         args: positional arguments. If only the first one contains tensors, it has the name of the
             call; otherwise the index is appended: "[0]", "[1]".
         kwargs: keyword arguments; the keyword is appended: "[mask]".
-        name: name of the call.
     """
     if len(args) == 1 and not kwargs:
         # The most frequent case.

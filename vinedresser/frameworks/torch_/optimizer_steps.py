@@ -55,7 +55,6 @@ def listen_to_steps(
     They are called after those hooks that the optimizer already has, which may change gradients.
 
     Args:
-        optimizer: the optimizer.
         before: see `listen_to_all_steps`.
         after: see `listen_to_all_steps`.
     """

@@ -70,7 +70,6 @@ def dead_flows(store: Location, faults: list[str]) -> list[FlowRecord]:
     """Return the flow runs on a store whose process is gone.
 
     Args:
-        store: the store.
         faults: receives a sentence for each damaged record.
 
     Raises:

@@ -87,9 +87,6 @@ def require_known(store: Location, uri: str) -> str:
 def read_tracking(location: Location) -> TrackingRecord | None:
     """Return the tracking record of a run; None if MLflow does not track it.
 
-    Args:
-        location: location of the run.
-
     Raises:
         UntrustedTracking: see `require_known`.
         CorruptData: the record cannot be read.

@@ -77,10 +77,8 @@ def note_run(
     """Note a run that this process has made.
 
     Args:
-        location: location of the run.
         run_id: id of the run.
         tracking: its MLflow run.
-        kind: kind of the note.
 
     Raises:
         StoreError: the user's state folder cannot be written.
@@ -95,7 +93,6 @@ def forget_run(location: Location, tracking: TrackingRecord, kind: type[RunNote]
     Args:
         location: location of the run.
         tracking: its MLflow run.
-        kind: kind of the note.
 
     Raises:
         StoreError: the user's state folder cannot be written.
@@ -145,10 +142,6 @@ def tracking_or_note(location: Location, storage: Storage) -> TrackingRecord | N
 def mark_settled(location: Location, tracking: TrackingRecord) -> None:
     """Note in a run that MLflow knows its end; if its record is damaged, in the note on it.
 
-    Args:
-        location: location of the run.
-        tracking: its MLflow run.
-
     Raises:
         StoreError: the storage refused, or the user's state folder cannot be written.
     """
@@ -165,9 +158,7 @@ def removed_runs(store: Path, faults: list[str], kind: type[Note]) -> Iterator[N
     """Yield the runs of a store whose directory was removed and whose owner is gone.
 
     Args:
-        store: the store.
         faults: receives a sentence for each damaged note.
-        kind: kind of the notes.
 
     Raises:
         StoreError: the user's state folder cannot be read.

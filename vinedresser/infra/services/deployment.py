@@ -61,7 +61,6 @@ def make_deployment(
 
     Args:
         entrypoint: ``package.module:flow``.
-        name: name of the deployment.
         parameters: parameters of the flow, as JSON types with absolute paths.
         directory: working directory of the flow.
         schedule: when to run it; None: on demand only.

@@ -101,9 +101,6 @@ class Schedule:
 def catch_up_of(tags: Iterable[str]) -> str:
     """Return which missed runs of a deployment to make up for; without a tag the last one.
 
-    Args:
-        tags: tags of the deployment.
-
     Raises:
         ConfigError: the tag names no policy.
     """
@@ -121,7 +118,6 @@ def await_scheduled_run(
     Returns at once if the next time is further ahead than a server plans.
 
     Args:
-        client: client of the server.
         deployment: id of the deployment, just created with an active schedule.
         when: the next time of the schedule.
         problem: returns the message of the error, given the number of seconds waited.

@@ -94,7 +94,6 @@ def lease(count: int, given_up: Callable[[], bool]) -> Lease:
     """Wait for a number of free GPUs and lease them.
 
     Args:
-        count: number of GPUs.
         given_up: returns True to stop waiting.
 
     Returns:

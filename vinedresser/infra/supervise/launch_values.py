@@ -40,10 +40,6 @@ def take(directory: Path, stored: LaunchRecord) -> LaunchRecord:
 def with_values(directory: Path, stored: LaunchRecord) -> LaunchRecord:
     """Return the launch of a run with all values.
 
-    Args:
-        directory: the run directory.
-        stored: its launch record.
-
     Raises:
         LaunchError: it lacks values that this process does not have.
     """

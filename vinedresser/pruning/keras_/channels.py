@@ -199,7 +199,6 @@ class Channels:
         """Return the label of each position on an axis: int64 [size], 0 where there is none.
 
         Args:
-            tensor: the tensor.
             axis: the axis that an operation takes for the channels.
             reason: what the operation does, for the lock of channels along other axes.
 

@@ -40,7 +40,6 @@ def measure(
         model: a Functional or Sequential model.
         losses: yields the losses of batches.
         groups: the groups to be ranked.
-        measurements: what to measure.
 
     Returns:
         One array per batch, for each weight; see `Measurement`.

@@ -61,8 +61,6 @@ def removal(
 
     Args:
         trace: the model's labels.
-        grouped: its groups.
-        plan: the plan.
         shapes: shape of each variable by name.
 
     Raises:

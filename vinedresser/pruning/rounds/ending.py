@@ -83,7 +83,6 @@ def missed(rounds: Sequence[RoundRecord], number: int, table: PruneTable) -> str
 
     Args:
         rounds: all rounds, from round 0; the last one may break the limits of the figure.
-        number: number of the round.
         table: settings of the pruning.
 
     Returns:

@@ -81,7 +81,6 @@ def evaluated(evaluate: Callable[[Any], Any], model: Any, name: str) -> float:
 
     Args:
         evaluate: the user's function.
-        model: the model.
         name: name of the function, for the message.
 
     Raises:

@@ -89,9 +89,6 @@ def _load_keras(model: Any, path: Path) -> None:
 def _refused(path: Path) -> Iterator[None]:
     """Turn what a library raises for a damaged file, or for that of another model, into one line.
 
-    Args:
-        path: the file.
-
     Raises:
         PruningError: the file cannot be used.
     """

@@ -89,7 +89,6 @@ class Round:
     """A round of a pruning.
 
     Args:
-        folder: folder of the pruning.
         number: number of the round; 0 evaluates the unpruned model.
         table: settings of the pruning.
         hook: hook of the run.

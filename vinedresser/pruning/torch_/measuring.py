@@ -30,10 +30,8 @@ def measure(
     """Measure what criteria need, in evaluation mode; the model ends as it was.
 
     Args:
-        model: the model.
         losses: yields the losses of batches.
         groups: the groups to be ranked.
-        measurements: what to measure.
 
     Returns:
         One array per batch, for each weight; see `Measurement`.
@@ -62,7 +60,6 @@ def losses_of(model: nn.Module, losses: Losses) -> list[float]:
     The generator of torch begins with the same state each time, so shuffled batches are the same.
 
     Args:
-        model: the model.
         losses: yields the losses of batches.
 
     Raises:

@@ -65,7 +65,6 @@ def in_pass(model: torch.nn.Module, one: Pass) -> Iterator[None]:
 
     Args:
         model: a copy of the user's model, in evaluation mode.
-        one: the pass.
     """
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers() if one.training]
     try:

@@ -165,11 +165,7 @@ class Spread(Fold):
 
 
 class Extreme(Fold):
-    """The smallest or largest number; NaN if there is one.
-
-    Args:
-        smaller: the smallest.
-    """
+    """The smallest or largest number; NaN if there is one."""
 
     def __init__(self, *, smaller: bool) -> None:
         self._smaller = smaller
@@ -288,7 +284,6 @@ class Bins(Fold):
     """A histogram between fixed edges; numbers outside and NaN do not count.
 
     Args:
-        bins: number of bins.
         low: lowest edge.
         high: highest edge.
     """

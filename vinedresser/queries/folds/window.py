@@ -51,7 +51,6 @@ class WindowFold:
 
         Args:
             result: result of a `Program`.
-            step: step of the event.
 
         Raises:
             QueryError: it does not go with the `reduce` clause or with earlier results.

@@ -212,9 +212,6 @@ class Context:
     def wholes(self, tensors: Tensors) -> Wholes | None:
         """Return tensors that can be reduced together, without memory; None if they cannot.
 
-        Args:
-            tensors: the tensors.
-
         Raises:
             QueryError: there are too many labels, or one of them is a number.
         """
@@ -232,7 +229,6 @@ class Context:
         """Return statistics of tensors if those of all are known without reading them, else None.
 
         Args:
-            tensors: the tensors.
             needs: names of the statistics.
 
         Raises:
@@ -263,7 +259,6 @@ class Context:
         """Yield the rows to reduce, one tensor at a time; its memory is then released.
 
         Args:
-            tensors: the tensors.
             sampled: only some elements of the rows are converted.
 
         Raises:
@@ -281,7 +276,6 @@ class Context:
         converted.
 
         Args:
-            tensors: the tensors.
             needs: names of the statistics.
 
         Raises:

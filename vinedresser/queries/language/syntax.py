@@ -98,7 +98,6 @@ def parse_expression(tokens: Sequence[Token], text: str) -> Node:
     """Return the tree of an expression.
 
     Args:
-        tokens: its tokens.
         text: the query, for messages.
 
     Raises:

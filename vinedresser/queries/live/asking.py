@@ -41,8 +41,6 @@ def ask_running(
     Closing the iterator ends the query.
 
     Args:
-        run: the run.
-        query: the query.
         ranks: ranks to ask; None: all.
         rate: maximum number of windows per second and rank; None: no limit.
 

@@ -45,8 +45,6 @@ def ask_live(
 
     Args:
         location: location of the run.
-        query: the query.
-        rank: rank to ask.
         rate: maximum number of windows per second; None: no limit.
 
     Raises:

@@ -32,7 +32,6 @@ def agent_name(location: str, rank: int) -> str:
 
     Args:
         location: location of the run.
-        rank: the rank.
     """
     where = location.rstrip("/") if "://" in location else os.path.realpath(location)
     # A home folder may be shared by several machines.

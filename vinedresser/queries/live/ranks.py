@@ -22,7 +22,6 @@ class RankAnswers:
 
     Args:
         location: location of the run.
-        query: the query.
         ranks: ranks to ask.
         rate: maximum number of windows per second and rank; None: no limit.
     """

@@ -35,7 +35,6 @@ def answers_of(
 
     Args:
         run: the run; what was committed up to its last `refresh` counts.
-        query: the query.
         ranks: ranks of a distributed run; None: all.
         follow: also wait for new steps, until the run ends.
 
@@ -131,9 +130,7 @@ class StoredRank:
     """A query to what one rank of a run has stored.
 
     Args:
-        run: the run.
         query: the query; see `check_stored`.
-        rank: the rank.
     """
 
     def __init__(self, run: Run, query: Query, rank: int) -> None:

@@ -21,11 +21,6 @@ def saved(answers: Iterator[Answer], run: Run, name: str) -> Iterator[Answer]:
     What has passed is written at least once a second, and when the iteration ends, for whatever
     reason.
 
-    Args:
-        answers: the answers.
-        run: the run.
-        name: name of the stream.
-
     Raises:
         ConfigError: the name is not valid.
         StoreError: while iterating: the storage refused.

@@ -42,7 +42,6 @@ class StreamWriter:
 
     Args:
         storage: the run's storage.
-        name: name of the stream.
         rank: the rank.
         most: maximum bytes of the stream, with what it has already.
 

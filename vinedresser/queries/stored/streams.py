@@ -40,9 +40,6 @@ def streams(run: str | os.PathLike[str] | Run) -> Streams:
 class Streams(Mapping[str, "Stream"]):
     """The stored streams of a run by name; their answers are read when they are asked for.
 
-    Args:
-        run: the run.
-
     Raises:
         StoreError: the storage refused.
     """
@@ -112,10 +109,6 @@ class Streams(Mapping[str, "Stream"]):
 
 class Stream(Sequence[Answer]):
     """The stored answers to a standing query, in the order of their times.
-
-    Args:
-        name: name of the stream.
-        answers: the answers.
 
     Attributes:
         name: name of the stream.

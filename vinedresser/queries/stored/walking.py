@@ -126,13 +126,7 @@ class _Plan(NamedTuple):
 
 
 class RankEvents:
-    """The events of one rank of a stored run, in the order in which they were captured.
-
-    Args:
-        run: the run.
-        query: the query that they are for.
-        rank: the rank.
-    """
+    """The events of one rank of a stored run, in the order in which they were captured."""
 
     def __init__(self, run: Run, query: Query, rank: int) -> None:
         self._run = run

@@ -55,7 +55,6 @@ def selected(batch: KerasBatch, rows: Sequence[int]) -> KerasBatch:
     """Return a batch with some of its samples.
 
     Args:
-        batch: the batch.
         rows: indices of the samples, at least one.
     """
     size = batch_size(batch)

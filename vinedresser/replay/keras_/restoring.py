@@ -26,7 +26,6 @@ def restore(parts: KerasParts, step: RecordedKerasStep, whose: str) -> None:
 
     Args:
         parts: result of the factory, with models that are built.
-        step: the recorded step.
         whose: name of the factory, for messages.
 
     Raises:

@@ -46,7 +46,6 @@ def replay(snapshot: Snapshot, factory: str, *, eager: bool = False) -> Replayed
     """Run the step of a snapshot again.
 
     Args:
-        snapshot: the snapshot.
         factory: ``module:function``; see `vinedresser.replay.keras_.factory`.
         eager: whether graphs and functions of the program are run as they are written.
 
@@ -62,7 +61,6 @@ def replay_with(snapshot: Snapshot, parts: KerasParts, whose: str, *, eager: boo
     """Run the step of a snapshot again with models that are there.
 
     Args:
-        snapshot: the snapshot.
         parts: the models.
         whose: what has built them, for messages.
         eager: see `replay`.

@@ -92,9 +92,6 @@ class _OneStep:
 
     Args:
         settings: what the process was told.
-        answer: its answer.
-        snapshot: the snapshot.
-        step: its step.
     """
 
     needs_all = False

@@ -21,9 +21,6 @@ _Signature = frozenset[tuple[str, Any]]
 class Matching:
     """Tells the recorded models apart by the names and shapes of their parameters.
 
-    Args:
-        step: the recorded step.
-
     Raises:
         ConfigError: two of its models have the same ones.
     """

@@ -51,8 +51,6 @@ class ScriptTrial:
     ends before the script writes a file: its results are those of a whole training.
 
     Args:
-        settings: the steps.
-        step: the recorded step.
         end: ends the process with a result.
     """
 

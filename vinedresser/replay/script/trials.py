@@ -35,7 +35,6 @@ def what_if(replayed: ScriptReplayed, *, steps: int = 200, seconds: float = 60.0
     writes a file.
 
     Args:
-        replayed: the step.
         steps: number of steps; less if there is not enough time or the script ends, at least 10.
         seconds: time for all trials; one that is not completed is not judged.
 

@@ -18,7 +18,6 @@ class Changeable:
 
     Args:
         model: the model that is trained.
-        optimizers: its optimizers.
 
     Attributes:
         model: see above.

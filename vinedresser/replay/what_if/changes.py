@@ -40,8 +40,6 @@ def changes_for(
     """Return the changes that apply, those first that should be tried if there is little time.
 
     Args:
-        training: the training.
-        models: its models.
         first: the first recorded batch.
         facts: what is known about it.
     """
@@ -129,7 +127,6 @@ def shuffle_of(training: Changeable, first: Batch) -> Change | None:
     """Return the control whose labels are shuffled; None if a batch has one sample only.
 
     Args:
-        training: the training.
         first: the first recorded batch.
     """
     size = batch_size(Batch(first.args, first.kwargs, (), None))

@@ -29,7 +29,6 @@ def symptom_of(unchanged: Course, before: float, shuffled: Course | None) -> str
     """Return the symptom of the unchanged steps in words; "" if there is none.
 
     Args:
-        unchanged: the steps.
         before: loss before the first, with the batches of the last tenth of the steps.
         shuffled: the steps with shuffled labels, or None.
     """
@@ -53,7 +52,6 @@ def falls(course: Course, before: float) -> bool:
     """Return whether the loss of completed steps falls.
 
     Args:
-        course: the steps.
         before: loss before the first, with the batches of the last tenth of the steps.
     """
     return course.whole and course.last < before - _CHANGES * _scale(before)

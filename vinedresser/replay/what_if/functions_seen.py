@@ -89,11 +89,7 @@ class Network:
 
 
 class FunctionsSeen:
-    """Follows the values of a step from one function to the next.
-
-    Args:
-        model: the model.
-    """
+    """Follows the values of a step from one function to the next."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model

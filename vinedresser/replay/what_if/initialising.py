@@ -72,12 +72,7 @@ def unusual_weights(model: nn.Module, activation: str) -> list[Unusual]:
 
 @contextmanager
 def initialized(weights: list[Unusual], seed: int) -> Iterator[None]:
-    """Give parameters usual values; restoring the recorded state sets them back.
-
-    Args:
-        weights: the parameters.
-        seed: seed of the values.
-    """
+    """Give parameters usual values; restoring the recorded state sets them back."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in weights:

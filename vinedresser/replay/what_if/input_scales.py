@@ -21,9 +21,6 @@ class Scales:
 
     Arguments of one shape share them, so that equal samples stay equal.
 
-    Args:
-        batch: the batch.
-
     Attributes:
         lowest: smallest input.
         highest: largest input.

@@ -78,7 +78,6 @@ def in_precision(
     Args:
         wide: float32, which replaces half precision, or float64, which replaces float32, too.
         models: the models of the step.
-        optimizers: their optimizers.
     """
     narrow, widen = _narrower(wide), widening(wide)
     models = list(models)
@@ -115,7 +114,6 @@ def cast_batch(batch: Batch, wide: torch.dtype) -> Batch:
     """Return a batch whose tensors of narrower precision have another dtype.
 
     Args:
-        batch: the batch.
         wide: see `in_precision`.
     """
     return mapped(batch, widening(wide))

@@ -83,11 +83,7 @@ def replaced_loss(loss: Loss) -> Iterator[None]:
 
 @contextmanager
 def without_cuts(model: nn.Module) -> Iterator[None]:
-    """Let gradients pass where the model detaches values.
-
-    Args:
-        model: the model.
-    """
+    """Let gradients pass where the model detaches values."""
     # The first call may have begun.
     inside = True
 

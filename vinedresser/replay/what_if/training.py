@@ -65,9 +65,6 @@ class Training(Changeable):
     def learn(self, within: AbstractContextManager[object]) -> bool:
         """Take one step, to learn what the step function does by itself.
 
-        Args:
-            within: context of the step.
-
         Returns:
             Whether gradients of a step are added to those of the step before.
 
@@ -282,7 +279,6 @@ def distance(parts: Parts, step: RecordedStep) -> float:
 
     Args:
         parts: the models.
-        step: the recorded step.
     """
     moved = size = 0.0
     for name, model in parts.models.items():
@@ -300,7 +296,6 @@ def optimizers_for(parts: Parts, step: RecordedStep) -> list[Optimizer]:
 
     Args:
         parts: result of the factory, which returned no optimizer.
-        step: the recorded step.
 
     Raises:
         ConfigError: it is not known which parameters the optimizer has.

@@ -118,7 +118,6 @@ def try_changes(trainer: Trainer[_Change], *, steps: int, seconds: float) -> Wha
     """Take steps from a recorded state, unchanged and with one thing changed each time.
 
     Args:
-        trainer: takes the steps.
         steps: number of steps; less if there is not enough time, at least 10.
         seconds: time for all trials; one that is not completed is not judged.
 

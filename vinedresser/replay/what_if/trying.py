@@ -32,7 +32,6 @@ def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> W
     the factory returns more batches.
 
     Args:
-        replayed: the step.
         steps: number of steps; less if there is not enough time, at least 10.
         seconds: time for all trials; one that is not completed is not judged.
 

@@ -15,10 +15,6 @@ def untrained(model: nn.Module, optimizers: list[Optimizer]) -> list[tuple[str, 
     """Return name and value of the parameters that are frozen or in no optimizer.
 
     [] if most are, which is usual where a trained model is adapted.
-
-    Args:
-        model: the model.
-        optimizers: its optimizers.
     """
     held = {
         id(one) for each in optimizers for group in each.param_groups for one in group["params"]
@@ -34,12 +30,7 @@ def untrained(model: nn.Module, optimizers: list[Optimizer]) -> list[tuple[str, 
 
 @contextmanager
 def trained(parameters: list[nn.Parameter], optimizers: list[Optimizer]) -> Iterator[None]:
-    """Train parameters by the first optimizer, with the options of its first group.
-
-    Args:
-        parameters: the parameters.
-        optimizers: the optimizers.
-    """
+    """Train parameters by the first optimizer, with the options of its first group."""
     optimizer = optimizers[0]
     held = {
         id(one) for each in optimizers for group in each.param_groups for one in group["params"]

@@ -77,7 +77,6 @@ def replay(snapshot: Snapshot, factory: str) -> ReplayedObjective:
     """Call the objective of a snapshot again.
 
     Args:
-        snapshot: the snapshot.
         factory: ``module:objective``; the module is looked for in the working directory first.
 
     Raises:
@@ -114,7 +113,6 @@ def sample(replayed: ReplayedObjective, number: int, row: int) -> list[SampleTen
     Args:
         replayed: the round.
         number: 0.
-        row: the row.
     """
     step = replayed.step
     given = {"prediction": step.predictions, **step.data}
@@ -140,8 +138,6 @@ def _call(
     """Call an objective as XGBoost does.
 
     Args:
-        objective: the objective.
-        step: the recorded round.
         rows: the rows; None: all.
 
     Raises:

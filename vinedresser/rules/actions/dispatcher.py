@@ -39,7 +39,6 @@ class Dispatcher:
 
     Args:
         run: judged run.
-        plan: actions that follow findings.
         group: name of the rule group.
         messages: whether messages are sent; those of a sweep's trials are in its digest.
 

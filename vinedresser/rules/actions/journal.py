@@ -70,7 +70,6 @@ def unsent(storage: Storage, faults: list[str]) -> list[str]:
     """Return a sentence for each action whose last message about a run was not sent.
 
     Args:
-        storage: storage of the run.
         faults: receives a sentence for each damaged journal.
 
     Raises:

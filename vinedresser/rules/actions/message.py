@@ -51,7 +51,6 @@ def document(
     """Return the content for a server or a program, as standard JSON.
 
     Args:
-        run: record of the run.
         location: location of the run.
         cause: root cause that it is about, and its symptoms; NaN and infinities become strings.
         identity: see `action_id` and `message_id`.

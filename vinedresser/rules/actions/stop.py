@@ -60,11 +60,7 @@ class StopAction:
 
 
 class StopOnSeverity:
-    """The default `Stopping`: findings of severity "stop" stop the run at once.
-
-    Args:
-        storage: storage of the run.
-    """
+    """The default `Stopping`: findings of severity "stop" stop the run at once."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

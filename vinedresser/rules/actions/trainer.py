@@ -43,11 +43,7 @@ class CheckpointAction:
 
 
 class AdjustAction:
-    """Requests the change of parameters that the user has declared tunable.
-
-    Args:
-        settings: parameters and changes.
-    """
+    """Requests the change of parameters that the user has declared tunable."""
 
     name: ClassVar[str] = "adjust"
 
@@ -134,7 +130,6 @@ def _adjusted(
     """Request the change of a parameter.
 
     Args:
-        context: context of the action.
         parameter: name of the parameter.
         factor: factor to multiply it by; None if a value is given.
         value: new value; None if a factor is given.

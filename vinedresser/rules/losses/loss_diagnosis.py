@@ -104,7 +104,6 @@ class LossDiagnosis:
         """Return the diagnosis of a loss that does not decrease.
 
         Args:
-            trajectory: trajectory of the loss.
             rate: learning rate in use.
             predicted: the fall that the gradients predict.
 
@@ -244,7 +243,6 @@ def too_long_steps(
     """Return the diagnosis of a loss that diverged or was lost again.
 
     Args:
-        trajectory: trajectory of the loss.
         rate: learning rate in use.
         predicted: the fall that the gradients predict.
         longest: the largest update, if it is long enough to be the cause.

@@ -188,7 +188,6 @@ class MixedPrecision(OnceRule):
         """Return the finding.
 
         Args:
-            step: step of the finding.
             name: name of the scale.
             states: consecutive checks.
             measured: statistic, value and threshold.

@@ -230,7 +230,6 @@ class UntrainedParameters(Rule):
         """Return the number of consecutive checks that show a trouble.
 
         Args:
-            trouble: the trouble.
             short: whether the run has ended before more checks.
             beside: whether layers without a gradient stand beside or after trained ones.
             awaited: whether an optimizer without a step so far may have the weight.

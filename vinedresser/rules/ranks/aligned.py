@@ -30,8 +30,6 @@ class Aligned(Generic[_Value]):
         """Add the value of a step's rank; return those of all ranks once they are complete.
 
         Args:
-            step: the step.
-            value: the value of its rank.
             world: number of ranks.
 
         Returns:
@@ -82,11 +80,7 @@ class RankRule(OnceRule):
 
 
 def deviating(values: Sequence[Any]) -> list[int]:
-    """Return the ranks whose values differ from that of most ranks; [] if most have none.
-
-    Args:
-        values: one for each rank.
-    """
+    """Return the ranks whose values differ from that of most ranks; [] if most have none."""
     (usual, count), *_ = Counter(values).most_common(1)
     if 2 * count <= len(values):
         return []

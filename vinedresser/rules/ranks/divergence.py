@@ -61,7 +61,6 @@ def unlike(name: str, replicas: Sequence[Replica], *, gradient: bool = False) ->
     """Return whether a weight, or the gradient of one, differs between replicas.
 
     Args:
-        name: name of the weight.
         replicas: one for each rank.
         gradient: compare its gradients; they do not differ if a rank has none.
     """

@@ -93,9 +93,6 @@ class Progress:
 class Claimed(ABC):
     """Judges one expectation; a pure fold.
 
-    Args:
-        line: the expectation.
-
     Attributes:
         line: the expectation.
         done: it is judged.

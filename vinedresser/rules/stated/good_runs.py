@@ -131,8 +131,6 @@ class GoodRuns:
 
         Args:
             name: the quantity.
-            window: the window.
-            value: the level.
         """
         scaled = self._scaled.get(name)
         if scaled is None or window not in scaled.places:

@@ -121,11 +121,7 @@ class Evaluations:
 
 
 class Side:
-    """One side of a comparison: a number, or a query that gives one at a step.
-
-    Args:
-        query: the query.
-    """
+    """One side of a comparison: a number, or a query that gives one at a step."""
 
     def __init__(self, query: Query) -> None:
         self.text = query.text

@@ -202,11 +202,7 @@ class NoSignal(SymptomRule):
                 self._last[name] = now
 
     def _zero(self, shares: Mapping[str, float]) -> Symptom | None:
-        """Return the symptom of gradients that are all zero.
-
-        Args:
-            shares: share of zeros by gradient.
-        """
+        """Return the symptom of gradients that are all zero."""
         zero = [name for name, share in shares.items() if share >= 1]
         self._arrived |= len(zero) < len(shares)
         if not zero or len(zero) < self.tensors * len(shares):

@@ -27,9 +27,6 @@ RARER_FROM = 10
 class Ensemble:
     """Type and parameters of a run's tree ensemble.
 
-    Args:
-        info: record of the run.
-
     Attributes:
         trees: whether the model consists of trees, which ignore the scale of features and targets.
         forest: whether the trees are averaged instead of added up.

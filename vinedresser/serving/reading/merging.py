@@ -77,7 +77,6 @@ def read_merged(
     """Read the earliest requests that have not been read yet.
 
     Args:
-        folder: folder of the service.
         positions: what has been read, by name of the run directory.
         limit: maximum number of requests.
         labels: known labels by id.

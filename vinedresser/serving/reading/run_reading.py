@@ -38,7 +38,6 @@ class RunReading:
     """Reads the segments of a run directory in their order.
 
     Args:
-        storage: storage of the run directory.
         problems: collects corrupt data.
     """
 
@@ -56,7 +55,6 @@ class RunReading:
         """Yield the steps of the committed segments from a number on.
 
         Args:
-            first: number of the first segment.
             only: names of tensors to read, besides the ids; None: all.
 
         Yields:

@@ -57,7 +57,6 @@ class AlertWatch:
     """Answers the alerts of a service in one process, on the worker's thread.
 
     Args:
-        folder: folder of the service.
         ring: the inputs of the last requests.
         process: this process, and its name in run directories.
         make_log: returns a log for a kind of run directories.

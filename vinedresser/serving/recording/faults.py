@@ -54,7 +54,6 @@ class Faults:
 
         Args:
             doing: what the callback does, for the message.
-            callback: the callback.
         """
 
         @functools.wraps(callback)

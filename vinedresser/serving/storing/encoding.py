@@ -63,7 +63,6 @@ def request_step(
     """Return the step that records requests.
 
     Args:
-        number: number of the step.
         ids: the ids, UTF-8.
         times: arrival of each, seconds since the epoch; float64 [rows].
         tensors: the rest.

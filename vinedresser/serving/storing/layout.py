@@ -199,7 +199,6 @@ class ServiceFolder:
 
     Args:
         store: directory or URL of the store.
-        name: name of the service.
 
     Raises:
         ConfigError: the name or the location is invalid.
@@ -247,7 +246,6 @@ def process_name(process: ProcessIdentity, token: str) -> str:
     """Return the name of a process in names of run directories.
 
     Args:
-        process: the process.
         token: eight hexadecimal digits, since a container may repeat host name and process id.
     """
     host = re.sub(r"[^\w.]", "_", process.host, flags=re.ASCII)[:40] or "_"

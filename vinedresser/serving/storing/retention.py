@@ -96,7 +96,6 @@ def remove_run(folder: ServiceFolder, run: str) -> None:
     """Remove a run directory of a service; the part of it that makes it a run goes first.
 
     Args:
-        folder: folder of the service.
         run: name of the run directory.
 
     Raises:

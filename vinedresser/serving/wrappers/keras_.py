@@ -19,7 +19,6 @@ class KerasWatch:
     """Stands for a Keras model and records its calls; the model itself is not changed.
 
     Args:
-        model: the model.
         sink: receives the calls.
         layer: name of the layer whose output is the embedding; None: no embedding. Axes between
             the requests and the last one are averaged. The model must be functional or sequential:

@@ -83,7 +83,6 @@ def body_document(
     """Return a record as JSON, without its rank and number.
 
     Args:
-        record: the record.
         describe: returns the JSON that identifies a layout.
     """
     first = float(record.rows.times[0])
@@ -178,7 +177,6 @@ def body_of(document: Document, layouts: Layouts, rank: int, seq: int) -> IndexR
     Args:
         document: the JSON object.
         layouts: return the layouts of its groups.
-        rank: rank of the record.
         seq: number of the record.
 
     Raises:

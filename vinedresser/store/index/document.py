@@ -41,7 +41,6 @@ def unseal(kind: str, sealed: bytes, parse: Callable[[bytes], object] = json.loa
     """Return the inner value of a sealed object.
 
     Args:
-        kind: its kind.
         sealed: the object.
         parse: reads its JSON; `Document` checks what the faster default lets pass.
 
@@ -89,7 +88,6 @@ class Document:
         """Return the error for an invalid value.
 
         Args:
-            key: key of the value.
             wanted: description of a valid value.
         """
         return CorruptData(
@@ -129,7 +127,6 @@ class Document:
         """Return a non-empty list of integers; int64 [count].
 
         Args:
-            key: key of the list.
             count: required length; None: any.
         """
         value = self._non_empty(key, _ARE_INTEGERS, _INTEGERS)
@@ -144,7 +141,6 @@ class Document:
         """Yield the objects of a list.
 
         Args:
-            key: key of the list.
             what: description of each object, for messages.
         """
         return (Document(each, what) for each in self._checked(key, _IS_LIST, "a list"))

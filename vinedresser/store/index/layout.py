@@ -75,12 +75,7 @@ class ColumnLayout(_Layout):
 
 
 class AliasLayout(_Layout):
-    """Names of tensors that share the memory of stored tensors at the same rows.
-
-    Args:
-        names: the names.
-        targets: the stored tensor of each.
-    """
+    """Names of tensors that share the memory of stored tensors at the same rows."""
 
     def __init__(self, names: tuple[str, ...], targets: tuple[str, ...]) -> None:
         self.names = names

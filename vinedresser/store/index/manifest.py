@@ -44,11 +44,7 @@ _MOST = 1 << 20
 
 
 class ManifestBuilder:
-    """Collects the records of one rank, from the first, into manifests.
-
-    Args:
-        rank: the rank.
-    """
+    """Collects the records of one rank, from the first, into manifests."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank

@@ -15,7 +15,6 @@ def read_controls(storage: Storage, faults: list[str]) -> list[ControlRecord]:
     """Return the journal of a run's changes, in order.
 
     Args:
-        storage: the run's storage.
         faults: receives one sentence if lines are damaged.
 
     Raises:

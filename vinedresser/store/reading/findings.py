@@ -90,7 +90,6 @@ def files(storage: Storage, keys: Iterable[str], faults: list[str]) -> dict[str,
 
     Args:
         storage: the run's storage.
-        keys: their keys.
         faults: receives a sentence for each that is not a file.
 
     Raises:

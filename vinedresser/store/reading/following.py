@@ -177,7 +177,6 @@ def follow(
     """Yield every committed step until the run ends; see `Run.follow`.
 
     Args:
-        storage: the run's storage.
         problems: collects corrupt data.
         poll: seconds between polls while nothing is new; None: see `_Polling`.
         urgency: asks the writer to commit every step immediately; None: do not ask.

@@ -27,7 +27,6 @@ class History:
 
     Args:
         storage: the run's storage.
-        rank: the rank.
         pool: shares equal layouts.
         problems: collects corrupt data.
 

@@ -22,7 +22,6 @@ class IndexLookup:
 
     Args:
         storage: the run's storage.
-        rank: the rank.
         pool: shares equal layouts.
         problems: collects corrupt data.
     """

@@ -25,7 +25,6 @@ class IndexReader:
 
     Args:
         storage: the run's storage.
-        rank: the rank.
         pool: shares equal layouts.
         problems: collects corrupt data.
     """
@@ -126,7 +125,6 @@ class IndexCursor:
 
     Args:
         storage: the run's storage.
-        rank: the rank.
         pool: shares equal layouts.
         problems: collects corrupt data.
 

@@ -160,7 +160,6 @@ def read_tensor(
     Args:
         history: history of the rank.
         problems: collects corrupt data.
-        name: name of the tensor.
         mode: only records of this mode; None: all.
 
     Yields:

@@ -18,8 +18,6 @@ def read_json_lines(
     """Return the readable entries of a file.
 
     Args:
-        content: the file.
-        parse: returns the entry of a line.
         place: name of the file, for messages.
         what: name of an entry with its article, for messages.
         faults: receives one sentence if lines are damaged.

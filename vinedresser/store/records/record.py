@@ -100,7 +100,6 @@ def first_free(storage: Storage, folder: str, key: Callable[[int], str]) -> int:
 
     Args:
         storage: the run's storage.
-        folder: name of the folder.
         key: returns the key for a number from 0.
 
     Raises:

@@ -32,7 +32,6 @@ def place_count(channels: int, size: int) -> int:
 
     Args:
         channels: number of channels; 1 for a tensor as a whole.
-        size: number of elements per channel.
     """
     return min(size, max(1, SAMPLE // max(channels, 1)))
 
@@ -84,7 +83,6 @@ def strided_rows(rows: int, most: int) -> NDArray[np.int64] | None:
     """Return evenly strided row numbers; int64 [most], ascending; None to keep all rows.
 
     Args:
-        rows: number of rows.
         most: maximum number of rows to keep, at least 1.
     """
     if rows <= most:

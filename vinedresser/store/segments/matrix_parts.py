@@ -33,9 +33,6 @@ class MatrixParts:
     The segments of a writer that falls behind grow up to 32 MiB, too much to keep for a reader that
     needs one step at a time. A large matrix is therefore verified in chunks before its first row is
     returned, and then read again part by part.
-
-    Args:
-        segment: the segment.
     """
 
     def __init__(self, segment: Segment) -> None:

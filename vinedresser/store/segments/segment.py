@@ -131,7 +131,6 @@ class Segment:
         """Verify the checksum of a matrix without keeping it in memory.
 
         Args:
-            group: group of the matrix.
             chunk_bytes: bytes to read at a time.
 
         Raises:
@@ -154,7 +153,6 @@ class Segment:
         """Read some rows of a verified matrix: float64 [count, names(, reductions)].
 
         Args:
-            group: group of the matrix.
             first: position of the first row in the rows of the group.
             count: number of rows.
 
@@ -233,7 +231,6 @@ class Segment:
         """Return the contiguous rows of a tensor, sorted by the first row of each.
 
         Args:
-            name: name of the tensor.
             mode: only rows of this mode; None: all.
         """
         found = []

@@ -249,8 +249,6 @@ def overridden(
     """Return the contents of a file with other values of some settings.
 
     Args:
-        document: contents of the file.
-        table: the table of the settings.
         store: the store: a path, relative to the working directory, or a URL; None: as in the file.
         settings: the values by key; None: as in the file.
 
@@ -387,7 +385,6 @@ def _check_contract(
     """Refuse what a script for SageMaker's containers cannot be given as there.
 
     Args:
-        specs: the runs.
         channels: sources of each channel.
         path: the file.
         downloads: whether the trainings run on this machine, where channels on S3 are downloaded.

@@ -40,7 +40,6 @@ def checked_table(table: PruneTable, experiment: Experiment) -> PruneTable:
     """Return the settings of a pruning with the absolute path of the weights.
 
     Args:
-        table: the settings.
         experiment: the file's experiment.
 
     Raises:

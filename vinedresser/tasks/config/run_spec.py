@@ -164,7 +164,6 @@ def run_specs(
     """Return the runs: each variant overrides the shared settings.
 
     Args:
-        run: the shared settings.
         variants: table of the variants.
         where: beginning of messages.
         runs: number of runs made later; 0: one for each variant.

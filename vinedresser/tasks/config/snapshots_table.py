@@ -43,7 +43,6 @@ def stopping(
     """Return settings that stop a run before the update that the rule `nonfinite` would stop later.
 
     Args:
-        settings: settings of the snapshots.
         rules: rules of the run.
         plan: actions that follow their findings; None: the default.
     """

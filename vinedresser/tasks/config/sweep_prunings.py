@@ -35,7 +35,6 @@ def as_training(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
     Args:
         document: contents of the file, with a table ``[prune]``.
-        path: the file.
 
     Raises:
         ConfigError: a key is not supported in a sweep of prunings.

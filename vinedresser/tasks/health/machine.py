@@ -47,7 +47,6 @@ def space_check(subject: str, place: str | os.PathLike[str], area: str = _AREA) 
 
     Args:
         subject: what it is for.
-        place: the folder.
         area: see `Check`.
 
     Raises:

@@ -60,7 +60,6 @@ def runs_of_trial(store: Location, name: str) -> list[Location]:
 
     Args:
         store: store of the sweep.
-        name: name of the trial.
 
     Raises:
         StoreError: the store refused a request.

@@ -44,9 +44,6 @@ class MetricPoints:
     ``training/learning_rate`` (of the first parameter group) and ``training/step_seconds``. Losses
     and the first two are bounded (`Bounding`). Of the others, infinities are not sent: MLflow's
     databases replace them by the largest number, ±1.8e308.
-
-    Args:
-        log: sends a point.
     """
 
     def __init__(self, log: _Log) -> None:

@@ -57,8 +57,6 @@ def find_or_create(
 
     Args:
         tracking: where MLflow keeps the run.
-        location: location of the run.
-        run: the run's record.
         new: the MLflow run cannot exist yet.
 
     Raises:
@@ -93,11 +91,6 @@ def end_removed(
     location: Location, tracking: TrackingRecord, kind: type[RunNote] = RunNote
 ) -> None:
     """End the MLflow run of a run whose directory was removed, and remove the note on it.
-
-    Args:
-        location: location of the run.
-        tracking: its MLflow run.
-        kind: kind of the note.
 
     Raises:
         UntrustedTracking: see `require_known`.

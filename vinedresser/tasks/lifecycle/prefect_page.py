@@ -57,7 +57,6 @@ def state_of_runs(statuses: Iterable[Status], result: object) -> State[Any]:
     """Return the final state of a flow that trained runs, with their result.
 
     Args:
-        statuses: status of each run.
         result: what the flow returns.
     """
     return _completed([*statuses], None, result)
@@ -76,9 +75,6 @@ def _completed(statuses: list[Status], message: str | None, result: object = Non
 
 def leave_run_artifact(place: RunPlace) -> None:
     """Leave an artifact about a run that is settled: verdict, findings with remedies, and links.
-
-    Args:
-        place: place of the run.
 
     Raises:
         StoreError: the store refused a request.

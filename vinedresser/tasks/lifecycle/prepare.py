@@ -51,7 +51,6 @@ def prepare_mlflow(store: Location, uri: str, experiment: str) -> TrackingRecord
     it.
 
     Args:
-        store: the store.
         uri: MLflow's tracking URI.
         experiment: name of MLflow's experiment.
 

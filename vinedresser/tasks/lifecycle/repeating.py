@@ -71,9 +71,6 @@ class Repetition:
 def repetition(run: Run) -> Repetition:
     """Return how to run a training again, compared with this machine and this environment.
 
-    Args:
-        run: the run.
-
     Raises:
         CorruptData: its changes of the code are no text.
         StoreError: the store refused a request.

@@ -114,7 +114,6 @@ def prepare_script(directory: Path, script: Script, *, place: Location | None = 
     """Turn a directory into the run of a script, and return its place.
 
     Args:
-        directory: the run directory.
         script: the script to run.
         place: location of the run; None: its directory.
 
@@ -187,8 +186,6 @@ def prepare_remote_script(
     """Prepare the run of a script on an object store, and return its place.
 
     Args:
-        url: URL of the run.
-        script: the script to run.
         say: reports a sentence to the user.
 
     Raises:

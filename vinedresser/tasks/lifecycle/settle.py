@@ -102,9 +102,6 @@ def settle_run(location: Location) -> ExitRecord:
 
     Any process may call it again, after any crash.
 
-    Args:
-        location: location of the run.
-
     Raises:
         StillRunning: the run has not ended.
         TrackingError: MLflow's database or server refused or is unavailable.
@@ -145,9 +142,6 @@ def renew_report(location: Location) -> None:
     """Write the report of a run that is over again, also to MLflow if that has the run.
 
     What was proved meanwhile is in its tags and its description, too.
-
-    Args:
-        location: location of the run.
 
     Raises:
         TrackingError: MLflow's database or server refused or is unavailable.

@@ -75,7 +75,6 @@ def arm(monitor: Monitor, *, anew: bool = False) -> Life:
     """Begin a life of a monitor, unless one goes on.
 
     Args:
-        monitor: the monitor.
         anew: begin another life, with a new baseline and a new budget; the last one ends.
 
     Raises:

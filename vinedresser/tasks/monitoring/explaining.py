@@ -174,7 +174,6 @@ def explain(life: Life, subject: Subject) -> Explanation:
 
     Args:
         life: the life of the monitor.
-        subject: the window.
 
     Raises:
         ConfigError: the monitor has no model.

@@ -164,7 +164,6 @@ def _raise_alert(
         kind: what kind of alert it is.
         text: what it is about.
         when: the window, and the number of the window since which it is so.
-        requests: the requests of the window.
     """
     window, since = when
     alert = AlertRecord(

@@ -20,7 +20,6 @@ def run_with_model(entry: str, monitor: Monitor, parameters: dict[str, Any], fai
 
     Args:
         entry: ``module:function``.
-        monitor: the monitor.
         parameters: arguments of the function, as JSON types.
         failure: beginning of the message.
 

@@ -276,7 +276,6 @@ def alert_id(monitor: MonitorRecord, what: str) -> str:
 
     Args:
         monitor: the life of the monitor.
-        what: which of its alerts.
     """
     return hashlib.sha256(f"{monitor.id} {what}".encode()).hexdigest()[:32]
 

@@ -35,8 +35,6 @@ def begin_parent(
     Args:
         record: its record, with the id of no experiment and of no run.
         experiment: settings that its runs share.
-        parameters: parameters of its MLflow run.
-        resume: it exists and is to be resumed.
 
     Returns:
         The MLflow run, as its runs' parent.

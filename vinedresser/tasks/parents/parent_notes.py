@@ -85,7 +85,6 @@ def end_removed_parent(store: Location, kind: type[ParentRecord], tracking: Trac
     Args:
         store: store of its runs.
         kind: whether it was a sweep or a pruning.
-        tracking: its MLflow run, as its runs' parent.
 
     Raises:
         UntrustedTracking: see `require_known`.

@@ -48,9 +48,6 @@ def saved_checkpoints(storage: Storage) -> list[SavedCheckpoint]:
     These are ``checkpoints/step-<steps>`` with any suffix. If a training saves several files at a
     time, such as one per rank, none of them qualifies.
 
-    Args:
-        storage: storage of the run.
-
     Raises:
         StoreError: the storage refused a request.
     """
@@ -95,7 +92,6 @@ def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> 
 
     Args:
         storage: storage of its run.
-        saved: the checkpoint.
         folder: folder for fetched checkpoints, with a folder for each run.
 
     Raises:

@@ -47,7 +47,6 @@ def reserve_url(store: StoreUrl, name: str) -> StoreUrl:
 
     Args:
         store: ``s3://bucket/prefix``.
-        name: name of the run.
 
     Raises:
         AlreadyARun: the name is taken.
@@ -69,8 +68,6 @@ class RemotePlace(RunPlace):
     """A spool on this machine, until the whole run is in its store.
 
     Args:
-        url: URL of the run.
-        directory: the spool.
         lock: file descriptor of the spool's lock.
         say: reports a sentence to the user.
 

@@ -36,9 +36,6 @@ REMOVED = "{}: the run directory was removed while a flow used it; its training 
 class RunPlace:
     """A run directory on this machine, in which the run is made and stays.
 
-    Args:
-        directory: directory in which the run is made.
-
     Attributes:
         directory: directory in which the run is made.
         additional: places of the additional runs of its script that have begun so far.

@@ -102,7 +102,6 @@ def unpack(shipment: Shipment, say: Any) -> RunPlace:
     """Return the place of a run on this machine, ready to be launched.
 
     Args:
-        shipment: the run.
         say: reports a sentence to the user.
 
     Raises:
@@ -185,9 +184,6 @@ def settle_unborn(staged: Path, location: str, reason: str) -> ExitRecord | None
 
 def settle_staged(store: StoreUrl) -> None:
     """Settle the runs that a killed flow prepared on this machine and no worker has begun.
-
-    Args:
-        store: URL of the store.
 
     Raises:
         StoreError: the store refused a request.

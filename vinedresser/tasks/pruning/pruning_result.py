@@ -78,10 +78,6 @@ class PruningResult:
 def begin_pruning(pruning: Pruning, *, resume: bool) -> TrackingRecord:
     """Make a pruning's record and MLflow's run of it, or find the existing ones.
 
-    Args:
-        pruning: the pruning.
-        resume: the pruning exists and is to be resumed.
-
     Returns:
         MLflow's run, as the rounds' parent.
 

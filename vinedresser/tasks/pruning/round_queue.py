@@ -32,7 +32,6 @@ class RoundQueue(RunQueue[RoundRuns]):
     """Begins each round when the last one is complete, and begins it again if it crashed.
 
     Args:
-        pruning: the pruning.
         maker: makes the runs.
         correct: makes the run that replaces one that a rule stopped.
 

@@ -44,10 +44,6 @@ class RoundEnd(NamedTuple):
 class RoundRuns:
     """A round: one run, or several if one crashed or was replaced.
 
-    Args:
-        pruning: the pruning.
-        number: number of the round.
-
     Attributes:
         number: number of the round.
         attempts: its last run, and those that replaced it because a rule had stopped it; None

@@ -92,7 +92,6 @@ def run_trials(
     The result is saved beside the snapshot, as with ``vinedresser replay --what-if --save``.
 
     Args:
-        run: the run.
         since: first step with the symptom.
         parameters: its hyperparameters.
         source: what builds the step again.

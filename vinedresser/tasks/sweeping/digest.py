@@ -37,10 +37,6 @@ def send_digest(sweep: Sweep, swept: SweepResult) -> list[str]:
     One that an earlier process sent is not repeated. A sweep that was interrupted, and waits to be
     resumed, sends none.
 
-    Args:
-        sweep: the sweep.
-        swept: its result.
-
     Returns:
         A sentence for each action that failed or was refused.
     """

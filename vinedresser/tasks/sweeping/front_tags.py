@@ -22,7 +22,6 @@ def tag_front(store: Location, tracking: TrackingRecord, front: tuple[Trial, ...
     """Tag MLflow's runs of the trials on the front, and of those that were on it before.
 
     Args:
-        store: store of the trials.
         tracking: MLflow's run of the sweep, as the trials' parent.
         front: the trials on the Pareto front.
 

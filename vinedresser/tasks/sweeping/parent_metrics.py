@@ -26,7 +26,6 @@ def parent_metrics(
     """Return the metrics of a sweep: those of its best trial, and the best value so far by trial.
 
     Args:
-        store: store of the trials.
         goals: objectives of the sweep; several have no best trial.
         trials: trials of the sweep, by number.
         best: the best trial, or the Pareto front.

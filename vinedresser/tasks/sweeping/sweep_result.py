@@ -103,10 +103,6 @@ class SweepResult:
 def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
     """Make a sweep's record and MLflow's run of it, or find the existing ones.
 
-    Args:
-        sweep: the sweep.
-        resume: the sweep exists and is to be resumed.
-
     Returns:
         MLflow's run, as the trials' parent.
 

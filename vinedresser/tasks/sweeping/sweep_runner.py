@@ -62,7 +62,6 @@ class SweepRunner:
     """Runs a sweep; several threads may call its methods at the same time.
 
     Args:
-        sweep: the sweep.
         study: study that decides about trials.
         tracking: MLflow's run of the sweep.
         flow: id of the flow run.
@@ -371,9 +370,6 @@ class TrialQueue(RunQueue[TrialRuns]):
 
     Without concurrency, a trial begins when the study knows how the one before ended, so that a
     sweep depends on no timing.
-
-    Args:
-        sweep: runner of the sweep.
     """
 
     # A configuration may be enqueued at any time.

@@ -155,7 +155,6 @@ def _view(name: str, value: Any, rows_at: NDArray[np.int64] | None) -> HostTenso
     """Return a tensor's elements; a view if they are in host memory.
 
     Args:
-        name: name of the tensor.
         value: the tensor, of any shape.
         rows_at: int64 [rows], indices of the rows to copy; None for a view of all.
     """

@@ -19,11 +19,7 @@ _ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
 class GraphRunner(StepRunner):
-    """Calls a second function of the model, traced for the due tensors, unless it runs eagerly.
-
-    Args:
-        watched: the model.
-    """
+    """Calls a second function of the model, traced for the due tensors, unless it runs eagerly."""
 
     def __init__(self, watched: WatchedModel) -> None:
         super().__init__(watched)

@@ -102,11 +102,7 @@ _FUNCTIONS = UserFunctions()
 
 
 class TensorFlowExecution(Execution):
-    """See `Execution`.
-
-    Args:
-        watched: the model.
-    """
+    """See `Execution`."""
 
     patch_points = (_FUNCTIONS.patch_point, _GRADIENT, *_LOSS_FUNCTIONS)
 

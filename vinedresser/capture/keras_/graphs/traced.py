@@ -162,7 +162,6 @@ class Traced:
 
         Args:
             body: the Python function.
-            options: options of tf.function.
         """
         function = tf.function(body, autograph=False, **options)
         # All functions made by this line count as one for TensorFlow's retracing warning.
@@ -195,7 +194,6 @@ class TracedStep(Traced):
     graph has additional outputs but the same computations.
 
     Args:
-        model: the model.
         method: the model's method: "train_step", "test_step" or "predict_step".
         is_due: returns whether the tensor of a full name is to be returned.
         make_collector: returns the observer of the trace.
@@ -276,7 +274,6 @@ class TracedFunction(Traced):
     """Computes the same as a tf.function and also returns the due tensors.
 
     Args:
-        function: the tf.function.
         is_due: returns whether the tensor of a full name is to be returned.
         make_collectors: functions that return the observer of each watched model.
 

@@ -193,8 +193,6 @@ class _UserFunction:
         """Call the tf.function or its capturing variant and return its result.
 
         Args:
-            original: calls the tf.function.
-            function: the tf.function.
             args: positional arguments.
             kwargs: keyword arguments.
         """

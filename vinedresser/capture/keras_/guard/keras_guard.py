@@ -43,7 +43,6 @@ class KerasGuard:
     update, the batch is kept by reference, with copies of the variables that a forward changes.
 
     Args:
-        watched: the model.
         taker: takes the snapshots.
     """
 

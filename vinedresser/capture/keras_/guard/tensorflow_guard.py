@@ -42,7 +42,6 @@ class TensorFlowGuard(KerasGuard):
     call Python: there the update is skipped, the execution interrupted, and the step run again.
 
     Args:
-        watched: the model.
         taker: takes the snapshots.
     """
 

@@ -20,7 +20,6 @@ class BuiltinLoops:
     """Wraps the functions with which Keras trains, evaluates and predicts.
 
     Args:
-        watched: the model.
         runner: runs the steps of which tensors are captured.
     """
 
@@ -79,9 +78,6 @@ class _FunctionWrappers:
 
     The replacements are set as instance attributes, bypassing the attribute tracking of Keras, so
     they are not saved or cloned with the model.
-
-    Args:
-        model: the model.
     """
 
     def __init__(self, model: Any) -> None:
@@ -105,7 +101,6 @@ class _FunctionWrappers:
             attribute: attribute in which it is stored, such as "train_function".
             replacement: called instead of it.
             on_make: called whenever a new function was made.
-            making: makes the context in which the model makes it.
         """
         make = getattr(self._model, maker)
 

@@ -25,11 +25,7 @@ from vinedresser.store.step_record import Mode
 
 
 class CustomLoop:
-    """Captures from calls of the model and of its optimizers outside of Keras's own loops.
-
-    Args:
-        watched: the model.
-    """
+    """Captures from calls of the model and of its optimizers outside of Keras's own loops."""
 
     def __init__(self, watched: WatchedModel) -> None:
         self._session = watched.session
@@ -129,11 +125,7 @@ class CustomLoop:
             self._writer.write(recording, full, tensor, weight)
 
     def compared(self, comparison: Comparison) -> None:
-        """Note a call of a loss object; record it if it is that of the training in an evaluation.
-
-        Args:
-            comparison: the call.
-        """
+        """Note a call of a loss object; record it if it is the training's in an evaluation."""
         if self._recorder.quiet or not self._losses.compared(comparison):
             return
         if not is_same_loss(comparison.loss, self._watched.comparing):

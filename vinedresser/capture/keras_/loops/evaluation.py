@@ -21,7 +21,6 @@ class Evaluation:
     The losses and metrics are the final ones of Keras, the tensors those of the first batch.
 
     Args:
-        watched: the model.
         mode: "eval" or "predict".
         runner: runs the observed batches.
     """

@@ -14,7 +14,6 @@ class TrainFunction:
     """Replaces ``model.train_function``; calls it unchanged if nothing is due.
 
     Args:
-        watched: the model.
         runner: runs the steps of which tensors are captured.
     """
 

@@ -97,7 +97,6 @@ class UpdateGuard(Protocol):
         """Look at gradients and make the optimizer's update.
 
         Args:
-            optimizer: the optimizer.
             gradients: the gradients passed to ``apply``.
             variables: their variables; None for all that the optimizer was built with.
             update: makes the update; its result is returned.

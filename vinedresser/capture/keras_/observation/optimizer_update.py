@@ -168,7 +168,6 @@ class StepCounter:
     """Counts the steps of the leading optimizer.
 
     Args:
-        model: the model.
         optimizer: the leading optimizer; None for the first that updates the model.
 
     Attributes:

@@ -29,7 +29,6 @@ class WatchedModel:
 
     Args:
         session: session of the run.
-        model: the model.
         optimizer: the optimizer whose steps are counted; None for the first that updates the model.
         name: prefix of the model's tensor names; None for no prefix.
         adapter: leads the session if the run's steps are those of this model.

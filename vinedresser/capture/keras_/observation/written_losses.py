@@ -108,7 +108,6 @@ class _Search:
         """Yield the terms of a loss, and the sign of its derivative by each; 0 if unknown.
 
         Args:
-            loss: the loss.
             value: a tensor that is no sum of terms.
         """
         waiting = [(loss, 1)]

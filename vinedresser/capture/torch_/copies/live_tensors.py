@@ -56,7 +56,6 @@ class LiveTensors:
             others: values of the same step by name.
             name: full name.
             number: detached, one element.
-            weight: its weight.
         """
         mean = others.setdefault(name, _Mean())
         if isinstance(mean, _Mean):

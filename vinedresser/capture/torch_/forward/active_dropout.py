@@ -89,7 +89,6 @@ class ActiveDropout:
         """Note the start of a forward of an evaluation; its hooks have been installed.
 
         Args:
-            recording: that of the evaluation.
             args: positional arguments of the model, a nesting of tensors.
             kwargs: its keyword arguments.
         """

@@ -62,8 +62,6 @@ def needs_hooks(path: str, module: nn.Module, due: Due) -> bool:
     """Return whether a module's tensors are due, or those of functions it may call.
 
     Args:
-        path: path of the module.
-        module: the module.
         due: what is due, for which `only_activations` is true.
     """
     asked = due.ask(f"outputs/{path}") or due.ask(f"inputs/{path}")
@@ -71,11 +69,7 @@ def needs_hooks(path: str, module: nn.Module, due: Due) -> bool:
 
 
 def runs_only_known_code(modules: Iterable[nn.Module]) -> bool:
-    """Return whether a model consists of known modules of torch.
-
-    Args:
-        modules: all modules of the model.
-    """
+    """Return whether a model consists of known modules of torch."""
     return all(_is_simple(module) or _is_activation(module) for module in modules)
 
 

@@ -74,7 +74,6 @@ class TorchGuard:
         taker: takes the snapshots.
         root: the model as it is called.
         names: names of the user's model inside it.
-        batch: the batch in use.
     """
 
     def __init__(

@@ -54,7 +54,6 @@ class LossSink(Protocol):
         """Note which function a loss is computed by; see `RunRecord.losses`.
 
         Args:
-            name: name of the loss.
             setup: see `function_setup`.
         """
 

@@ -285,7 +285,6 @@ def _evaluated(kernel: Kernel, args: tuple[Any, ...], value: Any) -> Evaluated |
     Args:
         kernel: the kernel.
         args: its arguments: predictions, labels, perhaps weights, the reduction and settings.
-        value: its value.
     """
     predictions, labels, *weights = args[: kernel.reduction]
     reduction, *settings = args[kernel.reduction :]

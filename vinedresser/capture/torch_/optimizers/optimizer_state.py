@@ -35,8 +35,6 @@ def hyperparameters(
     for other groups than the first.
 
     Args:
-        optimizer: the optimizer.
-        prefix: prefix of the names.
         first: index of the optimizer's first group.
         ours: parameters of the model; groups without any of them are skipped. If empty, the
             optimizer steps on copies of the parameters, and all groups are used.
@@ -56,7 +54,6 @@ def scheduler_steps(prefix: str, first: int) -> str:
     """Return the full name of the number of scheduler steps.
 
     Args:
-        prefix: prefix of the name.
         first: index of the optimizer's first group.
     """
     return f"{_KIND}/{prefix}scheduler_steps{_whose(first)}"
@@ -66,7 +63,6 @@ def scheduler_count(prefix: str, first: int) -> str:
     """Return the full name of the number of schedulers that an optimizer has ever had.
 
     Args:
-        prefix: prefix of the name.
         first: index of the optimizer's first group.
     """
     return f"{_KIND}/{prefix}scheduler_count{_whose(first)}"

@@ -23,7 +23,6 @@ class RestoredWeights(LoopListener):
     into such a state on purpose.
 
     Args:
-        model: the model.
         report: receives what was seen; see `RunRecord.breaches`.
         guard: keeps errors from the training.
     """

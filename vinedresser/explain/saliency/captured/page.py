@@ -27,7 +27,6 @@ def write_captured_saliency(
     """Write captured saliency, a row of examples for each step, as an HTML page or a PNG of images.
 
     Args:
-        run: the run.
         found: the explanations, at least one.
         destination: .html or .png file; replaced atomically, its directory is created.
 

@@ -89,7 +89,6 @@ def captured_saliency(run: Run, step: int) -> CapturedSaliency:
     Of several models, the one that was captured first is explained.
 
     Args:
-        run: the run.
         step: one of `saliency_steps`.
 
     Raises:
@@ -255,8 +254,6 @@ def _labels(
     """Return the true classes of the examples; None if they were not captured.
 
     Args:
-        run: the run.
-        step: the step.
         rows: numbers of the examples, and size of the batch, int64 [K, 2].
         outputs: the model's outputs, [K, classes].
     """

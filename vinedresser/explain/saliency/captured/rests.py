@@ -25,7 +25,6 @@ def uncovered(
     """Return the modules whose own part of the loss's gradient is in no term, the largest first.
 
     Args:
-        run: the run.
         root: path of the model.
         rests: by name of a call, the part that the calls inside leave, [K].
         tolerance: largest part that counts as none.

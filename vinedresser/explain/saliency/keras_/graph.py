@@ -61,7 +61,6 @@ def noted_operators(
 
     Args:
         operators: all operators, in the order of their creation.
-        given: the input.
         layers: names of all layers.
         channels_last: images are [batch, H, W, C].
     """

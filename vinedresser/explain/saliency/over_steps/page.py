@@ -32,7 +32,6 @@ def write_saliency_steps(
     feature or token: its share of the output, input times gradient.
 
     Args:
-        run: the run.
         found: the explanations.
         destination: .html or .png file; replaced atomically, its directory is created.
 

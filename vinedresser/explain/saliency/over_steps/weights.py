@@ -23,7 +23,6 @@ def captured_steps(run: Run, model: Any) -> tuple[Mode, NDArray[np.int64]]:
     """Return the steps at which all weights of a model were captured in full, and their mode.
 
     Args:
-        run: the run.
         model: a torch.nn.Module with the parameters and buffers of the trained one.
 
     Returns:
@@ -75,7 +74,6 @@ def load_step(run: Run, model: Any, mode: Mode, step: int) -> None:
     Args:
         run: the run.
         model: the torch.nn.Module; its weights are overwritten.
-        mode: mode of the step.
         step: one of `captured_steps`.
 
     Raises:

@@ -52,7 +52,6 @@ def axes_of_output(
         call: the call.
         sources: its arguments that depend on the input, with their axes, before the call.
         place: number of the result among its results.
-        output: the result.
     """
     _, known = sources[0]
     if call.pointwise and all(

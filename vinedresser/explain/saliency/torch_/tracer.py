@@ -190,8 +190,6 @@ def _lifted(
     """Return the implicit bias of the whole tensor, a part of which an operator has changed.
 
     Args:
-        base: the whole tensor.
-        view: the part.
         bias: implicit bias of the part, or None for zero.
         before: the whole tensor before, if it was constant, else None.
     """

@@ -138,7 +138,6 @@ def sum_to_one(values: Tensor, axis: int) -> bool:
 
     Args:
         values: floating-point values [...].
-        axis: the axis.
     """
     if not values.ndim or values.shape[axis] < _FEWEST:
         return False

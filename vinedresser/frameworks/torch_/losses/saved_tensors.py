@@ -14,7 +14,6 @@ def saved(node: Any, name: str) -> Tensor | None:
     """Return a tensor that an autograd node saved; None if it cannot be read without harm.
 
     Args:
-        node: autograd node.
         name: name of the argument or "result".
     """
     # Unpacking may run the user's code, such as the recomputation of a checkpoint.

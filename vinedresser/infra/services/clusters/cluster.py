@@ -80,7 +80,6 @@ def open_cluster(
     its heartbeat to the store of the runs.
 
     Args:
-        settings: the cluster.
         store: store of the runs.
         max_concurrent: maximum number of trainings at the same time.
         cpus: cores that each training reserves; None: no reservation.

@@ -51,7 +51,6 @@ def watch_flow(store: Location, on_silence: Callable[[str], object]) -> Iterator
     """Watch a flow's heartbeat for the duration of the context.
 
     Args:
-        store: store of the flow.
         on_silence: called once, on a thread, with a sentence when the heartbeat has stopped.
     """
 

@@ -44,7 +44,6 @@ def start_mlflow_ui(uri: str, *, port: int | None = None) -> LocalServer:
     """Start MLflow's server on a tracking database and wait until it answers.
 
     Args:
-        uri: tracking URI of a database.
         port: port to listen on; None: a free one.
 
     Returns:

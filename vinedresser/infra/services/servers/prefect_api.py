@@ -24,7 +24,6 @@ def ask_prefect(
         password: ``user:password``.
         method: HTTP method.
         path: path below ``URL/api``.
-        body: JSON of the request.
         timeout: seconds to wait for the answer, and during which the request is repeated.
 
     Raises:

@@ -43,11 +43,7 @@ class S3Account(NamedTuple):
     secret_key: str
 
     def environment(self, url: str) -> dict[str, str]:
-        """Return the environment variables with a server's address and these credentials.
-
-        Args:
-            url: URL of the server.
-        """
+        """Return the environment variables with a server's address and these credentials."""
         return {
             "AWS_ENDPOINT_URL": url,
             "AWS_ACCESS_KEY_ID": self.access_key,

@@ -42,9 +42,6 @@ class Bounding:
     are, at most a hundred later. Infinities have diverged; NaN is sent.
 
     What is sent depends only on the values, so that it is the same when a run is sent again.
-
-    Args:
-        send: sends a value.
     """
 
     def __init__(self, send: _Send) -> None:
@@ -65,8 +62,6 @@ class Bounding:
         """Add the next value of the metric.
 
         Args:
-            value: the value.
-            step: its step.
             time: seconds since the epoch.
         """
         point = _Point(value, step, time)

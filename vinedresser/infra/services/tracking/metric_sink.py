@@ -39,7 +39,6 @@ class MetricSink:
 
     Args:
         uri: tracking URI.
-        run_id: id of the MLflow run.
         capacity: maximum number of queued points; 200,000 take about 40 MB.
         interval: seconds between batches; a full batch is sent at once.
         on_problem: called once when the server becomes unavailable, once when it is back, and once

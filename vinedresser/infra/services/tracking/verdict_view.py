@@ -57,7 +57,6 @@ def save_verdict_view(uri: str, experiment_id: str) -> str:
 
     Args:
         uri: tracking URI.
-        experiment_id: id of the experiment.
 
     Returns:
         The key of the view, for `mlflow_page`.

@@ -58,7 +58,6 @@ def launcher_command(launch: LaunchRecord, directory: Path) -> list[str]:
 
     Args:
         launch: the ranks, their hosts and their launcher.
-        directory: the run directory.
     """
     name = launch.system.name
     if name == "mpi":

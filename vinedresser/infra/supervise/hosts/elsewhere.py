@@ -8,9 +8,6 @@ __all__ = ["RankElsewhere"]
 class RankElsewhere:
     """A rank whose process another one has started, as that one reports it.
 
-    Args:
-        number: the rank.
-
     Attributes:
         number: the rank.
         running: whether it may be running.

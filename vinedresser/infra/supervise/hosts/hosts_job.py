@@ -53,7 +53,6 @@ class HostsJob:
 
     Args:
         launch: the command, its ranks, their hosts and their launcher.
-        environment: that of the launcher.
         directory: the run directory, which all hosts share.
         selector: calls the key's data when ready; must accept files of any kind.
         report: called with one sentence per problem.
@@ -349,8 +348,6 @@ class _Host:
     """One process of the launcher, and the ranks that it starts.
 
     Args:
-        number: its number.
-        ranks: its ranks.
         storage: the run directory.
 
     Attributes:

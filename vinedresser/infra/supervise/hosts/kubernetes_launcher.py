@@ -88,7 +88,6 @@ def job_manifest(
         given: manifest of a Job with one container.
         launch: the ranks and their hosts.
         directory: the run directory, mounted in the pods under this path.
-        run_id: id of the run.
         path: file of the manifest, for messages.
 
     Raises:

@@ -22,7 +22,6 @@ class RankOutput:
 
     Args:
         directory: the run directory.
-        rank: the rank.
         common: the common log.
         outlets: where its output is shown.
     """

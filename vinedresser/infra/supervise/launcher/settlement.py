@@ -98,7 +98,6 @@ def abandon(directory: str | os.PathLike[str], reason: str) -> None:
     A run that was started, or whose directory was removed, is left to `settle`.
 
     Args:
-        directory: the run directory.
         reason: one sentence.
 
     Raises:

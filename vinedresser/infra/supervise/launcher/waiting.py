@@ -30,7 +30,6 @@ def wait_for_exit(
     """Wait for the exit record of a started run.
 
     Args:
-        directory: the run directory.
         timeout: maximum number of seconds to wait; None: no limit.
 
     Returns:

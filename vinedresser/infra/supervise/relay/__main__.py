@@ -22,11 +22,7 @@ from vinedresser.store.spool import read_target
 
 
 def main(folder: Path) -> int:
-    """Upload a spool; return 0 when all of it is in the store.
-
-    Args:
-        folder: the spool.
-    """
+    """Upload a spool; return 0 when all of it is in the store."""
     # Ctrl-C and a closed terminal end the training, but not its upload.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -33,7 +33,6 @@ class Relay:
     way and everything is in the store.
 
     Args:
-        folder: the spool.
         target: where the run belongs.
         store: the storage at that location.
         say: shows a sentence to the user.

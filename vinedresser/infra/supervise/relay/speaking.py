@@ -18,11 +18,7 @@ _LOG_NAME = "log.txt"
 
 
 class Speaker:
-    """Writes messages to stdout and to the spool's log.
-
-    Args:
-        folder: the spool.
-    """
+    """Writes messages to stdout and to the spool's log."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / PRIVATE

@@ -25,7 +25,6 @@ class Receiver:
 
     Args:
         selector: calls the key's data when ready; must accept files of any kind.
-        descriptor: the descriptor.
     """
 
     def __init__(self, selector: selectors.BaseSelector, descriptor: int) -> None:

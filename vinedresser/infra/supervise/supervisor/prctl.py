@@ -32,7 +32,6 @@ def end_with_parent(parent: int, number: signal.Signals) -> None:
 
     Args:
         parent: process id of the parent.
-        number: the signal.
 
     Raises:
         OSError: the kernel refused.

@@ -29,8 +29,6 @@ class RunContract:
     Each rank is a host: ``algo-1`` and so on.
 
     Args:
-        storage: storage of the run.
-        run: the run's record.
         launch: the command, and the number of ranks.
     """
 

@@ -36,11 +36,7 @@ class WholeLines:
 
 
 class ErrorsOfRank:
-    """The errors among the lines of a standard error, each line with the rank.
-
-    Args:
-        rank: the rank.
-    """
+    """The errors among the lines of a standard error, each line with the rank."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank

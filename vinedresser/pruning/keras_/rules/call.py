@@ -123,7 +123,6 @@ def channel_axis(layer: Any, rank: int) -> int:
 
     Args:
         layer: a layer; without ``data_format``, its channels are last.
-        rank: rank without the batch axis.
     """
     data_format = getattr(layer, "data_format", "channels_last")
     data_format = data_format or keras.config.image_data_format()

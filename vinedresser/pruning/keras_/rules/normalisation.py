@@ -24,7 +24,6 @@ def _tie(call: Call, labels: Indices, axis: int, variables: dict[str, Any]) -> N
     """Tie an axis of variables to channels.
 
     Args:
-        call: the call.
         labels: int64 [size of the axis].
         axis: the axis of each variable.
         variables: variables by role; None for those that the layer does not have.

@@ -101,8 +101,6 @@ def _moved(
 
     Args:
         ctx: the trace.
-        call: the operator.
-        tensor: the tensor that it moves.
         apply: the operator, of labels of every element.
         dims: dimensions whose layers are locked and left out.
     """

@@ -30,7 +30,6 @@ def class_indices(labels: NDArray[Any], classes: int) -> NDArray[np.int64] | Non
     Args:
         labels: integers below ``classes`` ([...] or [..., 1], any dtype), or class weights
             [..., classes].
-        classes: number of classes.
 
     Returns:
         int64 [...]; None if the labels are not classes.

@@ -60,8 +60,6 @@ def identified(function: str, compared: Compared, value: float) -> LossIdentity 
 
     Args:
         function: name of the function in `torch.nn.functional`.
-        compared: all rows.
-        value: value of the loss.
 
     Returns:
         None if the function is not known, or if the loss is something else, such as a sum, a
@@ -223,7 +221,6 @@ def agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[
 
     Args:
         compared: labels and predictions.
-        value: value of the loss.
         complete: all rows of the batch were captured; otherwise the mean has an error.
 
     Returns:

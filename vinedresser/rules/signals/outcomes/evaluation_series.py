@@ -89,11 +89,7 @@ class Parting(NamedTuple):
 
 
 class EvaluationSeries:
-    """The evaluations of one loss; a pure fold, in bounded memory.
-
-    Args:
-        name: name of the loss.
-    """
+    """The evaluations of one loss; a pure fold, in bounded memory."""
 
     def __init__(self, name: str) -> None:
         self._unit = 0.0 if _ERRORS.search(name) else _NAT_SHARE

@@ -74,9 +74,6 @@ class _Sample(NamedTuple):
 class FitSeries:
     """How the predictions of one loss fit its labels, in one mode.
 
-    Args:
-        identity: identity of the loss.
-
     Attributes:
         task: "classes" (one of several), "binary", "labels" (several yes or no), "values"; None
             before the first batch, or if labels and predictions do not match.

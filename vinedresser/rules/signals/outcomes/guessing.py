@@ -120,7 +120,6 @@ def loss_of_constants(identity: LossIdentity, compared: Compared) -> float | Non
 
     Args:
         identity: identity of a loss that is a mean.
-        compared: all rows.
 
     Returns:
         See `Guessing`; None if it is not known.

@@ -16,7 +16,6 @@ def named(
     """Return the first hyperparameter with a matching name and a number as its value.
 
     Args:
-        parameters: hyperparameters by name.
         pattern: matches the name without any prefix before a dot, case, dashes and underscores.
         positive: whether the value must be above 0.
     """

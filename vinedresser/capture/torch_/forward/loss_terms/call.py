@@ -30,7 +30,6 @@ class TermCall:
     Shape legend: K examples.
 
     Args:
-        name: name of the call.
         module: the module; None for a function.
         since: sequence number of autograd at its start.
 

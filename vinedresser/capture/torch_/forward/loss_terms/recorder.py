@@ -82,7 +82,6 @@ class LossTerms:
         """Note the start of a call.
 
         Args:
-            name: name of the call.
             module: the module; None for a function.
             given: its arguments by name.
             parent: the call during which it is made; None if it is that of the model.
