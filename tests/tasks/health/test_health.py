@@ -14,7 +14,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -48,6 +50,7 @@ from vinedresser.tasks.health.machine import machine_checks
 from vinedresser.tasks.health.servers import server_checks
 from vinedresser.tasks.health.stores import left_checks, store_checks
 from vinedresser.tasks.health.tracking import tracking_checks
+from vinedresser.tasks.process_lock import process_lock
 from vinedresser.testing.runs import end_run, make_run, step_record
 
 SILENT = {
@@ -90,6 +93,19 @@ def only(checks: Iterator[Check]) -> tuple[str, str]:
     """Return state and sentence of the only thing that is not in order."""
     [found] = troubles(checks).values()
     return found
+
+
+def doctor(store: Path, *before: str) -> subprocess.CompletedProcess[str]:
+    """Run `vinedresser doctor`, or a command that does."""
+    own = [sys.executable, "-m", "vinedresser", "doctor", str(store), "--json"]
+    return subprocess.run(before or own, capture_output=True, text=True, check=False)
+
+
+def problems(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
+    """Return the problems that `vinedresser doctor` printed."""
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1, done.stderr
+    return [one for one in found if one["state"] == "problem"]
 
 
 def test_a_sound_installation_has_no_trouble(store: Path) -> None:
@@ -174,6 +190,14 @@ def test_a_password_that_others_may_read_is_named() -> None:
     assert (state, str(note) in seen) == ("problem", True)
 
 
+def test_a_state_folder_that_others_may_change_is_named() -> None:
+    state_folder().chmod(0o770)
+    state, seen = troubles(machine_checks())["state"]
+    assert (state, "other users may change it" in seen) == ("problem", True)
+    private_folder(state_folder())
+    assert "state" not in troubles(machine_checks())
+
+
 def test_a_place_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     # A file system without any space.
     monkeypatch.setenv("VINEDRESSER_SPOOL", "/proc/self/spool")
@@ -241,6 +265,23 @@ def test_a_store_that_cannot_be_written_to_is_named() -> None:
     assert (state, "no file can be made" in seen) == ("problem", True)
 
 
+FILL = """
+mount -t tmpfs -o size=1m tmpfs "$1" &&
+    { cat /dev/zero > "$1/data"; exec "$2" -m vinedresser doctor "$1" --json; }
+"""
+
+
+@pytest.mark.thorough
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    # A disk of this process only.
+    done = doctor(tmp_path, "unshare", "-rm", "sh", "-c", FILL, "sh", str(tmp_path), sys.executable)
+    if done.stderr.startswith(("unshare:", "mount:")):
+        pytest.skip(f"no disk can be mounted here: {done.stderr}")
+    found = {one["subject"]: one for one in problems(done) if one["area"] == "store"}
+    assert "No space left on device" in found["folder"]["seen"]
+    assert found["space"]["seen"].startswith("0.0 GiB free")
+
+
 def test_a_store_that_everybody_may_change_is_named(store: Path) -> None:
     store.chmod(0o777)
     assert only(store_checks(store))[0] == "warning"
@@ -270,6 +311,34 @@ def test_damaged_records_are_named(store: Path, key: str) -> None:
     (store / "ended" / key).write_text('{"cause": ', encoding="utf-8")
     found = [check.seen for check in store_checks(store) if check.subject == "records"]
     assert any(key in one for one in found)
+
+
+def test_a_run_of_a_newer_version_is_not_to_be_settled(store: Path) -> None:
+    record = json.loads((store / "ended/run.json").read_text(encoding="utf-8"))
+    record["format_version"] += 1
+    (store / "ended/run.json").write_text(json.dumps(record), encoding="utf-8")
+    [found] = [check for check in store_checks(store) if check.state != "ok"]
+    assert "a newer version of vinedresser wrote it" in found.seen
+    assert found.remedy == "pip install --upgrade vinedresser"
+
+
+LOCKED = """
+import os, sys
+from pathlib import Path
+from vinedresser.tasks.process_lock import process_lock
+
+with process_lock(Path(sys.argv[1]), "monitor"):
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_lock_of_a_killed_process_is_none(store: Path) -> None:
+    lock = store / "lock"
+    done = subprocess.run([sys.executable, "-c", LOCKED, str(lock)], check=False)
+    assert (done.returncode, lock.exists()) == (-9, True)
+    assert troubles(store_checks(store)) == {}
+    with process_lock(lock, "monitor"):
+        pass
 
 
 def test_what_looks_like_a_run_and_is_none_is_named(store: Path) -> None:
@@ -308,10 +377,13 @@ def test_an_upload_that_nothing_does_is_named() -> None:
 
 
 @pytest.mark.thorough
-def test_a_bucket_that_is_not_there_is_named(s3: str) -> None:
+def test_a_bucket_that_cannot_be_used_is_named(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert troubles(store_checks(StoreUrl(s3))) == {}
     state, seen = only(store_checks(StoreUrl("s3://no-such-bucket/runs")))
     assert (state, "no-such-bucket" in seen) == ("problem", True)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "expired")
+    state, seen = only(store_checks(StoreUrl(f"{s3}/other")))
+    assert (state, "SignatureDoesNotMatch" in seen) == ("problem", True)
 
 
 # MLflow.
@@ -346,19 +418,15 @@ def test_a_database_that_cannot_be_used_is_named(store: Path, tracked: Path) -> 
 
 
 @pytest.mark.thorough
-def test_a_database_of_another_version_of_mlflow_is_named(store: Path, tracked: Path) -> None:
+@pytest.mark.parametrize("version", ["ffffffffffff", "451aebb31d03"], ids=["newer", "older"])
+def test_a_database_of_another_version_of_mlflow_is_named(
+    store: Path, tracked: Path, version: str
+) -> None:
     with closing(sqlite3.connect(tracked, isolation_level=None)) as other:
-        other.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+        other.execute("UPDATE alembic_version SET version_num = ?", [version])
     # In a process that has not used it before.
-    done = subprocess.run(
-        [sys.executable, "-m", "vinedresser", "doctor", str(store), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 1
-    assert [one["area"] for one in found if one["state"] == "problem"] == ["MLflow"]
+    [found] = problems(doctor(store))
+    assert (found["area"], found["remedy"]) == ("MLflow", "upgrade or repair it as MLflow says")
 
 
 @pytest.mark.thorough
@@ -382,3 +450,37 @@ def test_a_tracking_server_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch
     [port] = free_ports("127.0.0.1", [0], "nobody")
     monkeypatch.setenv(TRACKING_VARIABLE, f"http://127.0.0.1:{port}")
     assert only(tracking_checks(None))[0] == "problem"
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """Refuses everybody, as a server with a password does."""
+
+    def do_POST(self) -> None:
+        self.send_response(401)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.thorough
+def test_a_tracking_server_that_refuses_the_password_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        Thread(target=server.serve_forever).start()
+        monkeypatch.setenv(TRACKING_VARIABLE, f"http://127.0.0.1:{server.server_port}")
+        [found] = tracking_checks(None)
+        server.shutdown()
+    assert (found.state, "401" in found.seen) == ("problem", True)
+    assert found.remedy.startswith("correct MLFLOW_TRACKING_USERNAME")
+
+
+@pytest.mark.thorough
+def test_a_prefect_server_of_the_environment_that_is_away_is_named(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [port] = free_ports("127.0.0.1", [0], "nobody")
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{port}/api")
+    [found] = problems(doctor(store))
+    assert (found["area"], str(port) in found["subject"]) == ("servers", True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tasks.health.test_health import install
 from tests.waiting import until
 from vinedresser.infra.services.servers import (
     WORK_POOL,
@@ -47,7 +48,7 @@ def note(standing: StandingPrefect) -> None:
         file.write(asdict(standing))
 
 
-def test_each_trouble_of_prefect_is_named_while_it_lasts() -> None:
+def test_each_trouble_of_prefect_is_named_while_it_lasts(tmp_path: Path) -> None:
     standing = bring_up_prefect(port=0)
     server, worker = (ProcessIdentity(**one) for one in (standing.server, standing.worker))
     assert found(scheduler=True) == []
@@ -56,6 +57,13 @@ def test_each_trouble_of_prefect_is_named_while_it_lasts() -> None:
     ask_prefect(standing.url, standing.password, "PATCH", pool, {"is_paused": True})
     assert found() == ["its work pool is paused"]
     ask_prefect(standing.url, standing.password, "PATCH", pool, {"is_paused": False})
+
+    # As after an upgrade.
+    install(tmp_path / "site", "prefect", "3.99.0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path / "site")
+        [seen] = found()
+    assert seen.endswith("runs, and 3.99.0 is installed")
 
     note(replace(standing, password="vinedresser:expired"))
     assert found() == ["refuses its password"]

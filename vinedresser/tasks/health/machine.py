@@ -97,6 +97,12 @@ def _state() -> Iterator[Check]:
         yield Check(_AREA, "state", "ok", f"{folder} will be made")
         return
     yield write_check("state", folder)
+    found = folder.stat()
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid != os.getuid():
+        # It says which processes may be ended.
+        seen = f"{folder}: other users may change it, and what is in it is obeyed"
+        remedy = f"look at what is in it, then chown and chmod 700 {folder}"
+        yield Check(_AREA, "state", "problem", seen, remedy)
     # The servers' notes have their passwords.
     for note in folder.glob("*.json"):
         if note.stat().st_mode & _OTHERS or note.stat().st_uid != os.getuid():

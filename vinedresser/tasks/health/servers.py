@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def _standing(standing: StandingPrefect, *, scheduler: bool) -> Iterator[Check]:
         ask = partial(ask_prefect, standing.url, standing.password, timeout=_PATIENCE)
         ask("GET", "ready")
         yield Check(_AREA, subject, "ok", "answers, and has its database")
+        yield from _version(ask("GET", "admin/version"))
         yield from _worker(standing, ask("GET", f"work_pools/{WORK_POOL}"))
         late = ask("POST", "flow_runs/count", _LATE)
     except urllib.error.HTTPError as error:
@@ -103,6 +105,14 @@ def _standing(standing: StandingPrefect, *, scheduler: bool) -> Iterator[Check]:
     if scheduler:
         yield _scheduler(standing)
     yield space_check("data of Prefect", standing.home, _AREA)
+
+
+def _version(served: str) -> Iterator[Check]:
+    """Yield that a server is of another version than the package, as after an upgrade."""
+    installed = metadata.version("prefect")
+    if served != installed:
+        seen = f"version {served} runs, and {installed} is installed"
+        yield Check(_AREA, "Prefect's version", "warning", seen, _AGAIN)
 
 
 def _worker(standing: StandingPrefect, pool: dict[str, Any]) -> Iterator[Check]:

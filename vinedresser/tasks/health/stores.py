@@ -145,6 +145,8 @@ def _damaged(runs: Sequence[Location]) -> Iterator[Check]:
             problems += run_status(storage).problems
         for problem in problems:
             remedy = "vinedresser reconcile settles the run without it"
+            if "a newer version of vinedresser" in problem:
+                remedy = "pip install --upgrade vinedresser"
             yield Check(_AREA, "records", "warning", problem, remedy)
 
 

@@ -46,7 +46,7 @@ def tracking_checks(store: Location | None) -> Iterator[Check]:
 
 
 def _reached(uri: str) -> Check:
-    subject = masked_text(uri)
+    subject, path = masked_text(uri), sqlite_path(uri)
     try:
         with connected(uri) as client:
             client.search_experiments(max_results=1)
@@ -54,12 +54,14 @@ def _reached(uri: str) -> Check:
         return Check(_AREA, subject, "problem", str(error), 'pip install "vinedresser[flows]"')
     except TrackingAway as error:
         remedy = "start its server, or restore its file"
-        path = sqlite_path(uri)
         if path is not None and path.exists():
             remedy = f"find out what holds it: fuser {path}"
         return Check(_AREA, subject, "problem", str(error), remedy)
     except TrackingError as error:
-        return Check(_AREA, subject, "problem", str(error), "upgrade or repair it as MLflow says")
+        remedy = "upgrade or repair it as MLflow says"
+        if path is None:
+            remedy = "correct MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the address"
+        return Check(_AREA, subject, "problem", str(error), remedy)
     return Check(_AREA, subject, "ok", "answers")
 
 

@@ -42,6 +42,8 @@ _FINAL = frozenset(
         "UNAUTHENTICATED",
     }
 )
+# MLflow calls a database of another version an internal error, as it does an outage.
+_SCHEMA = "database schema"
 _LONGEST_MESSAGE = 400
 
 
@@ -70,7 +72,8 @@ def connected(uri: str) -> Iterator[MlflowClient]:
     except TrackingError:
         raise
     except MlflowException as error:
-        kind = TrackingError if error.error_code in _FINAL else TrackingAway
+        final = error.error_code in _FINAL or _SCHEMA in str(error)
+        kind = TrackingError if final else TrackingAway
         raise kind(_message(uri, error)) from error
     except (OperationalError, requests.RequestException) as error:
         raise TrackingAway(_message(uri, error)) from error
