@@ -133,7 +133,7 @@ def test_a_trial_that_fell_behind_when_nobody_looked_is_not_begun_again(
     ended(tmp_path / "runs" / "search" / "trial-0001", 45)
     study = searched.study(tmp_path / "journal.log")
     write_record(LocalStorage(searched.state), SWEEP)
-    runner = SweepRunner(searched, study, TrackingRecord("", "", ""), flow="")
+    runner = SweepRunner(searched, {}, study, TrackingRecord("", "", ""), flow="")
     trial = runner.next()
     assert trial is not None
     assert trial.number == left.number

@@ -116,9 +116,8 @@ def environment_of_first_run(path: Path, store: Path, setting: str) -> dict[str,
     text = EXPERIMENT.replace("max_concurrent", f"{setting}\nmax_concurrent")
     path.write_text(text, encoding="utf-8")
     experiment = load_experiment(path, store=store)
-    maker = RunMaker(
-        experiment, prepare_mlflow(experiment.store, experiment.tracking_uri, "e"), flow=""
-    )
+    tracking = prepare_mlflow(experiment.store, experiment.tracking_uri, "e")
+    maker = RunMaker(experiment, {}, tracking, flow="")
     launch = read_record(LocalStorage(maker.make(experiment.specs[0]).directory), LaunchRecord)
     assert launch is not None
     return dict(launch.environment)

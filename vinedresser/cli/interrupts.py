@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from vinedresser.errors import LaunchError
+from vinedresser.errors import LaunchError, VinedresserError
 from vinedresser.foreign_signals import handle_foreign
 from vinedresser.masking import masked_text
 from vinedresser.objects import Location
@@ -109,6 +109,7 @@ def run_flow(
 
     from vinedresser.flows.handover import with_settings
     from vinedresser.infra.services.servers import is_private
+    from vinedresser.tasks.interruption import INTERRUPTED
     from vinedresser.tasks.reconcile.flow_record import keep_flow
     from vinedresser.tasks.termination import WORK
 
@@ -136,6 +137,9 @@ def run_flow(
     # At exit, the interpreter would wait for each event separately, and without end.
     patience = _PRIVATE_EVENTS if private else _EVENTS
     sent = EventsWorker.drain_all(timeout=patience)
+    if isinstance(result, VinedresserError) and INTERRUPTED.is_set():
+        # Nothing was started.
+        leave(2, FlowEnd(None, str(result)))
     if isinstance(result, BaseException):
         raise result
     if not isinstance(sent, tuple) or not sent[1]:

@@ -13,7 +13,7 @@ from prefect.states import Failed
 from vinedresser.infra.catalog.known_tracking import remember_tracking
 from vinedresser.infra.catalog.stores import ensure_store
 from vinedresser.tasks.config.prune_file import Pruning, load_pruning
-from vinedresser.tasks.lifecycle.prepare import RunMaker
+from vinedresser.tasks.lifecycle.prepare import RunMaker, fetch_channels
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.parents.dated import dated as make_dated
 from vinedresser.tasks.process_lock import process_lock
@@ -86,6 +86,7 @@ def run_pruning(pruning: Pruning, *, resume: bool) -> PruningResult:
 
 def _prune(pruning: Pruning, resume: bool) -> PruningResult:
     experiment = pruning.experiment
+    channels = fetch_channels(experiment)
     ensure_store(experiment.store)
     with process_lock(pruning.lock, "pruning"):
         remember_tracking(experiment.store, experiment.tracking_uri)
@@ -93,7 +94,7 @@ def _prune(pruning: Pruning, resume: bool) -> PruningResult:
         with flow_recorded(experiment.store) as flow_id:
             fetch_weights(pruning.table, pruning.experiment, pruning.fetched_weights)
             tracking = begin_pruning(pruning, resume=resume)
-            maker = RunMaker(experiment, tracking, flow=flow_id)
+            maker = RunMaker(experiment, channels, tracking, flow=flow_id)
             queue = RoundQueue(pruning, maker, partial(correct, maker=maker))
             run_queue(queue, experiment, STAGES)
             pruned = finish_pruning(queue, tracking, queue.problems)

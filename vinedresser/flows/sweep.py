@@ -14,6 +14,7 @@ from vinedresser.infra.catalog.known_tracking import remember_tracking
 from vinedresser.infra.catalog.stores import ensure_store
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
 from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
+from vinedresser.tasks.lifecycle.prepare import fetch_channels
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.lifecycle.worker_run import work_order
 from vinedresser.tasks.parents.dated import dated as make_dated
@@ -98,6 +99,7 @@ def _search(searched: Sweep, resume: bool, retry_failed: bool) -> SweepResult:
         if resume:
             # Before anything else: a training continues without its flow for a minute only.
             adopt_living(experiment.store)
+        channels = fetch_channels(experiment)
         remember_tracking(experiment.store, experiment.tracking_uri)
         reconcile(experiment.store)
         with flow_recorded(experiment.store) as flow_id:
@@ -109,7 +111,7 @@ def _search(searched: Sweep, resume: bool, retry_failed: bool) -> SweepResult:
             if retry_failed:
                 study.retry_failed()
             with work_order(experiment) as order:
-                runner = SweepRunner(searched, study, tracking, flow=flow_id, order=order)
+                runner = SweepRunner(searched, channels, study, tracking, flow=flow_id, order=order)
                 queue = TrialQueue(runner)
                 run_queue(queue, experiment, STAGES)
             runner.finish()

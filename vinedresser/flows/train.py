@@ -11,7 +11,7 @@ from prefect import flow
 from vinedresser.infra.catalog.stores import ensure_store
 from vinedresser.tasks.config.experiment import Experiment, load_experiment
 from vinedresser.tasks.lifecycle.prefect_page import state_of_runs
-from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
+from vinedresser.tasks.lifecycle.prepare import RunMaker, fetch_channels, prepare_mlflow
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.lifecycle.run_result import TrainResult
 from vinedresser.tasks.lifecycle.worker_run import work_order
@@ -66,6 +66,7 @@ def run_trainings(experiment: Experiment) -> TrainResult:
 
 
 def _train(experiment: Experiment) -> TrainResult:
+    channels = fetch_channels(experiment)
     ensure_store(experiment.store)
     # First: left runs with the tracking URI of this file are this user's.
     tracking = prepare_mlflow(
@@ -73,7 +74,7 @@ def _train(experiment: Experiment) -> TrainResult:
     )
     reconcile(experiment.store)
     with flow_recorded(experiment.store) as flow_id, work_order(experiment) as order:
-        maker = RunMaker(experiment, tracking, flow=flow_id, order=order)
+        maker = RunMaker(experiment, channels, tracking, flow=flow_id, order=order)
         runs = make_runs(experiment, maker)
         queue = AttemptQueue(runs, partial(correct, maker=maker))
         run_queue(queue, experiment, STAGES)

@@ -18,10 +18,9 @@ import pytest
 from vinedresser.capture.hook.ranks import RanksApart
 from vinedresser.capture.run import connections
 from vinedresser.capture.run.connections import connected
-from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import ProcessIdentity, descendants, identify
-from vinedresser.store.records import Heartbeat, heartbeat_key, new_run, write_record
+from vinedresser.store.records import Heartbeat, heartbeat_key, write_record
 
 # Runs its argument, prints a number that is known then, and lives on.
 PEER = "import sys\nport = 0\nexec(sys.argv[1])\nprint(port, flush=True)\nsys.stdin.read()"
@@ -127,9 +126,8 @@ def test_nobody_is_apart_by_what_cannot_be_seen(monkeypatch: pytest.MonkeyPatch)
 
 def test_ranks_are_apart_while_both_train(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path / "run")
-    run = OpenedRun(storage, replace(new_run("run", {}), framework="torch"), launched=True)
     said: list[str] = []
-    apart = RanksApart(run, storage, 0, 2, said.append)
+    apart = RanksApart(lambda: "torch", storage, 0, 2, said.append)
 
     def beats(found: ProcessIdentity, *, closed: bool = False) -> None:
         beat = Heartbeat(1, asdict(found), 9, time.time(), closed=closed)

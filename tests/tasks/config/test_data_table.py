@@ -15,7 +15,7 @@ from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.store.records import LaunchRecord, RunRecord, read_record
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.config.sweep_file import load_sweep
-from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
+from vinedresser.tasks.lifecycle.prepare import RunMaker, fetch_channels, prepare_mlflow
 
 RUN = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
 DATA = '[data]\ncache = "20 GB"\ntrain = "images/"\ntest-2 = ["s3://bucket/a/", "b/*.tar"]\n'
@@ -43,7 +43,10 @@ def test_a_script_reads_its_channels_and_they_are_recorded(
     (tmp_path / "images").mkdir()
     experiment.refuse_missing()
     place = RunMaker(
-        experiment, prepare_mlflow(experiment.store, experiment.tracking_uri, "e"), flow=""
+        experiment,
+        fetch_channels(experiment),
+        prepare_mlflow(experiment.store, experiment.tracking_uri, "e"),
+        flow="",
     ).make(experiment.specs[0])
     storage = LocalStorage(place.directory)
     launch, run = read_record(storage, LaunchRecord), read_record(storage, RunRecord)
@@ -80,7 +83,7 @@ def test_a_channel_on_s3_is_a_folder_for_a_script_of_sagemaker_and_stays_its_add
     text = f'{RUN}attach = false\ncontract = "sagemaker"\n[data]\nmy-rows = "{s3}/rows"\n'
     experiment = load_experiment(write(tmp_path, text))
     tracking = prepare_mlflow(experiment.store, experiment.tracking_uri, "e")
-    maker = RunMaker(experiment, tracking, flow="")
+    maker = RunMaker(experiment, fetch_channels(experiment), tracking, flow="")
     storage = LocalStorage(maker.make(experiment.specs[0]).directory)
     launch, run = read_record(storage, LaunchRecord), read_record(storage, RunRecord)
     assert launch is not None

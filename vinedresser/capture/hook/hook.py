@@ -137,7 +137,7 @@ class Hook(SteeredTraining):
         if self._run.upload is not None:
             self._run.upload.begin(policy, self._session.shield.report)
         rank = self._environment.rank
-        prepare_rank(self._run, self._environment, self._session)
+        prepare_rank(self._run, self._environment, self._session, lambda: self._control.framework)
         self._session.snapshots = snapshot_taker(self._run, self._session, rank, guard, snapshots)
         self._control = CaptureControl(
             self._run,

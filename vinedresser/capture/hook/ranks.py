@@ -30,7 +30,9 @@ _SHARE = 0.5
 _JOINED = 5
 
 
-def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> None:
+def prepare_rank(
+    run: OpenedRun, environment: Environment, session: Session, framework: Callable[[], str]
+) -> None:
     """Prepare the session of one rank of several; does nothing for a single process.
 
     All ranks capture the same steps, since they are compared: they share the pace that rank 0
@@ -40,6 +42,7 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
     Args:
         environment: rank and number of ranks of this process.
         session: session of the hook.
+        framework: returns that of the training, known after its first step.
     """
     storage = run.directory
     if environment.world_size == 1:
@@ -62,7 +65,9 @@ def prepare_rank(run: OpenedRun, environment: Environment, session: Session) -> 
         "reading torch's flight recorder", recorder.look, metered=False
     )
     if launch.ranks > 1:
-        apart = RanksApart(run, storage, environment.rank, launch.ranks, session.shield.report)
+        apart = RanksApart(
+            framework, storage, environment.rank, launch.ranks, session.shield.report
+        )
         look = session.shield.guard("looking for the other ranks", apart.look)
         session.each_step.append(look)
 
@@ -74,8 +79,8 @@ class RanksApart:
     means is connected to the others.
 
     Args:
-        run: the run.
-        storage: its directory, on a file system.
+        framework: returns that of the training, known after its first step.
+        storage: the run's directory, on a file system.
         rank: rank of this process.
         ranks: number of ranks.
         report: prints a line.
@@ -83,13 +88,13 @@ class RanksApart:
 
     def __init__(
         self,
-        run: OpenedRun,
+        framework: Callable[[], str],
         storage: LocalStorage,
         rank: int,
         ranks: int,
         report: Callable[[str], None],
     ) -> None:
-        self._run = run
+        self._framework = framework
         self._storage = storage
         self._rank = rank
         self._ranks = ranks
@@ -106,8 +111,7 @@ class RanksApart:
         if steps != self._next:
             return
         self._next *= 2
-        # The framework is known after the first step.
-        if self._run.record.framework != "torch" or not _trains_alone():
+        if self._framework() != "torch" or not _trains_alone():
             self._next = 0
             return
         training = [

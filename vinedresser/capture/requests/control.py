@@ -131,6 +131,11 @@ class CaptureControl:
                 self.know_loss(name, self.losses[name] | found)
         taker.record_loss(name, value, everything)
 
+    @property
+    def framework(self) -> str:
+        """Framework of the training; "" while nothing is watched."""
+        return self.adapters[0].framework if self.adapters else ""
+
     def describe(self) -> None:
         """Complete the run's record, on rank 0 only."""
         if self._rank:
@@ -142,7 +147,7 @@ class CaptureControl:
         )
         record = replace(
             self._run.record,
-            framework=adapters[0].framework if adapters else "",
+            framework=self.framework,
             versions=versions(**found),
             world_size=self.world_size,
             capture=config.to_json(),

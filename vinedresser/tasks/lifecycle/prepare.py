@@ -7,14 +7,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.data.channels import channel_environment
 from vinedresser.data.downloading import download
-from vinedresser.errors import AlreadyARun, ConfigError
+from vinedresser.errors import AlreadyARun, ConfigError, KeyMissing
 from vinedresser.infra.catalog.known_tracking import remember_tracking
 from vinedresser.infra.services.tracking import prepare_tracking
 from vinedresser.infra.supervise.launcher import prepare_run
@@ -39,7 +38,7 @@ from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
 from vinedresser.tasks.places.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["RunMaker", "prepare_mlflow"]
+__all__ = ["RunMaker", "fetch_channels", "prepare_mlflow"]
 
 _log = plain_logger(__name__)
 
@@ -61,11 +60,35 @@ def prepare_mlflow(store: Location, uri: str, experiment: str) -> TrackingRecord
     return TrackingRecord(uri, prepare_tracking(uri, experiment), run_id="")
 
 
+def fetch_channels(experiment: Experiment) -> dict[str, list[str]]:
+    """Return what programs get of each channel: scripts of SageMaker folders of this machine.
+
+    What is on S3 is downloaded for them, unless it is there already.
+
+    Raises:
+        ConfigError: a channel names no objects on S3.
+        LaunchError: the flow was interrupted meanwhile.
+        StoreError: the storage refused a request.
+    """
+    if not experiment.run.contract:
+        return {**experiment.channels}
+    found = {}
+    for name, sources in experiment.channels.items():
+        try:
+            found[name] = [
+                str(download(one, INTERRUPTED.is_set)) if is_remote(one) else one for one in sources
+            ]
+        except (ConfigError, KeyMissing) as error:
+            raise ConfigError(f"{experiment.path}: data.{name}: {error}") from error
+    return found
+
+
 class RunMaker:
     """Makes runs of an experiment: directory, place and MLflow run; it launches nothing.
 
     Args:
         experiment: settings that the runs share.
+        channels: see `fetch_channels`.
         tracking: where MLflow keeps them, without a run.
         flow: id of the flow run that they belong to.
         order: how workers of a cluster make them; None: they train in local processes.
@@ -75,6 +98,7 @@ class RunMaker:
     def __init__(
         self,
         experiment: Experiment,
+        channels: Mapping[str, Sequence[str]],
         tracking: TrackingRecord,
         *,
         flow: str,
@@ -82,6 +106,7 @@ class RunMaker:
         patience: float = 0.0,
     ) -> None:
         self._experiment = experiment
+        self._channels = channels
         self._tracking = tracking
         self._flow = flow
         self._order = order
@@ -98,10 +123,8 @@ class RunMaker:
             parent: id of the MLflow run under which it is shown; "" for the maker's.
 
         Raises:
-            ConfigError: a channel names no objects on S3.
-            LaunchError: the flow was interrupted while a channel was downloaded.
             TrackingError: MLflow's database or server refused.
-            StoreError: the store, or the storage of a channel, refused a request.
+            StoreError: the store refused a request.
         """
         good = self._experiment.good_runs(spec)
         for number in itertools.count(1):
@@ -118,23 +141,6 @@ class RunMaker:
         tracking = replace(self._tracking, parent=parent or self._tracking.parent)
         begin_tracking(place, storage, run, tracking)
         return place
-
-    @cached_property
-    def _channels(self) -> Mapping[str, Sequence[str]]:
-        """What the program gets of each channel: a script of SageMaker folders of this machine."""
-        channels = self._experiment.channels
-        if not self._experiment.run.contract:
-            return channels
-        found = {}
-        for name, sources in channels.items():
-            try:
-                found[name] = [
-                    str(download(one, INTERRUPTED.is_set)) if is_remote(one) else one
-                    for one in sources
-                ]
-            except ConfigError as error:
-                raise ConfigError(f"{self._experiment.path}: data.{name}: {error}") from error
-        return found
 
     def _place(self, name: str) -> RunPlace:
         """Return the place of a run that begins later; on an object store its name is reserved."""

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -62,6 +62,7 @@ class SweepRunner:
     """Runs a sweep; several threads may call its methods at the same time.
 
     Args:
+        channels: see `fetch_channels`.
         study: study that decides about trials.
         tracking: MLflow's run of the sweep.
         flow: id of the flow run.
@@ -76,6 +77,7 @@ class SweepRunner:
     def __init__(
         self,
         sweep: Sweep,
+        channels: Mapping[str, Sequence[str]],
         study: Study,
         tracking: TrackingRecord,
         *,
@@ -88,7 +90,7 @@ class SweepRunner:
         adoptable = order is None and isinstance(sweep.experiment.store, Path)
         patience = _PATIENCE if adoptable else 0.0
         self._maker = RunMaker(
-            sweep.experiment, tracking, flow=flow, order=order, patience=patience
+            sweep.experiment, channels, tracking, flow=flow, order=order, patience=patience
         )
         self._lock = threading.Lock()
         self._left = study.again()

@@ -44,8 +44,11 @@ def average(connection: socket.socket, network: nn.Module) -> None:
 
 
 def await_training(rank: int) -> None:
-    """Wait until the other rank's hook has said that it trains, too."""
-    beat = Path(os.environ["VINEDRESSER_RUN"], "heartbeat", f"{1 - rank}.json")
+    """Wait until the other rank's hook has said that it trains, too; rank 1's that it is alone."""
+    run = Path(os.environ["VINEDRESSER_RUN"])
+    while fault == "is alone" and rank == 0 and not (run / "findings/trainer-ranks.jsonl").exists():
+        time.sleep(0.05)
+    beat = run / f"heartbeat/{1 - rank}.json"
     while not beat.exists() or json.loads(beat.read_bytes())["last_step"] < 5:
         time.sleep(0.05)
 

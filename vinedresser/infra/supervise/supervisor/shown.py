@@ -36,13 +36,19 @@ class WholeLines:
 
 
 class ErrorsOfRank:
-    """The errors among the lines of a standard error, each line with the rank."""
+    """The errors among the lines of a standard error, and what its hook says of this rank alone.
+
+    Each line has the rank. What a hook says otherwise, that of rank 0 says, too.
+    """
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._errors = CrashReason()
+        self._own = f"vinedresser: rank {rank} "
 
     def of(self, _: bytes, lines: list[str]) -> bytes:
         """See `Shown.of`."""
-        told = self._errors.feed(lines)
+        told: list[str] = []
+        for line in lines:
+            told += [line] if line.startswith(self._own) else self._errors.feed([line])
         return "".join(f"[rank {self._rank}] {line}\n" for line in told).encode()
