@@ -27,11 +27,13 @@ THOROUGH = frozenset(
         "a relu before values on both sides of zero",
         "a usual training",
         "a weak penalty and a slow schedule",
+        "evaluated rows in the order of their classes",
         "an overflow now and then",
         "batches that overflow float16",
         "inputs far too large",
         "labels of other rows",
         "no softmax",
+        "the last rows of sorted ones held out",
         "zeros",
     }
 )
@@ -61,6 +63,12 @@ def drawn() -> Data:
 def one_class() -> Data:
     data = digits()
     return changed(data, y=np.full_like(data.y, 3))
+
+
+def evaluated_in_order() -> Data:
+    data = digits()
+    order = np.argsort(data.y_eval, kind="stable")
+    return Data(data.x, data.y, data.x_eval[order], data.y_eval[order])
 
 
 def in_order() -> Data:
@@ -174,6 +182,11 @@ def regression(data: Callable[[], Data], **more: Any) -> Fitting:
 
 
 FAULTY = {
+    "the last rows of sorted ones held out": Case(
+        Fitting(data=in_order, fit={"validation_split": 0.05}, epochs=4),
+        rules("single_label"),
+        "single_label",
+    ),
     "zeros": Case(
         Fitting(hidden=[dense(kernel_initializer="zeros"), dense(kernel_initializer="zeros")]),
         rules(
@@ -347,6 +360,9 @@ FAULTY = {
 }
 
 SOUND = {
+    "evaluated rows in the order of their classes": Case(
+        Fitting(data=evaluated_in_order, evaluate=True, epochs=4), rules("single_label")
+    ),
     "a usual training": Case(
         Fitting(hidden=[*normed(0.9), dense(32, "tanh"), dense(32, "sigmoid")], evaluate=True),
         rules(

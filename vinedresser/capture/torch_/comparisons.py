@@ -74,6 +74,7 @@ class Comparisons:
         """
         if recording.mode == "eval":
             self._take_accuracy(recording, name, arguments)
+            self._losses.take_first_label(recording, name, arguments)
         if self._progress(recording).first_losses:
             self.take(recording, name, arguments, paired=True)
         elif self.due(recording, several=True) is not None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.evaluated_labels import EvaluatedLabels
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
 from vinedresser.store.finding import Finding
@@ -23,6 +24,8 @@ _ROWS = 128
 # Minimum number of batches, and of rows in each, to judge their order.
 _BATCHES = 20
 _ROWS_OF_BATCH = 8
+# Number of evaluations, unless the run ends before.
+_EVALUATIONS = 3
 # Two classes may alternate on purpose, such as real and generated rows.
 _FEWEST_CLASSES = 3
 # A model with this gain in evaluations does not suffer from the order.
@@ -55,7 +58,7 @@ class _Labels:
 
 
 class SingleLabel(OnceRule):
-    """All labels are equal, or the batches are sorted by class.
+    """All labels are equal, those of the evaluations are, or the batches are sorted by class.
 
     *Single label*: the first ``rows`` captured labels are all equal and, if they are classes, the
     model predicts them. Any other label then has a share of less than 3/``rows`` (95 %; rule of
@@ -70,6 +73,10 @@ class SingleLabel(OnceRule):
     Educ. Psychol. Meas. 20, 1960). Applies to three or more classes, unless evaluations are good
     anyway (half of the chance-level error removed).
 
+    *Evaluated*: all labels of the last three evaluations (at the end, of the only ones) are equal
+    (`EvaluatedLabels`), which has a probability below 1e-6 for rows drawn like those of the
+    training.
+
     Args:
         rows: number of equal labels; 128 at the end of the run.
         order: excess similarity of the labels of a batch.
@@ -81,6 +88,7 @@ class SingleLabel(OnceRule):
     consequences = ("outcome", "data_leakage", "overfitting")
     position = 50
     left_out_of = ("adversarial",)
+    modes = ("train", "eval")
 
     def __init__(self, rows: int = 1000, order: float = 0.5) -> None:
         require_at_least(1, rows=rows)
@@ -88,6 +96,7 @@ class SingleLabel(OnceRule):
         self.rows = rows
         self.order = order
         self.batches = Batches()
+        self.evaluated = EvaluatedLabels()
         self.needs = self.batches.required("labels")
         self.fit = Fit()
         self._labels: dict[str, _Labels] = {}
@@ -102,6 +111,8 @@ class SingleLabel(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
+        if step.mode == "eval":
+            return self._evaluated(_EVALUATIONS)
         if not self.batches.compared:
             return None
         self._last = step
@@ -114,7 +125,27 @@ class SingleLabel(OnceRule):
 
     def at_end(self) -> Finding | None:
         """Return the finding for the labels of the whole run."""
-        return self._single(self._last, min(self.rows, _ROWS)) if self._last else None
+        if self._last is None:
+            return None
+        return self._single(self._last, min(self.rows, _ROWS)) or self._evaluated(1)
+
+    def _evaluated(self, evaluations: int) -> Finding | None:
+        equal = None if self._adversaries else self.evaluated.equal
+        if equal is None or equal.evaluations < evaluations:
+            return None
+        return self._finding(
+            equal.step,
+            equal.loss,
+            ("first_label", 1.0, 1.0),
+            confidence=0.95,
+            seen=f"all labels of the evaluations are equal ({equal.label}), but only "
+            f"{equal.share:.0%} of {equal.trained} captured training labels are that",
+            cause="the rows were sorted by label when they were split, so the evaluations have "
+            "only one class, and the training lacks rows of it",
+            remedy="shuffle the rows before splitting them, or stratify (train_test_split(..., "
+            "stratify=y)); validation_split of Keras takes the last rows before it shuffles",
+            evidence={"evaluations": equal.evaluations, "share": equal.share},
+        )
 
     def _single(self, step: Step, rows: int) -> Finding | None:
         several = self._adversaries or self._others

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import keras
+import numpy as np
+
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.step_runner import StepFunction, StepResult, StepRunner
 from vinedresser.capture.recording.recording import Recording
+from vinedresser.store.collections.collection import FIRST_LABEL
 from vinedresser.store.step_record import Mode
 
 # Kinds of tensors that require observation of a batch.
 _OBSERVED = ("inputs", "outputs", "attention", "labels", "predictions")
+# Numbers of labels that are compared after each evaluation.
+_MOST_LABELS = 1 << 22
 
 
 class Evaluation:
     """Records each ``evaluate`` or ``predict``.
 
-    The losses and metrics are the final ones of Keras, the tensors those of the first batch.
+    The losses and metrics are the final ones of Keras, the tensors those of the first batch. Of
+    labels in an array, the share that equals the first one is recorded, too.
 
     Args:
         mode: "eval" or "predict".
@@ -29,6 +37,7 @@ class Evaluation:
         self._session = watched.session
         self._recorder = watched.session.recorder
         self._model = watched.model
+        self._names = watched.names
         self._writer = watched.writer
         self._mode: Mode = mode
         self._runner = runner
@@ -39,6 +48,7 @@ class Evaluation:
         self._begin = guard("the start of an evaluation", self._begin_batch)
         self._write = guard("a batch of an evaluation", self._write_batch)
         self._end = guard("the end of an evaluation", self._write_final_logs)
+        self._look_at_labels = guard("the labels of an evaluation", self._write_first_label)
         # The guard lets TrainingStopped through.
         self._stop = guard("the end of the training", watched.session.stop_if_asked)
 
@@ -49,6 +59,7 @@ class Evaluation:
         try:
             with self._recorder.mode(self._mode) if alone else nullcontext():
                 result = original(*args, **kwargs)
+                self._look_at_labels(*args, **kwargs)
                 self._end()
         finally:
             self._whole = before
@@ -131,6 +142,26 @@ class Evaluation:
         recording = self._recorder.recording(self._recorder.explicit_mode or self._mode)
         if recording is not None and logs is not None:
             self._writer.write_logs(recording, logs)
+
+    def _write_first_label(self, *args: Any, **kwargs: Any) -> None:
+        """Write the share of all labels that equal the first one, if they are in one array.
+
+        Args:
+            args: positional arguments of ``evaluate``, of which the labels are the second.
+            kwargs: the others.
+        """
+        y = kwargs.get("y", args[1] if len(args) > 1 else None)
+        recording = self._recorder.recording(self._recorder.explicit_mode or self._mode)
+        name = f"{FIRST_LABEL}{self._names.prefix}loss"
+        if recording is None or not recording.due.ask(name):
+            return
+        tensor = isinstance(y, np.ndarray) or keras.ops.is_tensor(y)
+        if not tensor or len(y.shape) > 2 or math.prod(y.shape) > _MOST_LABELS:
+            return
+        labels = keras.ops.convert_to_numpy(y)
+        if labels.ndim and len(labels):
+            rows = labels.reshape(len(labels), -1)
+            self._writer.write(recording, name, (rows == rows[:1]).all(1).mean(), float(len(rows)))
 
     def _report_fused(self, recording: Recording) -> None:
         if any(recording.due.reaches(kind) for kind in _OBSERVED):

@@ -13,7 +13,7 @@ from vinedresser.capture.recording.tensor_copier import TensorCopier
 from vinedresser.frameworks.keras_.names import Names
 
 _OF_ROWS = ("labels/", "predictions/")
-_SCALARS = ("losses/", "metrics/", "optimizer_state/")
+_SCALARS = ("losses/", "metrics/", "optimizer_state/", "state/")
 
 
 class RecordingWriter:

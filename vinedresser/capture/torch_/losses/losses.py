@@ -11,7 +11,7 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
-from vinedresser.store.collections.collection import ACCURACY
+from vinedresser.store.collections.collection import ACCURACY, FIRST_LABEL
 
 __all__ = ["Losses", "batch_size", "comparison_due", "is_loss", "labels_pairs"]
 
@@ -110,6 +110,28 @@ class Losses:
             rows = len(labels) if labels.is_cuda else int(counted)
             if rows:
                 self._copier.keep_scalar(recording, full, right, recording.weight(rows))
+
+    def take_first_label(self, recording: Recording, name: str, arguments: tuple[Any, ...]) -> None:
+        """Capture the share of the labels of an evaluation that equal its first one.
+
+        Only of single tensors with one label per row, [rows] or [rows, 1].
+
+        Args:
+            recording: receives the share.
+            name: name of the loss.
+            arguments: arguments of the loss, nestings of tensors.
+        """
+        full = f"{FIRST_LABEL}{name}"
+        given = [found for argument in arguments if (found := list(leaves(argument)))][:2]
+        if not recording.due.ask(full) or [len(found) for found in given] != [1, 1]:
+            return
+        labels = given[1][0][1]
+        if type(labels) is not Tensor or not labels.ndim or not 0 < labels.numel() == len(labels):
+            return
+        with torch.no_grad(), WithoutModes():
+            first = recording.kept.setdefault(full, labels[:1].reshape(()).clone())
+            equal = (labels == first).sum() / len(labels)
+            self._copier.keep_scalar(recording, full, equal, recording.weight(len(labels)))
 
     def _keep_due(
         self, recording: Recording, kind: str, name: str, found: list[tuple[str, Tensor]]
