@@ -60,7 +60,7 @@ def sweep(
     from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 
     searched = load_sweep(file, store=store, max_concurrent=max_concurrent)
-    searched.experiment.refuse_missing()
+    searched.check_start(retry_failed=retry_failed)
     place = searched.experiment.store
     ensure_store(place)
     resume = resume or retry_failed

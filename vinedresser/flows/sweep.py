@@ -82,7 +82,7 @@ def sweep(
 
 def run_search(searched: Sweep, *, resume: bool, retry_failed: bool) -> SweepResult:
     """Run the search of a sweep file that has been read; see `sweep`."""
-    searched.experiment.refuse_missing()
+    searched.check_start(retry_failed=retry_failed)
     result = ends_in_order(
         lambda: _search(searched, resume, retry_failed), searched.experiment.store
     )

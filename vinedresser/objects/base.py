@@ -7,10 +7,13 @@ from typing import NamedTuple, Protocol
 
 from vinedresser.errors import KeyMissing, StoreError
 
-__all__ = ["TEMPORARY", "Buffer", "Span", "Storage", "check_key", "get_or_none"]
+__all__ = ["TEMPORARY", "Buffer", "Span", "Storage", "check_key", "get_chunks", "get_or_none"]
 
 # Prefix of the names of objects being written, which readers ignore.
 TEMPORARY = ".tmp-"
+
+# Bytes that are read at a time.
+_CHUNK = 8 << 20
 
 # Contiguous buffers that the operating system can write without a copy.
 Buffer = bytes | bytearray | memoryview
@@ -130,6 +133,21 @@ def check_key(key: str) -> None:
         raise StoreError(f"{key!r}: a key must be a relative name without '.', '..' or '//'")
     if parts[-1].startswith(TEMPORARY):
         raise StoreError(f"{key!r}: a key must not begin with {TEMPORARY}")
+
+
+def get_chunks(storage: Storage, key: str) -> Iterator[bytes]:
+    """Yield the content of an object, at most 8 MiB at a time.
+
+    Raises:
+        KeyMissing: no such object.
+        StoreError: the storage refused for another reason.
+    """
+    start = 0
+    while chunk := storage.get(key, start, _CHUNK):
+        yield chunk
+        start += len(chunk)
+        if len(chunk) < _CHUNK:
+            return
 
 
 def get_or_none(

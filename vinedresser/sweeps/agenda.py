@@ -13,18 +13,18 @@ from optuna.trial import FrozenTrial, TrialState
 from vinedresser.errors import ConfigError
 from vinedresser.store.json_values import shown
 from vinedresser.sweeps.dimension import Choice
+from vinedresser.sweeps.population import Population
 from vinedresser.sweeps.proposer import CHOSEN, KNOWN, given_point
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.stored_trial import AGAIN, LINE, stored_trial
 from vinedresser.sweeps.trial import ALL_BEGUN
 from vinedresser.sweeps.tried import Tried
 
-__all__ = ["AGAIN", "Agenda"]
+__all__ = ["Agenda"]
 
 # User attribute of a trial: number of the failed one that it tries again.
 _RETRY_OF = "retry_of"
-# User attribute of a trial: number of the best one that it trains again, and the seed.
-AGAIN = "again"
 # Number of configurations up to which those of a space are counted.
 _COUNTED = 100_000
 
@@ -53,6 +53,7 @@ class Agenda:
             for number, point in enumerate(settings.points)
         ]
         _refuse_equal(self._points, space, f"{where}.points")
+        self._population = Population.of(settings, space, self._points, where)
         self._grid = space.grid() if settings.sampler_name == "grid" else []
         self.tried = Tried(space)
         self.retried: dict[int, int] = {}
@@ -140,6 +141,11 @@ class Agenda:
         return len(wanted)
 
     @property
+    def members(self) -> int | None:
+        """Number of members of its population; None without one."""
+        return None if self._population is None else self._population.settings.population
+
+    @property
     def planned(self) -> int | None:
         """Number of trials that there will be at most; None if that is unknown."""
         limits = [] if self._settings.trials is None else [self._settings.trials]
@@ -176,6 +182,9 @@ class Agenda:
 
     def _pending(self) -> Iterator[dict[str, Choice]]:
         """Yield the points that were not tried, as when they are new in a resumed sweep."""
+        if self._population is not None:
+            # Its first members have them.
+            return
         queued = list(self._queued)
         for point in self._points:
             if point in queued:
@@ -192,6 +201,8 @@ class Agenda:
 
     def _plan(self) -> bool:
         """Queue a configuration if it is not to be proposed; False if all have been tried."""
+        if self._population is not None:
+            return self._succeed(self._population)
         repeats, grid = self._settings.repeats, self._settings.sampler_name == "grid"
         following = self.tried.fewer_than(repeats)
         if following is None and grid:
@@ -206,6 +217,14 @@ class Agenda:
         self.over = f"{several} {'grid' if grid else 'space'} have been tried{times}"
         return False
 
+    def _succeed(self, population: Population) -> bool:
+        """Queue the next trial of a population; False while it depends on one that trains."""
+        newest = self._study.get_trials(deepcopy=False)[-2 * population.settings.population :]
+        following = population.successor([stored_trial(one, {}) for one in newest])
+        if following is not None:
+            self._study.enqueue_trial(dict(following.given), user_attrs={LINE: [*following.line]})
+        return following is not None
+
     def _queue(self, configuration: Mapping[str, Choice]) -> None:
         """Queue a configuration, which is the next one that Optuna returns."""
         self._queued.append(dict(configuration))
@@ -214,6 +233,8 @@ class Agenda:
     @cached_property
     def _size(self) -> int | None:
         """Number of configurations of the space or grid; None if it is unknown or large."""
+        if self._population is not None:
+            return None
         if self._settings.sampler_name == "grid":
             whole = [point for point in self._points if self._space.is_whole(point)]
             if len(whole) < len(self._points):

@@ -122,6 +122,32 @@ class Dimension:
         else:
             yield from replace(self, grid=0).values()
 
+    def scaled(self, value: Choice, factor: float) -> Choice:
+        """Return a number times a factor, or the value of the range that is nearest to that.
+
+        If integers or steps are too coarse for the factor, it is the next one in its direction.
+        """
+        wanted = float(value) * factor
+        step = self.step or float(self.kind == "int")
+        if step:
+            last = math.floor((self.high - self.low) / step + _ROUNDING)
+            now, found = (round((one - self.low) / step) for one in (float(value), wanted))
+            if found == now and wanted != float(value):
+                found += 1 if wanted > float(value) else -1
+            wanted = self.low + min(max(found, 0), last) * step
+        wanted = min(max(wanted, self.low), self.high)
+        return round(wanted) if self.kind == "int" else wanted
+
+    def neighbour(self, value: Choice, side: int) -> Choice:
+        """Return the choice before another one (side -1) or after it (1); at an end the inner one.
+
+        A single choice has none, and is returned.
+        """
+        place = self.choices.index(value)
+        if not 0 <= place + side < len(self.choices):
+            side = -side
+        return self.choices[min(max(place + side, 0), len(self.choices) - 1)]
+
     def key(self, value: Choice) -> Choice:
         """Return a value that is equal for equal values, though they were computed differently."""
         if self.kind == "choice":

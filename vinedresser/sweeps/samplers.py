@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.infra.configuration import build
+from vinedresser.sweeps.population import PopulationSettings
 
 __all__ = ["BoundedTPESampler", "sampler_maker"]
 
@@ -139,7 +140,12 @@ class _Genetic:
     population: Annotated[int, Ge(2)] = 50
 
 
-_KINDS: dict[str, type[Any]] = {"random": _Plain, "grid": _Plain, "nsgaii": _Genetic}
+_KINDS: dict[str, type[Any]] = {
+    "random": _Plain,
+    "grid": _Plain,
+    "nsgaii": _Genetic,
+    "pbt": PopulationSettings,
+}
 
 
 def sampler_maker(
@@ -147,9 +153,10 @@ def sampler_maker(
 ) -> Callable[[int], samplers.BaseSampler]:
     """Return a function that makes a sampler with a random seed.
 
-    The points of a grid come from the sweep itself. TPE is that of Bergstra et al. (2011), with the
-    constant liar for concurrent trials; the Gaussian process is Optuna's, CMA-ES is Hansen's, and
-    NSGA-II that of Deb et al. (2002).
+    The points of a grid come from the sweep itself, and so does the configuration of a trial in a
+    population, but for values that are drawn at random. TPE is that of Bergstra et al. (2011), with
+    the constant liar for concurrent trials; the Gaussian process is Optuna's, CMA-ES is Hansen's,
+    and NSGA-II that of Deb et al. (2002).
 
     Args:
         given: its name, or a table with ``name`` and settings.
@@ -169,7 +176,7 @@ def sampler_maker(
             raise MissingDependency(f"{where}: {name!r} needs the package {package}")
     if name == "cmaes" and objectives > 1:
         raise ConfigError(f"{where}: CMA-ES supports one objective only; use nsgaii, tpe or gp")
-    if kind is _Plain:
+    if kind in (_Plain, PopulationSettings):
         return lambda seed: samplers.RandomSampler(seed=seed)
     if kind is _Genetic:
         population = settings.population

@@ -26,11 +26,11 @@ __all__ = [
 
 Direction = Literal["minimize", "maximize"]
 Summary = Literal["last", "best", "mean"]
-SamplerName = Literal["random", "grid", "tpe", "gp", "cmaes", "nsgaii"]
+SamplerName = Literal["random", "grid", "tpe", "gp", "cmaes", "nsgaii", "pbt"]
 PrunerName = Literal["none", "median", "asha", "hyperband", "wilcoxon"]
 
 # Samplers that do not learn from trials of other sweeps; CMA-ES counts its own proposals only.
-_FROM_SCRATCH = ("random", "grid", "cmaes")
+_FROM_SCRATCH = ("random", "grid", "cmaes", "pbt")
 # Unknown keys in the tables of a list are errors.
 _STRICT = {"extra": "forbid"}
 
@@ -163,7 +163,7 @@ class SweepTable:
             value, or the Pareto front; or a table, such as ``{ trials = 30, min_delta = 0.001 }``,
             in which only an improvement by more than ``min_delta`` counts. Failed trials do not
             count.
-        sampler: "random", "grid", "tpe", "gp", "cmaes" or "nsgaii"; or a table, such as
+        sampler: "random", "grid", "tpe", "gp", "cmaes", "nsgaii" or "pbt"; or a table, such as
             ``{ name = "tpe", startup = 20 }``.
         pruner: "none", "median", "asha", "hyperband" or "wilcoxon"; or a table.
         warm_start: folder of another sweep with the same objectives, such as ``runs/search-1``; the
@@ -240,6 +240,8 @@ class SweepTable:
                 f"pruner: {self.pruner_name!r} compares trials by one metric; with several "
                 'objectives it must be "none" (rules still stop broken trials)'
             )
+        if self.sampler_name == "pbt":
+            self._check_population()
         self.seconds  # noqa: B018 - validates wall_time
 
     def _check_constraints(self) -> None:
@@ -254,6 +256,25 @@ class SweepTable:
             raise ValueError(
                 f"warm_start: {self.sampler_name} does not learn from other sweeps; use tpe, gp or "
                 "nsgaii"
+            )
+
+    def _check_population(self) -> None:
+        """Check what a population needs and does not support."""
+        if self.resume is None:
+            raise ValueError(
+                "resume: is missing; pbt needs the script's parameter for the path of a checkpoint"
+            )
+        if len(self.goals) > 1:
+            raise ValueError("objectives: pbt supports one objective only; use nsgaii, tpe or gp")
+        if self.pruner_name != "none":
+            raise ValueError(
+                f'pruner: must be "none" with pbt, which compares trials itself, not '
+                f"{self.pruner_name!r}"
+            )
+        if self.repeats > 1 or self.again:
+            key = "repeats" if self.repeats > 1 else "again"
+            raise ValueError(
+                f"{key}: not supported with pbt, whose results have no single configuration"
             )
 
     def _check_ends(self) -> None:

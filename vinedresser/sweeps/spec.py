@@ -40,6 +40,7 @@ class SweepRecord(ParentRecord):
         objectives: metric, direction, value and mode of each objective.
         epochs: number of metric values that a complete trial reports; None: unknown.
         constraints: metric, bound, value and mode of each constraint.
+        population: number of members of a population; None: the sweep has none.
     """
 
     KEY: ClassVar[str] = "sweep.json"
@@ -53,6 +54,7 @@ class SweepRecord(ParentRecord):
         "objectives",
         "epochs",
         "constraints",
+        "population",
     )
 
     space: dict[str, Any]
@@ -61,6 +63,7 @@ class SweepRecord(ParentRecord):
     objectives: list[dict[str, Any]]
     epochs: int | None
     constraints: list[dict[str, Any]] = field(default_factory=list)
+    population: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from vinedresser.errors import CorruptData
-from vinedresser.store.json_values import DAMAGE, known_fields, shown
-from vinedresser.sweeps.agenda import AGAIN, Agenda
+from vinedresser.store.json_values import DAMAGE
+from vinedresser.sweeps.agenda import Agenda
 from vinedresser.sweeps.journal import SweepJournal, SweepStorage
 from vinedresser.sweeps.pareto import pareto_front
 from vinedresser.sweeps.peers import behind_sound_trials
@@ -28,7 +28,8 @@ from vinedresser.sweeps.pruners import ENDING, make_pruner
 from vinedresser.sweeps.samplers import sampler_maker
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import LEAST_RESULTS, Proposal, Trial, TrialEnd
+from vinedresser.sweeps.stored_trial import AGAIN, EPOCH, line, reported, stored_trial
+from vinedresser.sweeps.trial import LEAST_RESULTS, Line, Proposal, Trial, TrialEnd
 
 _STATES: dict[str, OptunaState] = {
     "finished": OptunaState.COMPLETE,
@@ -39,8 +40,6 @@ _STATES: dict[str, OptunaState] = {
 _NAME = "sweep"
 # Keys of a trial's user attributes in Optuna: how it is to end, and the rule that suspected it.
 _CUT, _SUSPECTED = "cut", "suspected"
-# And the beginning of those of its values with several objectives, before the number of the epoch.
-_EPOCH = "epoch "
 
 
 class Study:
@@ -110,7 +109,8 @@ class Study:
         """Return the next configuration; None if there is none, for the reason in `over`.
 
         Points come first, then, up to the number of trials, the configurations of a grid, or those
-        that the sampler proposes.
+        that the sampler proposes. A population also has none while its next trial depends on one
+        that has not ended; then `over` is "".
         """
         return self._choose(self._study.ask()) if self._agenda.advance() else None
 
@@ -150,6 +150,11 @@ class Study:
         journal at once, so that a process that is killed leaves them to the next one.
         """
         return self._agenda.retry_failed()
+
+    @property
+    def members(self) -> int | None:
+        """Number of members of its population; None without one."""
+        return self._agenda.members
 
     @property
     def over(self) -> str:
@@ -197,7 +202,7 @@ class Study:
         """
         trial = self._running[number]
         frozen = self._frozen(number)
-        newest = max(_values(frozen), default=0)
+        newest = max(reported(frozen), default=0)
         if epoch < newest or (epoch == newest and number not in self._undecided):
             return None
         self._undecided.discard(number)
@@ -206,7 +211,7 @@ class Study:
             return TrialEnd("stopped", f"{metric} is {value} at epoch {epoch}", fault="nonfinite")
         if len(self.settings.goals) > 1:
             # Optuna supports neither intermediate values nor pruning with several objectives.
-            trial.set_user_attr(f"{_EPOCH}{epoch}", value)
+            trial.set_user_attr(f"{EPOCH}{epoch}", value)
             return None
         if epoch > newest:
             trial.report(value, epoch)
@@ -273,7 +278,7 @@ class Study:
 
     def trial(self, number: int) -> Trial:
         """Return a trial."""
-        return _trial(self._frozen(number), self._agenda.retried)
+        return stored_trial(self._frozen(number), self._agenda.retried)
 
     def running(self) -> list[Trial]:
         """Return the running trials, by number."""
@@ -282,7 +287,7 @@ class Study:
     def trials(self) -> list[Trial]:
         """Return all trials that have started, by number."""
         begun = [one for one in self._own() if one.state is not OptunaState.WAITING]
-        return [_trial(one, self._agenda.retried) for one in begun]
+        return [stored_trial(one, self._agenda.retried) for one in begun]
 
     def best(self) -> list[Trial]:
         """Return the best finished trial, the first of equal ones; [] if none has finished.
@@ -290,7 +295,7 @@ class Study:
         With several objectives, return the Pareto front. Trials that break a constraint do not
         count.
         """
-        done = [_trial(one, self._agenda.retried) for one in self._own(OptunaState.COMPLETE)]
+        done = [stored_trial(one, self._agenda.retried) for one in self._own(OptunaState.COMPLETE)]
         done = [trial for trial in done if trial.competes]
         goals = self.settings.goals
         if len(goals) > 1:
@@ -334,7 +339,15 @@ class Study:
                 self._agenda.note(number, chosen)
             parameters = chosen
         self._running[number] = trial
-        return Proposal(number, parameters, self._agenda.seed(number))
+        place = line(self._frozen(number))
+        return Proposal(number, parameters, self._agenda.seed(number), place, self._age(place))
+
+    def _age(self, place: Line | None) -> int:
+        """Return the number of trials in the line of a trial, with itself."""
+        age = 1
+        while place is not None and place.parent is not None:
+            place, age = line(self._frozen(place.parent)), age + 1
+        return age
 
     def _compared(
         self, trial: optuna.Trial, epoch: int, value: float, suspicion: TrialEnd | None
@@ -380,45 +393,3 @@ class Study:
         storage = self._study._storage
         study = self._study._study_id
         return storage.get_trial(storage.get_trial_id_from_study_id_trial_number(study, number))
-
-
-def _trial(found: FrozenTrial, retried: Mapping[int, int]) -> Trial:
-    parameters = found.user_attrs.get(CHOSEN, {})
-    if not isinstance(parameters, dict):
-        raise TypeError(f"trial {found.number} has the configuration {shown(parameters)}")
-    return Trial(
-        number=found.number,
-        parameters=parameters,
-        values=_values(found),
-        result=tuple(found.values) if found.state is OptunaState.COMPLETE else (),
-        ending=_ending(found),
-        retried_as=retried.get(found.number),
-        excess=found.constraints,
-        again=_again(found),
-    )
-
-
-def _again(found: FrozenTrial) -> tuple[int, int] | None:
-    """Return which trial one trains again, and with which seed."""
-    again = found.user_attrs.get(AGAIN)
-    if again is None:
-        return None
-    number, seed = again
-    return int(number), int(seed)
-
-
-def _ending(found: FrozenTrial) -> TrialEnd:
-    ending = found.user_attrs.get(ENDING)
-    if not ending or not found.state.is_finished():
-        return TrialEnd("running")
-    return TrialEnd(**known_fields(TrialEnd, ending))
-
-
-def _values(found: FrozenTrial) -> dict[int, float]:
-    """Return the values of the first objective by epoch."""
-    several = {
-        int(name.removeprefix(_EPOCH)): value
-        for name, value in found.user_attrs.items()
-        if name.startswith(_EPOCH)
-    }
-    return several or dict(found.intermediate_values)

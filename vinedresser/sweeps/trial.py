@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from vinedresser.sweeps.dimension import Choice
 
 __all__ = [
     "ALL_BEGUN",
     "LEAST_RESULTS",
+    "Line",
     "Proposal",
     "Trial",
     "TrialEnd",
     "TrialState",
+    "line_of",
     "results_again",
     "saved_share",
     "spread",
+    "told_line",
     "trial_name",
 ]
 
@@ -33,6 +36,22 @@ ALL_BEGUN = "all trials have begun"
 TrialState = Literal["running", "finished", "pruned", "stopped", "failed", "interrupted"]
 
 
+class Line(NamedTuple):
+    """The place of a trial in a population.
+
+    Attributes:
+        generation: number of the generation, from 0.
+        member: number of the member, from 0.
+        parent: number of the trial from whose checkpoint it continues; None: it begins anew.
+        copied: whether that is a trial of another member, whose configuration was changed.
+    """
+
+    generation: int
+    member: int
+    parent: int | None = None
+    copied: bool = False
+
+
 @dataclass(frozen=True)
 class Proposal:
     """A proposed configuration.
@@ -41,11 +60,15 @@ class Proposal:
         number: number of the trial, from 0.
         parameters: values by name; without those whose condition is not met.
         seed: seed to pass to the trial; None: no seed.
+        line: its place in a population; None without one.
+        age: number of trials in its line, with itself: those from whose checkpoints it continues.
     """
 
     number: int
     parameters: Mapping[str, Choice]
     seed: int | None = None
+    line: Line | None = None
+    age: int = 1
 
 
 @dataclass(frozen=True)
@@ -88,6 +111,7 @@ class Trial:
         excess: of a finished trial by how much it breaks each constraint, by the name of that; at
             most 0 if it does not.
         again: number of the best trial that it trains again, and its seed; None for other trials.
+        line: its place in a population; None without one.
     """
 
     number: int
@@ -98,6 +122,7 @@ class Trial:
     retried_as: int | None = None
     excess: Mapping[str, float] = field(default_factory=dict)
     again: tuple[int, int] | None = None
+    line: Line | None = None
 
     @property
     def competes(self) -> bool:
@@ -130,8 +155,16 @@ class Trial:
             return f"infeasible: breaks {', '.join(broken)}"
         if self.again is not None and not self.ending.why:
             return f"{trial_name(self.again[0])} again with seed {self.again[1]}"
-        again = "" if self.retried_as is None else f"; again as {trial_name(self.retried_as)}"
-        return f"{self.ending.why}{again}"
+        again = "" if self.retried_as is None else f"again as {trial_name(self.retried_as)}"
+        return "; ".join(filter(None, (self.ending.why, again, self.origin)))
+
+    @property
+    def origin(self) -> str:
+        """From which trial of a population it continues; "" if from none."""
+        if self.line is None or self.line.parent is None:
+            return ""
+        word = "copy of" if self.line.copied else "continues"
+        return f"{word} {trial_name(self.line.parent)}"
 
     @property
     def epochs(self) -> int:
@@ -142,6 +175,32 @@ class Trial:
 def trial_name(number: int) -> str:
     """Return the name of a trial."""
     return f"trial-{number:04d}"
+
+
+def line_of(trial: Trial, trials: Sequence[Trial]) -> list[Trial]:
+    """Return a trial of a population after those from whose checkpoints it continues.
+
+    Args:
+        trial: the trial.
+        trials: all trials of the sweep.
+    """
+    known = {one.number: one for one in trials}
+    found = [trial]
+    while (line := found[0].line) is not None and line.parent is not None:
+        found.insert(0, known[line.parent])
+    return found
+
+
+def told_line(trial: Trial, trials: Sequence[Trial]) -> str:
+    """Return the schedule of a trial of a population: its line, and what changes along it."""
+    told: list[str] = []
+    before: Mapping[str, Choice] = {}
+    for one in line_of(trial, trials):
+        new = {name: value for name, value in one.parameters.items() if before.get(name) != value}
+        shown = replace(one, parameters=new).configuration
+        told.append(f"{one.name} ({shown})" if shown else one.name)
+        before = one.parameters
+    return ", ".join(told)
 
 
 def results_again(trials: Sequence[Trial], best: Sequence[Trial]) -> list[float]:

@@ -28,7 +28,7 @@ from vinedresser.errors import (
     StoreError,
 )
 from vinedresser.objects import Location, Storage, open_storage
-from vinedresser.objects.base import check_key
+from vinedresser.objects.base import check_key, get_chunks
 from vinedresser.objects.files import replacing
 from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.reading.store_runs import run_record
@@ -186,16 +186,7 @@ def _ended(storage: Storage) -> RunRecord:
 def _contents(storage: Storage) -> _Contents:
     """Return what a copy gets of a run."""
     keys = (key for key in storage.list("") if key not in _LEFT)
-    return {key: partial(_chunks, storage, key) for key in keys}
-
-
-def _chunks(storage: Storage, key: str) -> Iterator[bytes]:
-    start = 0
-    while chunk := storage.get(key, start, _CHUNK):
-        yield chunk
-        start += len(chunk)
-        if len(chunk) < _CHUNK:
-            return
+    return {key: partial(get_chunks, storage, key) for key in keys}
 
 
 def _is_there(target: Location, identity: str) -> bool:

@@ -12,7 +12,7 @@ from rich.text import Text
 from vinedresser.cli.views.column_choice import fitted_table
 from vinedresser.cli.views.console import plain
 from vinedresser.sweeps.settings import Objective, SweepTable
-from vinedresser.sweeps.trial import ALL_BEGUN, Trial, results_again, spread
+from vinedresser.sweeps.trial import ALL_BEGUN, Trial, results_again, spread, told_line
 
 if TYPE_CHECKING:
     # It imports Prefect, which takes seconds.
@@ -76,6 +76,8 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
         both = zip(settings.goals, trial.result, strict=True)
         values = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in both)
         yield f"{head}{trial.name}: {values} with {trial.configuration}"
+        if trial.line is not None:
+            yield f"line             {told_line(trial, swept.trials)}"
     ends = Counter(trial.ending.state for trial in swept.trials)
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
     if again := results_again(swept.trials, swept.best):

@@ -35,6 +35,7 @@ from vinedresser.sweeps.trial import (
     results_again,
     saved_share,
     spread,
+    told_line,
 )
 from vinedresser.sweeps.trial_advice import trial_advice
 
@@ -120,6 +121,12 @@ class SweepPage:
         """Spread of the results of the best trial with other seeds; "" if unknown."""
         several = len(self.settings.goals) > 1
         return "" if several else spread(results_again(self.trials, self.best))
+
+    @property
+    def line(self) -> str:
+        """The line of the best trial in a population, with its schedule; "" without one."""
+        best = next((one for one in self.best if one.line is not None), None)
+        return "" if best is None else told_line(best, self.trials)
 
     def is_best(self, trial: Trial) -> bool:
         """Return whether a trial is the best one, or on the Pareto front."""

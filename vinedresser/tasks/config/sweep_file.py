@@ -53,6 +53,7 @@ class Sweep(ParentFile):
         table: settings that the prunings share; None: the trials are trainings.
         planned: number of trials that it has at most; None if that is unknown.
         known: trials of another sweep from which it starts; None: it starts from nothing.
+        members: number of members of its population; None: it has none.
     """
 
     RECORD = SweepRecord
@@ -62,6 +63,7 @@ class Sweep(ParentFile):
     table: PruneTable | None = None
     planned: int | None = None
     known: KnownTrials | None = None
+    members: int | None = None
 
     @property
     def notice(self) -> str:
@@ -96,13 +98,36 @@ class Sweep(ParentFile):
         """Return the run specification of a trial."""
         shared = self.experiment.specs[0]
         seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
-        chosen = self.space.decoded(proposal.parameters)
+        chosen = self.space.decoded(proposal.parameters) | self._until(proposal)
         parameters: dict[str, Any] = {**shared.parameters, **seed, **chosen}
         if self.table is not None:
             parameters[FOLDER] = str(self.models(proposal.number))
             if self.table.tracked_weights is not None:
                 parameters[f"{PREFIX}weights"] = str(self.fetched_weights)
         return replace(shared, name=trial_name(proposal.number), parameters=parameters)
+
+    def check_start(self, *, retry_failed: bool) -> None:
+        """Refuse to begin what cannot train.
+
+        Args:
+            retry_failed: its failed trials are to be tried again.
+
+        Raises:
+            ConfigError: a program is missing, or other trials have replaced the failed ones.
+            MissingDependency: a package is not installed.
+        """
+        self.experiment.refuse_missing()
+        if retry_failed and self.members is not None:
+            raise ConfigError(
+                f"{self.experiment.path}: --retry-failed: not supported with pbt, where copies of "
+                "good members replace failed ones; use --resume"
+            )
+
+    def _until(self, proposal: Proposal) -> dict[str, Choice]:
+        """Return the script's parameter for the number of epochs of a line of trials."""
+        given = self.settings.sampler
+        until = given.get("until") if isinstance(given, Mapping) else None
+        return {until: (self.settings.epochs or 1) * proposal.age} if until else {}
 
 
 def load_sweep(
@@ -156,7 +181,7 @@ def sweep_of(document: Mapping[str, Any], path: Path) -> Sweep:
     if settings.warm_start is not None:
         other = path.absolute().parent / settings.warm_start
         known = known_trials(other, settings, space, f"{path}: sweep.warm_start")
-    sweep = replace(sweep, planned=study.planned, known=known)
+    sweep = replace(sweep, planned=study.planned, known=known, members=study.members)
     if not study.comparing:
         return sweep
     goal = settings.goals[0]
@@ -167,6 +192,11 @@ def sweep_of(document: Mapping[str, Any], path: Path) -> Sweep:
 def _refuse_twice(experiment: Experiment, space: Space, settings: SweepTable, path: Path) -> None:
     """Refuse a parameter that is set twice."""
     parameters: Mapping[str, Any] = experiment.run.parameters
+    until = settings.sampler.get("until") if isinstance(settings.sampler, Mapping) else None
+    if until in parameters:
+        raise ConfigError(
+            f"{path}: run.parameters.{until}: also set by sweep.sampler.until; remove one of them"
+        )
     for dimension in space.dimensions:
         if dimension.name in parameters:
             raise ConfigError(

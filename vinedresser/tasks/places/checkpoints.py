@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from vinedresser.errors import CorruptData
 from vinedresser.objects import LocalStorage, Storage
+from vinedresser.objects.base import get_chunks
 from vinedresser.objects.files import check_file, folder_below
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import heartbeats
 
-__all__ = ["SavedCheckpoint", "fetch_checkpoint", "last_checkpoint", "saved_checkpoints"]
+__all__ = [
+    "SavedCheckpoint",
+    "copy_checkpoint",
+    "fetch_checkpoint",
+    "last_checkpoint",
+    "saved_checkpoints",
+]
 
 _FOLDER = "checkpoints"
 # The hook's naming; a user's own may have any suffix and be a folder.
@@ -95,6 +104,7 @@ def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> 
         folder: folder for fetched checkpoints, with a folder for each run.
 
     Raises:
+        CorruptData: see `copy_checkpoint`.
         NotAFile: it is something else, such as a symbolic link.
         StoreError: the storage refused a request.
     """
@@ -104,13 +114,42 @@ def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> 
         if path.is_symlink() or not path.is_dir():
             check_file(path)
         return path
+    return copy_checkpoint(storage, saved, folder)
+
+
+def copy_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> Path:
+    """Copy a checkpoint, a file or a folder of files, and return the path of the verified copy.
+
+    Args:
+        storage: storage of its run.
+        saved: the checkpoint.
+        folder: folder for copies, with a folder for each run.
+
+    Raises:
+        CorruptData: it was removed, or the copy has other bytes.
+        NotAFile: the folder is something else, such as a symbolic link.
+        StoreError: a storage refused a request.
+    """
     there = LocalStorage(folder_below(folder.parent, f"{folder.name}/{saved.run}"))
-    # A file or a folder of files.
     keys = [
         key
         for key in storage.list(saved.key)
         if key == saved.key or key.startswith(f"{saved.key}/")
     ]
+    if not keys:
+        raise CorruptData(f"{storage.location}: {saved.key} was removed")
     for key in keys:
-        there.put(key, [storage.get(key)])
+        digest = hashlib.sha256()
+        there.put(key, _digested(get_chunks(storage, key), digest.update))
+        copied = hashlib.sha256()
+        for chunk in get_chunks(there, key):
+            copied.update(chunk)
+        if copied.digest() != digest.digest():
+            raise CorruptData(f"{there.location}/{key}: not the bytes of {storage.location}")
     return Path(there.location, saved.key)
+
+
+def _digested(chunks: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
+    for chunk in chunks:
+        update(chunk)
+        yield chunk

@@ -42,6 +42,11 @@ def enqueue(place: Location, given: Sequence[str]) -> str:
     record = read_record(storage, SweepRecord)
     if record is None:
         raise ConfigError(f"{place}: not the folder of a sweep, such as runs/NAME")
+    if record.population is not None:
+        raise ConfigError(
+            f"{place}: its configurations come from its population; give some in sweep.points "
+            "before it begins"
+        )
     space = Space.from_json(record.space, f"{place}: space")
     point = _point(space, given)
     if space.is_whole(point):

@@ -19,7 +19,7 @@ from vinedresser.objects import Location
 from vinedresser.store.records import TrackingRecord
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Trial, TrialEnd, TrialState, results_again, spread
+from vinedresser.sweeps.trial import Trial, TrialEnd, TrialState, line_of, results_again, spread
 from vinedresser.sweeps.trial_advice import trial_advice
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import INTERRUPTED, Interruption
@@ -77,7 +77,8 @@ class SweepResult:
     def failed(self) -> int:
         """Number of trials that failed and may be tried again, but were not."""
         failed = (trial for trial in self.trials if trial.ending.state == "failed")
-        return sum(trial.retried_as is None and trial.again is None for trial in failed)
+        others = (trial for trial in failed if trial.again is None and trial.line is None)
+        return sum(trial.retried_as is None for trial in others)
 
     @property
     def verdict(self) -> str:
@@ -185,6 +186,9 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         "sweep.best.value": best.result[0] if best else None,
         "sweep.best.again": spread(results_again(swept.trials, swept.best)) if best else None,
         PARETO_TAG: ", ".join(trial.name for trial in swept.best) if several else None,
+        "sweep.best.line": " ".join(one.name for one in line_of(best, swept.trials))
+        if best and best.line
+        else None,
         "sweep.best.parameters": json.dumps(sweep.space.decoded(best.parameters)) if best else None,
     }
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
@@ -259,4 +263,5 @@ def _record(sweep: Sweep) -> SweepRecord:
         experiment_id="",
         id=uuid.uuid4().hex,
         ranks=sweep.experiment.run.ranks,
+        population=sweep.members,
     )

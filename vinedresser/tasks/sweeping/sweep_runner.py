@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vinedresser.errors import StillRunning, StoreError, TrackingError, VinedresserError
+from vinedresser.infra.services.tracking import set_tags
 from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.objects import LocalStorage, open_storage
 from vinedresser.plain_logs import plain_logger
@@ -21,7 +22,7 @@ from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.sweeps.enough import enough
 from vinedresser.sweeps.spec import PointRecord, SweepRecord, point_key
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
+from vinedresser.sweeps.trial import Line, Proposal, Trial, TrialEnd, trial_name
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.prepare import RunMaker
@@ -167,6 +168,7 @@ class SweepRunner:
 
         def make() -> RunPlace:
             place = self._maker.make(trial.next_spec())
+            _tag(place, trial.proposal.line)
             place.begin()
             return place
 
@@ -360,6 +362,19 @@ class SweepRunner:
             first = "first trial" if trials == 1 else f"first {trials} trials all"
             self.problem = f"the {first} failed: {self._reasons[0]}"
             self.over = self.over or self.problem
+
+
+def _tag(place: RunPlace, line: Line | None) -> None:
+    """Tell MLflow the place of a trial in a population."""
+    if line is None or place.tracking is None:
+        return
+    tags = {
+        "sweep.generation": line.generation,
+        "sweep.member": line.member,
+        "sweep.parent": None if line.parent is None else trial_name(line.parent),
+        "sweep.copied": str(line.copied).lower(),
+    }
+    set_tags(place.tracking.uri, place.tracking.run_id, tags)
 
 
 def _kinds(reasons: Iterable[str]) -> set[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+from vinedresser.errors import CorruptData
 from vinedresser.explain.verdicts import Verdict, verdict
 from vinedresser.infra.catalog.run_notes import stored_tracking
 from vinedresser.infra.supervise.launcher import adopt
@@ -24,10 +25,16 @@ from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end, runs_of_trial
-from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint, last_checkpoint
+from vinedresser.tasks.places.checkpoints import (
+    SavedCheckpoint,
+    copy_checkpoint,
+    fetch_checkpoint,
+    last_checkpoint,
+)
 from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
 
-# Beside the journal: checkpoints fetched from an object store, a folder for each run.
+# Beside the journal, a folder for each run: checkpoints fetched from an object store, and copies of
+# those of other trials.
 _FETCHED = "fetched"
 
 
@@ -148,7 +155,9 @@ class TrialRuns:
         self.followed = True
 
     def next_spec(self) -> RunSpec:
-        """Return its next run: from the last checkpoint of earlier runs, or from the start.
+        """Return its next run: from the last checkpoint of earlier runs, or from its beginning.
+
+        In a population that is a copy of the last checkpoint of the trial that it continues.
 
         Values reported after that checkpoint are forgotten: they will be reported again.
 
@@ -159,15 +168,28 @@ class TrialRuns:
         found = self._checkpoint() if self._sweep.settings.resume else None
         self._next_origin = found
         if found is None:
-            return spec
+            line = self.proposal.line
+            parent = None if line is None else line.parent
+            return spec if parent is None else self._resumed(spec, self._copy(parent))
         storage = open_storage(self._runs[found.run])
         path = fetch_checkpoint(storage, found, self._sweep.state / _FETCHED)
         taken = self._taken[found.run] + found.steps
-        return replace(
-            spec,
-            parameters={**spec.parameters, str(self._sweep.settings.resume): str(path)},
-            total_steps=spec.total_steps and max(spec.total_steps - taken, 1),
-        )
+        total_steps = spec.total_steps and max(spec.total_steps - taken, 1)
+        return replace(self._resumed(spec, path), total_steps=total_steps)
+
+    def _resumed(self, spec: RunSpec, path: Path) -> RunSpec:
+        """Return a run that is passed the path of a checkpoint."""
+        resume = str(self._sweep.settings.resume)
+        return replace(spec, parameters={**spec.parameters, resume: str(path)})
+
+    def _copy(self, parent: int) -> Path:
+        """Return the path of a copy of the last checkpoint of another trial, which is over."""
+        name = trial_name(parent)
+        for location in reversed(runs_of_trial(self._sweep.experiment.store, name)):
+            run = open_run(location)
+            if saved := last_checkpoint(run):
+                return copy_checkpoint(run.storage, saved, self._sweep.state / _FETCHED / self.name)
+        raise CorruptData(f"{name} has no checkpoint any more, from which {self.name} continues")
 
     def ending(self) -> TrialEnd | None:
         """Return how it ended, its last run being over; None if that was only interrupted.
@@ -195,6 +217,11 @@ class TrialRuns:
             return self._stopped(judged)
         if judged.status.state == "finished":
             missing = self._history.missing()
+            if not missing and self.proposal.line is not None and self._checkpoint() is None:
+                missing = (
+                    "it saved no complete checkpoint (checkpoints/step-N), from which trials of a "
+                    "population continue"
+                )
             return TrialEnd("failed", missing) if missing else TrialEnd("finished")
         return self.cut
 
