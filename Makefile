@@ -122,9 +122,9 @@ test-pythons:  ## the quick tests with Python 3.12 and 3.13, where they are foun
 	    $(MAKE) VENV=.venv-$$version PYTHON="$$found" test-quick || exit 1; \
 	done
 
-chaos: env  ## kill and stop processes of sweeps and of jobs of ranks, remove and copy runs (KILLS=..., JOBS=...)
-	CHAOS_KILLS=$(or $(KILLS),80) CHAOS_JOBS=$(or $(JOBS),24) $(BIN)/pytest -n 0 -m chaos tests/flows/chaos/test_rank_jobs.py \
-	    tests/flows/chaos/test_chaos.py tests/flows/chaos/test_lost_servers.py
+chaos: env  ## kill and stop processes of sweeps and of jobs of ranks, remove and copy runs (KILLS=..., JOBS=..., RESTARTS=...)
+	CHAOS_KILLS=$(or $(KILLS),80) CHAOS_JOBS=$(or $(JOBS),24) CHAOS_RESTARTS=$(or $(RESTARTS),8) $(BIN)/pytest -n 0 -m chaos \
+	    tests/flows/chaos/test_rank_jobs.py tests/flows/chaos/test_rank_restarts.py tests/flows/chaos/test_chaos.py tests/flows/chaos/test_lost_servers.py
 
 lint: env  ## check style, types and import layers
 	$(BIN)/ruff check

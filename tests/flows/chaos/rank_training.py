@@ -1,14 +1,15 @@
-"""One rank of a training whose ranks wait for one another in each step: `test_rank_jobs` runs it.
+"""One rank of a training whose ranks wait for one another in each step, and rank 0 saves.
 
-python rank_training.py STEPS
+python rank_training.py STEPS [--fail STEP] [--resume CHECKPOINT]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
-import sys
 import time
+from pathlib import Path
 
 from vinedresser.capture import Hook
 
@@ -26,12 +27,20 @@ def connections(rank: int, world: int) -> list[socket.socket]:
             time.sleep(0.01)
 
 
-def main(steps: int) -> None:
-    """Train."""
+def main() -> None:
+    """Train; rank 1 fails at a step unless it begins from a checkpoint."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--fail", type=int)
+    parser.add_argument("--resume", type=Path)
+    given = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    begun = int(given.resume.read_text()) if given.resume else 0
     with Hook() as hook:
         peers = connections(rank, world)
-        for step in range(steps):
+        for step in range(begun, given.steps):
+            if step == given.fail and rank == 1 and not begun:
+                raise ValueError("a damaged record")
             # Rank 0 hears from all before it answers.
             for receives in (rank == 0, rank != 0):
                 for peer in peers:
@@ -41,7 +50,17 @@ def main(steps: int) -> None:
                         raise ConnectionError("Connection closed by peer")
             time.sleep(0.004)
             hook.step(loss=1 / (1 + step))
+            if rank == 0 and given.fail and (step + 1) % 20 == 0:
+                save(Path(hook.path, "checkpoints"), step + 1 - begun, step + 1)
+
+
+def save(folder: Path, own: int, done: int) -> None:
+    """Save a checkpoint, which is named after the steps of this run."""
+    folder.mkdir(exist_ok=True)
+    part = folder / "part"
+    part.write_text(str(done), encoding="utf-8")
+    part.rename(folder / f"step-{own}.txt")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()

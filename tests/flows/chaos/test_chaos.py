@@ -25,17 +25,6 @@ _SEED = int(os.environ.get("CHAOS_SEED", "0"))
 _SIZE = Size(trials=4, epochs=20, pause=1.0)
 
 
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Return what prints a line at once."""
-
-    def line(text: str) -> None:
-        with capsys.disabled():
-            print(text, flush=True)  # noqa: T201 (it is what `make chaos` shows)
-
-    return line
-
-
 def _kinds(world: World, draw: random.Random) -> Iterator[str]:
     """Yield kinds in a random order, each as often as the others."""
     own = kinds_in(world)

@@ -25,7 +25,7 @@ _OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def main(directory: Path) -> int:
-    """Start torchrun on each host, and wait for all of them; return the first exit code but 0."""
+    """Start torchrun on each host, and wait for all of them; return the highest exit code."""
     launch = read_record(LocalStorage(directory), LaunchRecord)
     if launch is None:
         raise NotARun(f"{directory}: has no {LaunchRecord.KEY}")
@@ -51,11 +51,12 @@ def main(directory: Path) -> int:
     codes: list[int] = []
     for _ in started:
         _, status = os.wait()
-        codes.append(os.waitstatus_to_exitcode(status))
+        code = os.waitstatus_to_exitcode(status)
+        codes.append(code if code >= 0 else 128 - code)
         if codes[-1]:
             # It would not notice that another one has ended.
             end()
-    return max(codes, key=abs)
+    return max(codes)
 
 
 def _command(launch: LaunchRecord, directory: Path, number: int) -> list[str]:
