@@ -122,6 +122,21 @@ class Dimension:
         else:
             yield from replace(self, grid=0).values()
 
+    def widens(self, other: Dimension) -> bool:
+        """Return whether it has all values of another one, and differs in its ends or choices only.
+
+        Multiples of a step remain those.
+        """
+        if replace(self, low=0, high=0, choices=(), lists=frozenset(), grid=0) != replace(
+            other, low=0, high=0, choices=(), lists=frozenset(), grid=0
+        ):
+            return False
+        if self.kind == "choice":
+            return all(_among(one, self.choices) for one in other.choices)
+        shift = (other.low - self.low) / (self.step or 1.0) if self.step else 0.0
+        aligned = abs(shift - round(shift)) <= _ROUNDING
+        return aligned and self.low <= other.low and other.high <= self.high
+
     def scaled(self, value: Choice, factor: float) -> Choice:
         """Return a number times a factor, or the value of the range that is nearest to that.
 

@@ -18,6 +18,8 @@ from vinedresser.errors import CorruptData, StillRunning, StoreError, Vinedresse
 from vinedresser.objects.file_lock import take_lock
 from vinedresser.objects.files import make_folders, open_file
 from vinedresser.store.json_values import DAMAGE, checker, parse_json, shown
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.widening import distributions, renewed
 
 __all__ = ["SweepJournal", "SweepStorage", "read_journal"]
 
@@ -35,6 +37,8 @@ class SweepJournal(BaseJournalBackend):
 
     Args:
         path: path of the file; created if missing.
+        space: the search space, which may be wider than when the entries were written; None: the
+            same.
 
     Raises:
         StillRunning: another process holds the journal.
@@ -42,8 +46,9 @@ class SweepJournal(BaseJournalBackend):
         StoreError: it cannot be read or written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, space: Space | None = None) -> None:
         self.path = path
+        self._distributions = {} if space is None else distributions(space)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         with self._translated():
             make_folders(path.parent)
@@ -107,7 +112,7 @@ class SweepJournal(BaseJournalBackend):
         text = os.pread(self._descriptor, size, 0)
         whole, newline, _ = text.rpartition(b"\n")
         os.ftruncate(self._descriptor, len(whole + newline))
-        return _entries(self.path, whole)
+        return [renewed(one, self._distributions) for one in _entries(self.path, whole)]
 
 
 class _StoredJournal(BaseJournalBackend):

@@ -62,6 +62,16 @@ class Space:
         }
         return cls.parse(entries, where)
 
+    def widens(self, other: Space) -> bool:
+        """Return whether it has the hyperparameters of another space, with at least their values.
+
+        See `Dimension.widens`.
+        """
+        known = {one.name: one for one in other.dimensions}
+        return len(known) == len(self.dimensions) and all(
+            one.name in known and one.widens(known[one.name]) for one in self.dimensions
+        )
+
     def suggest(self, suggester: Suggester) -> dict[str, Choice]:
         """Return proposed values of the hyperparameters whose conditions are met."""
         chosen: dict[str, Choice] = {}

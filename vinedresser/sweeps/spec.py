@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
+from vinedresser.errors import ConfigError
 from vinedresser.masking import masked_arguments, masked_value
 from vinedresser.store.records import ParentRecord, Record
+from vinedresser.sweeps.space import Space
 
 __all__ = ["PointRecord", "SweepRecord", "point_key"]
 
@@ -64,6 +66,25 @@ class SweepRecord(ParentRecord):
     epochs: int | None
     constraints: list[dict[str, Any]] = field(default_factory=list)
     population: int | None = None
+
+    def differences(self, other: Self) -> list[str]:
+        """See `ParentRecord.differences`; the other space may be wider."""
+        if self.space == other.space:
+            return super().differences(other)
+        try:
+            before, after = (Space.from_json(one.space, "space") for one in (self, other))
+            widened = after.widens(before)
+        except ConfigError:
+            # A record that another program wrote.
+            widened = False
+        if widened:
+            return replace(self, space=other.space).differences(other)
+        hint = "a space can only be widened: larger ranges with the same log and step, more choices"
+        return [*super().differences(other), hint]
+
+    def resumed(self, other: Self) -> Self:
+        """See `ParentRecord.resumed`."""
+        return replace(self, space=other.space)
 
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""

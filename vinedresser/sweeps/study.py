@@ -80,7 +80,7 @@ class Study:
         make = sampler_maker(
             settings.sampler, objectives=len(settings.goals), where=f"{where}.sampler"
         )
-        self._journal = SweepJournal(path) if path is not None else None
+        self._journal = SweepJournal(path, space) if path is not None else None
         self._study = optuna.create_study(
             storage=SweepStorage(self._journal) if self._journal else InMemoryStorage(),
             sampler=Proposer(make, settings.seed, space, self._agenda.tried),

@@ -63,6 +63,10 @@ class ParentRecord(Record):
         """
         return {self.PAGE: self.PAGE} if storage.exists(self.PAGE) else {}
 
+    def resumed(self, other: Self) -> Self:  # noqa: ARG002 (subclasses use it)
+        """Return it as it is resumed with the settings of another record without differences."""
+        return self
+
     def differences(self, other: Self) -> list[str]:
         """Return the differences to another record, as lines ``space.lr: was ..., is ...``."""
         lines = []

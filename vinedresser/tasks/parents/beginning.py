@@ -53,6 +53,7 @@ def begin_parent(
     remember_tracking(store, uri)
     if before is not None:
         _check(before, record, experiment.path, state, resume=resume)
+        before = before.resumed(record)
         record = replace(before, tracking_uri=require_known(store, before.tracking_uri))
     else:
         experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
