@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 
 from tests.cli.command_line import vinedresser
 from vinedresser import open_run, open_store
-from vinedresser.errors import ConfigError
+from vinedresser.errors import ConfigError, StillRunning
 from vinedresser.infra.catalog.known_tracking import remember_tracking
 from vinedresser.infra.catalog.stores import private_state
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
@@ -33,11 +33,13 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.tasks.config.retention_file import Policy, Retention, load_retention
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
+from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.retention import (
     Candidate,
-    Policy,
     candidates,
+    clean,
     complete,
     named,
     pin,
@@ -124,7 +126,7 @@ def test_a_size_keeps_the_newest_that_fit_into_it(store: Path) -> None:
 
 
 def test_a_policy_has_to_say_which() -> None:
-    with pytest.raises(ConfigError, match="--older"):
+    with pytest.raises(ConfigError, match="say which runs: older"):
         Policy()
 
 
@@ -194,7 +196,7 @@ def test_a_run_that_is_named_from_inside_has_its_store(
 
 
 # Kills itself before a file is deleted.
-REMOVE = """
+KILLED = """
 import os, signal, sys
 from pathlib import Path
 from vinedresser.tasks.retention import Candidate, remove
@@ -216,7 +218,7 @@ remove(Candidate(Path(sys.argv[1]), 0.0, 0), "runs")
 def test_a_killed_removal_leaves_no_half_and_is_completed(
     store: Path, event: str, name: str
 ) -> None:
-    command = [sys.executable, "-c", REMOVE, str(store / "run-5"), event, name]
+    command = [sys.executable, "-c", KILLED, str(store / "run-5"), event, name]
     assert subprocess.run(command, check=False).returncode == -9
     assert (store / "run-5").is_dir()
     # A whole run, or none.
@@ -276,7 +278,7 @@ def test_mlflow_keeps_the_run_and_says_that_its_data_is_gone(store: Path, tmp_pa
 def test_runs_on_an_object_store_are_removed(s3: str) -> None:
     for days in (1, 2):
         ended_run(StoreUrl(f"{s3}/run-{days}"), days=days)
-    with pytest.raises(ConfigError, match="leave out --size"):
+    with pytest.raises(ConfigError, match="leave out size"):
         candidates(StoreUrl(s3), Policy(most_bytes=1))
     assert kept(StoreUrl(s3), Policy(keep=1)) == {}
     remove_all(StoreUrl(s3), Policy(keep=1))
@@ -295,7 +297,7 @@ def test_the_command_lists_first_and_removes_only_if_told(store: Path, tmp_path:
     listed = gc("--older", "3 d")
     assert listed.stdout.splitlines()[-2:] == [
         "2 runs, 0.0 MB; --delete removes them",
-        "3 runs stay: too recent (--older)",
+        "3 runs stay: too recent (older)",
     ]
     assert sorted(open_store(store)) == before
     assert gc("--older", "3 d", "--delete").returncode == 0
@@ -305,19 +307,70 @@ def test_the_command_lists_first_and_removes_only_if_told(store: Path, tmp_path:
     assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]
 
 
+def write(folder: Path, text: str) -> Path:
+    path = folder / "retention.toml"
+    path.write_text(f"[retention]\n{text}\n", encoding="utf-8")
+    return path
+
+
+def test_a_file_says_which_and_the_command_lists_the_same(store: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, 'store = "runs"\nolder = "1 d"\nkeep = 3\nstate = ["finished"]')
+    assert load_retention(path) == Retention(
+        store, Policy(older=1 * DAY, keep=3, states=["finished"]), delete=False
+    )
+    gc = partial(vinedresser, "gc", "retention.toml", cwd=tmp_path)
+    assert "2 runs, 0.0 MB; --delete removes them" in gc().stdout
+    assert len(open_store(store)) == 5
+    refused = gc("--older", "9 d")
+    assert (refused.returncode, "leave out all options" in refused.stderr) == (2, True)
+    assert "2 runs, 0.0 MB" in gc("--delete").stdout
+    assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('store = "runs"', "retention: say which runs: older, keep, state or size"),
+        ('store = "runs"\nolder = "soon"', "retention.older: "),
+        ('store = "runs"\nsize = "9 fish"', "retention.size: "),
+        ('store = "runs"\nstate = ["crash"]', "retention.state 'crash': "),
+        ('store = "runs"\nkeep = -1', "retention.keep: "),
+        ('store = "runs"\nkeep = 1\nwhat = "run"', "retention.what 'run': "),
+        ('store = "rums"\nkeep = 1', "no such directory"),
+        ("keep = 1", "retention.store: "),
+        ('store = "runs"\nkeep = 1\n[alarm]', "alarm: unknown table"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(store: Path, text: str, said: str) -> None:
+    path = write(store.parent, text)
+    with pytest.raises(ConfigError, match=r"retention\.toml: ") as refused:
+        load_retention(path)
+    assert said in str(refused.value)
+
+
+def test_only_one_removes_runs_of_a_store_at_a_time(store: Path) -> None:
+    with (
+        process_lock(private_state(store) / "removing.lock", "removal"),
+        pytest.raises(StillRunning, match="another process runs this removal"),
+    ):
+        clean(store, Policy(keep=1), delete=True)
+    assert len(clean(store, Policy(keep=1), delete=False).candidates) == 4
+    assert clean(store, Policy(keep=1), delete=True).text.startswith("4 runs")
+
+
 def test_runs_that_a_policy_is_not_about_are_counted_by_the_reason(store: Path) -> None:
     ended_run(store / "broken", cause="crashed", days=0.1)
     spared = Counter[str]()
     policy = Policy(keep=1, older=2 * DAY, states=["crashed"])
     assert candidates(store, policy, spared) == []
     assert spared == {
-        "among the newest 1 (--keep)": 1,
-        "too recent (--older)": 2,
-        "ended otherwise (--state)": 3,
+        "among the newest 1 (keep)": 1,
+        "too recent (older)": 2,
+        "ended otherwise (state)": 3,
     }
     spared.clear()
     assert candidates(store, Policy(keep=7), spared) == []
-    assert spared == {"among the newest 7 (--keep)": 6}
+    assert spared == {"among the newest 7 (keep)": 6}
     spared.clear()
     assert candidates(store, Policy(most_bytes=10**9), spared) == []
-    assert spared == {"there is room (--size)": 6}
+    assert spared == {"there is room (size)": 6}

@@ -14,7 +14,8 @@ def deploy(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="An experiment.toml, sweep.toml, prune.toml or monitor.toml."
+            metavar="FILE",
+            help="An experiment.toml, sweep.toml, prune.toml, monitor.toml or retention.toml.",
         ),
     ],
     *,
@@ -25,7 +26,7 @@ def deploy(
         str | None, typer.Option(help="Time zone of --cron, such as Europe/Vienna (default: UTC).")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the deployment (default: run.name of the file).")
+        str | None, typer.Option(help="Name of the deployment (default: the name in the file).")
     ] = None,
     pool: Annotated[
         str | None, typer.Option(help="Prefect work pool (default: the pool of `vinedresser up`).")

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from typing import Annotated, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinedresser.cli.options import DEFAULT_STORE, RunArgument, StoreArgument, check_directory
-from vinedresser.errors import ConfigError, TrackingError, VinedresserError, did_you_mean
+from vinedresser.cli.options import DEFAULT_STORE, RunArgument, check_directory
+from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.objects import parse_location
-from vinedresser.quantities import parse_size, parse_time
+
+if TYPE_CHECKING:
+    from vinedresser.tasks.retention import Cleaned
 
 __all__ = ["gc", "pin", "rm"]
 
 
 def gc(
-    store: StoreArgument = str(DEFAULT_STORE),
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE",
+            help="Directory of the runs or s3://bucket/prefix, or a retention.toml that says all.",
+        ),
+    ] = str(DEFAULT_STORE),
     *,
     older: Annotated[
         str, typer.Option(metavar="TIME", help='Only runs that ended so long ago: "30 d".')
@@ -41,45 +49,44 @@ def gc(
     Pinned runs stay, and those that have not ended, that MLflow does not know to have ended, of
     which a model is registered, or from which another run began. MLflow keeps its runs.
     """
-    from vinedresser.cli.views.console import console, plain_table, say
-    from vinedresser.explain.formatting import count
-    from vinedresser.tasks.retention import Policy, What, candidates, complete, remove
+    from vinedresser.tasks.config.retention_file import Policy, Retention, load_retention
+    from vinedresser.tasks.retention import clean
 
     place = parse_location(store)
-    check_directory(place)
-    kinds: tuple[What, ...] = get_args(What)
-    kind = next((one for one in kinds if one == what), None)
-    if kind is None:
-        raise ConfigError(f"--what {what!r}: {', '.join(kinds)}{did_you_mean(what, kinds)}")
-    policy = Policy(kind, _time(older), keep, _states(state), _size(size))
-    for location in complete(place) if delete else ():
+    if isinstance(place, Path) and place.suffix == ".toml" and place.is_file():
+        if older or keep or state or size or what != "runs":
+            raise ConfigError(f"{place}: says which runs; leave out all options but --delete")
+        retention = load_retention(place)
+    else:
+        check_directory(place)
+        states = [one.strip() for one in state.split(",") if one.strip()]
+        policy = Policy.parsed("--", what=what, older=older, keep=keep, state=states, size=size)
+        retention = Retention(place, policy, delete)
+    found = clean(retention.store, retention.policy, delete=delete)
+    _print_cleaned(found, delete=delete)
+    sys.exit(1 if found.failed else 0)
+
+
+def _print_cleaned(found: Cleaned, *, delete: bool) -> None:
+    from vinedresser.cli.views.console import console, plain_table, say
+    from vinedresser.explain.formatting import count
+
+    for location in found.completed:
         say(f"{location.name}   its removal, which was interrupted, is complete")
-    spared = Counter[str]()
-    found = candidates(place, policy, spared)
-    failed = 0
     table = plain_table()
     for heading in ("run", "ended", "MB", ""):
         table.add_column(heading, justify="right" if heading == "MB" else "left")
-    for candidate in found:
-        said = f"stays: {candidate.kept}" if candidate.kept else ""
-        if delete and not candidate.kept:
-            try:
-                remove(candidate, kind)
-                said = "removed"
-            except (ConfigError, TrackingError) as error:
-                said, failed = str(error), failed + 1
-        ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(candidate.ended))
-        table.add_row(candidate.location.name, ended, f"{candidate.bytes / 1e6:,.1f}", said)
-    if found:
+    for one in found.candidates:
+        said = f"stays: {one.kept}" if one.kept else "removed" if delete else ""
+        ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.ended))
+        said = found.failed.get(one.location, said)
+        table.add_row(one.location.name, ended, f"{one.bytes / 1e6:,.1f}", said)
+    if found.candidates:
         console.print(table)
-    chosen = [candidate for candidate in found if not candidate.kept]
-    freed = sum(candidate.bytes for candidate in chosen) / 1e6
-    of = "" if kind == "runs" else f" of their {kind}"
-    ending = "" if delete else "; --delete removes them"
-    say(f"{count(len(chosen), 'run')}{of}, {freed:,.1f} MB" + (ending if chosen else ""))
-    for reason, number in spared.items():
+    listed = not delete and any(not one.kept for one in found.candidates)
+    say(found.text + ("; --delete removes them" if listed else ""))
+    for reason, number in found.spared.items():
         say(f"{count(number, 'run')} {'stays' if number == 1 else 'stay'}: {reason}", style="dim")
-    sys.exit(1 if failed else 0)
 
 
 def rm(
@@ -119,27 +126,3 @@ def pin(
     else:
         retention.pin(location, why)
         say(f"{location.name}   pinned")
-
-
-def _time(given: str) -> float:
-    try:
-        return parse_time(given) if given else 0.0
-    except ValueError as error:
-        raise ConfigError(f"--older: {error}") from error
-
-
-def _states(given: str) -> list[str]:
-    from vinedresser.store.status import RunState
-
-    states = [one.strip() for one in given.split(",") if one.strip()]
-    for one in states:
-        if one not in (known := get_args(RunState)):
-            raise ConfigError(f"--state {one!r}: {', '.join(known)}{did_you_mean(one, known)}")
-    return states
-
-
-def _size(given: str) -> int | None:
-    try:
-        return parse_size(given) if given else None
-    except ValueError as error:
-        raise ConfigError(f"--size: {error}") from error

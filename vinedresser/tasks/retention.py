@@ -12,13 +12,14 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from vinedresser.errors import ConfigError, VinedresserError
+from vinedresser.explain.formatting import count
 from vinedresser.infra.catalog.known_tracking import read_tracking
 from vinedresser.infra.catalog.stores import is_owned, private_state
 from vinedresser.infra.services.tracking.client import connected
@@ -36,13 +37,15 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.spool import spools
 from vinedresser.store.status import Status, run_status
+from vinedresser.tasks.config.retention_file import Policy, What
 from vinedresser.tasks.parents.kinds import kind_of
+from vinedresser.tasks.process_lock import process_lock
 
 __all__ = [
     "Candidate",
-    "Policy",
-    "What",
+    "Cleaned",
     "candidates",
+    "clean",
     "complete",
     "named",
     "pin",
@@ -66,36 +69,8 @@ class _Removal(Record):
     id: str
 
 
-What = Literal["runs", "snapshots", "checkpoints"]
 # The tag by which MLflow's run says that the data is gone.
 _TAG = "removed"
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Which runs are to be removed.
-
-    Attributes:
-        what: what is removed of them.
-        older: seconds since their end; 0.0: any.
-        keep: the newest so many stay.
-        states: how they ended, such as "finished"; (): in any way.
-        most_bytes: the oldest are removed until the store takes no more; None: all are.
-
-    Raises:
-        ConfigError: it says nothing about which.
-    """
-
-    what: What = "runs"
-    older: float = 0.0
-    keep: int = 0
-    states: Sequence[str] = ()
-    most_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse to remove everything."""
-        if not (self.older or self.keep or self.states or self.most_bytes is not None):
-            raise ConfigError("say which runs: by --older, --keep, --state or --size")
 
 
 @dataclass(frozen=True)
@@ -115,6 +90,66 @@ class Candidate:
     bytes: int
     kept: str = ""
     state: str = ""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What of a store a policy has removed, or would remove.
+
+    Attributes:
+        candidates: the runs that it is about, the oldest first.
+        completed: runs whose removal had been interrupted, and is complete.
+        failed: why a candidate could not be removed.
+        spared: the number of runs that it is not about, by the reason.
+        text: how much it is.
+    """
+
+    candidates: list[Candidate]
+    completed: list[Location]
+    failed: dict[Location, str]
+    spared: Counter[str]
+    text: str
+
+
+def clean(store: Location, policy: Policy, *, delete: bool) -> Cleaned:
+    """Return what a policy would remove from a store; remove it if told.
+
+    Killed at any moment, it leaves no half of a run, and the next one completes it.
+
+    Args:
+        store: the store.
+        policy: which.
+        delete: remove it.
+
+    Raises:
+        ConfigError: see `candidates`.
+        StillRunning: another process removes runs from it.
+        StoreError: the store refused.
+        TrackingError: MLflow cannot be told of a removal that had been interrupted.
+    """
+    if not delete:
+        return _cleaned(store, policy, [], delete=False)
+    with process_lock(private_state(store) / "removing.lock", "removal"):
+        return _cleaned(store, policy, complete(store), delete=True)
+
+
+def _cleaned(
+    store: Location, policy: Policy, completed: list[Location], *, delete: bool
+) -> Cleaned:
+    spared = Counter[str]()
+    failed: dict[Location, str] = {}
+    found = candidates(store, policy, spared)
+    for one in found:
+        if delete and not one.kept:
+            try:
+                remove(one, policy.what)
+            except VinedresserError as error:
+                failed[one.location] = str(error)
+    chosen = [one for one in found if not one.kept and one.location not in failed]
+    of = "" if policy.what == "runs" else f" of their {policy.what}"
+    freed = sum(one.bytes for one in chosen) / 1e6
+    text = f"{count(len(chosen), 'run')}{of}, {freed:,.1f} MB"
+    return Cleaned(found, completed, failed, spared, text)
 
 
 def candidates(
@@ -138,7 +173,7 @@ def candidates(
     if policy.what == "runs":
         _check_store(store)
     if policy.most_bytes is not None and not isinstance(store, Path):
-        raise ConfigError(f"{store}: sizes are known in a directory only; leave out --size")
+        raise ConfigError(f"{store}: sizes are known in a directory only; leave out size")
     found = sorted(
         (_looked_at(run, policy.what) for run in runs_in(store)), key=lambda run: run.ended
     )
@@ -148,7 +183,7 @@ def candidates(
     newest = {one.location for one in found[max(0, len(found) - policy.keep) :]}
     for one in found:
         kept = one.kept
-        reason = f"among the newest {policy.keep} (--keep)" if one.location in newest else ""
+        reason = f"among the newest {policy.keep} (keep)" if one.location in newest else ""
         reason = reason or _outside(one, policy, left)
         if reason:
             if spared is not None:
@@ -187,11 +222,11 @@ def _outside(run: Candidate, policy: Policy, left: int) -> str:
         left: bytes that the store takes once the older ones are removed.
     """
     if time.time() - run.ended < policy.older:
-        return "too recent (--older)"
+        return "too recent (older)"
     if policy.most_bytes is not None and left <= policy.most_bytes:
-        return "there is room (--size)"
+        return "there is room (size)"
     if policy.states and run.state not in policy.states:
-        return "ended otherwise (--state)"
+        return "ended otherwise (state)"
     return ""
 
 

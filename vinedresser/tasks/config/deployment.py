@@ -12,6 +12,7 @@ from vinedresser.infra.services.servers import WORK_POOL
 from vinedresser.tasks.config.experiment import experiment_of
 from vinedresser.tasks.config.monitor_file import Monitor, monitor_of
 from vinedresser.tasks.config.prune_file import pruning_of
+from vinedresser.tasks.config.retention_file import load_retention
 from vinedresser.tasks.config.sweep_file import sweep_of
 
 
@@ -29,7 +30,7 @@ def deploy(
         path: the file; with a table ``sweep`` or ``prune``, each run makes a separate one. With a
             table ``monitor``, the flow that explains its alerts is deployed, too.
         schedule: when to run it; None: only on request.
-        name: name of the deployment; None: ``run.name`` of the file.
+        name: name of the deployment; None: ``run.name`` in the file; of a retention file its own.
         pool: the work pool; None: that of `vinedresser up`.
         replace: replace a deployment of the same name of another file.
 
@@ -41,20 +42,25 @@ def deploy(
     """
     document = load_toml(path)
     pool = pool or WORK_POOL
+    extra: dict[str, bool] = {}
     if "monitor" in document:
         return _deploy_monitor(monitor_of(document, path), schedule, name, pool, replace=replace)
     if "sweep" in document:
         kind, extra = "sweep", {"dated": True}
-        run = sweep_of(document, path).experiment.run
+        usual = sweep_of(document, path).experiment.run.name
     elif "prune" in document:
         kind, extra = "prune", {"dated": True}
-        run = pruning_of(document, path).experiment.run
+        usual = pruning_of(document, path).experiment.run.name
+    elif "retention" in document:
+        kind = "retain"
+        load_retention(path)
+        usual = path.stem
     else:
-        kind, extra = "train", {}
-        run = experiment_of(document, path).run
+        kind = "train"
+        usual = experiment_of(document, path).run.name
     return make_deployment(
         f"vinedresser.flows.{kind}:{kind}",
-        name or run.name,
+        name or usual,
         {"path": str(path.absolute()), **extra},
         directory=path.absolute().parent,
         schedule=schedule,

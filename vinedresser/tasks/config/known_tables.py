@@ -11,7 +11,13 @@ from vinedresser.errors import ConfigError, did_you_mean
 __all__ = ["check_tables"]
 
 # By table the command that reads it; the first of them in a file decides.
-_COMMANDS = {"sweep": "sweep", "space": "sweep", "prune": "prune", "monitor": "monitor"}
+_COMMANDS = {
+    "sweep": "sweep",
+    "space": "sweep",
+    "prune": "prune",
+    "monitor": "monitor",
+    "retention": "gc",
+}
 
 
 def check_tables(document: Mapping[str, Any], tables: Iterable[str], path: Path) -> None:
