@@ -31,7 +31,7 @@ TRAINING = """
     for rounds in range(3):
         booster = xgboost.train(parameters, data, 2, xgb_model=booster)
     print(model.predict_proba(x)[:9].tolist(), model.callbacks)
-    print(xgboost.cv(parameters, data, 3).shape)
+    print(xgboost.cv(parameters, data, 3).to_string())
 """
 
 
@@ -45,7 +45,7 @@ def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -
     assert pair.attached.stdout == pair.alone.stdout
     said = split_stderr(pair.attached.stderr)[0].splitlines()
     # Nothing is said of what three of them lack: the script is not the hook's to change.
-    assert ["another training is captured in" in line for line in said] == [True] * 4
+    assert ["another training is captured in" in line for line in said] == [True] * 5
     expected = [float(word) for word in pair.alone.stdout.splitlines()[3].split()]
     native, estimator = pair.open(), pair.open(2)
     column = native.scalars("losses")["losses/train-logloss"]
@@ -56,8 +56,10 @@ def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -
     expected = [float(word) for word in pair.alone.stdout.splitlines()[5].split()]
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     assert len(estimator.scalars("metrics", mode="eval")["metrics/validation_0-error"].values) == 4
-    # Cross-validation is left alone.
-    assert not pair.run.with_name("run.6").exists()
+    # The folds of a cross-validation are one training.
+    folds = pair.open(6)
+    assert len(folds.scalars("losses", mode="eval")["losses/test-logloss"].values) == 3
+    assert not pair.run.with_name("run.7").exists()
 
 
 ROWS = """

@@ -98,3 +98,27 @@ def test_a_truth_table_has_no_other_rows(tmp_path: Path) -> None:
     x, y = bits.float(), bits.sum(1) % 2
     data = Data(x[:120], y[:120], x, y)
     assert found_in(tmp_path, [DataLeakage()], data, network(7, 2), batch=40, every=50) == []
+
+
+@pytest.mark.parametrize(("rows", "severity"), [(1000, "warning"), (40, "info")])
+def test_the_only_rows_are_no_result_unless_they_are_a_handful(
+    rows: int, severity: str, tmp_path: Path
+) -> None:
+    """Each step has all rows, and so has each evaluation."""
+    torch.manual_seed(0)
+    data, model = digits(), network()()
+    x, y = data.x[:rows], data.y[:rows]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    with Hook(tmp_path / "run", collections=capture_for([DataLeakage()]).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for step in range(40):
+            model.train()
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if step % 10 == 9:
+                model.eval()
+                with torch.no_grad():
+                    nn.functional.cross_entropy(model(x), y)
+    (finding,) = judge(open_run(tmp_path / "run"), [DataLeakage()])
+    assert finding.severity == severity

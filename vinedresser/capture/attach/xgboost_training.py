@@ -21,8 +21,8 @@ _EVALUATION = re.compile(r"(?i)d?(eval|val|test|dev|hold)(?!\w*_\d+$)")
 class _XGBoostTrainings(TrainingFinder):
     """Appends a capturing callback to those of every training.
 
-    The first training writes to the launched run, each other one to an additional run.
-    ``xgboost.cv`` is not captured.
+    The first training writes to the launched run, each other one to an additional run. The folds
+    of a cross-validation are one training.
 
     Args:
         attachment: opens and closes the hooks.
@@ -34,9 +34,9 @@ class _XGBoostTrainings(TrainingFinder):
         self._ends = [listen(CallbackContainer, "before_training", begins)]
 
     def _training_begins(self, callbacks: CallbackContainer) -> None:
-        if not callbacks.is_cv:
-            hook = self._attach_hook()
-            callbacks.callbacks.append(hook.xgboost(**_data_of_training(callbacks.callbacks)))
+        # A cross-validation passes the data of its folds.
+        given = {} if callbacks.is_cv else _data_of_training(callbacks.callbacks)
+        callbacks.callbacks.append(self._attach_hook().xgboost(**given))
 
 
 def _data_of_training(callbacks: Iterable[Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from vinedresser.capture.xgboost_.contributions import (
 )
 from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.capture.xgboost_.trees import newest_trees, serialize
+from vinedresser.store.collections.collection import TRAINED_ROWS
 from vinedresser.store.reductions.sampling import some_rows
 from vinedresser.store.step_record import StepRecord
 
@@ -69,6 +70,8 @@ class BoosterRecorder:
         self._validation = validation
         self._shap_rows = shap_rows
         self._prefix = prefix
+        # Names of the evaluation sets whose rows were looked for among those of the training.
+        self._compared: set[str] = set()
         self._importance = Importance()
         self._shapley_values: ShapleyValues | None = None
         self._parts = [
@@ -124,6 +127,17 @@ class BoosterRecorder:
         if any(map(recording.due.reaches, _KINDS)):
             for data in self._validation:
                 self._record_data(recording, booster, info, data, some_rows)
+                self._record_trained_rows(recording, data)
+
+    def _record_trained_rows(self, recording: Recording, data: DataSet) -> None:
+        """Record once which share of the rows of an evaluation set are training rows."""
+        name = f"{TRAINED_ROWS}{self._prefix}{data.name}"
+        if data.name in self._compared or not recording.due.ask(name):
+            return
+        self._compared.add(data.name)
+        shares = [data.share_of(train) for train in self._train]
+        if shares and not math.isnan(max(shares)):
+            recording.add_scalar(name, max(shares))
 
     def _record_data(
         self,

@@ -125,6 +125,24 @@ class DataSet:
         values[given.row, given.col] = given.data
         return self._of_sample(values)
 
+    def share_of(self, train: DataSet) -> float:
+        """Return the share of its rows whose features are those of a training row.
+
+        Only a sample of the training rows may be known; the share is then of the whole estimated
+        from it.
+
+        Args:
+            train: the training rows.
+
+        Returns:
+            0 to 1; NaN if the features of one of the sets cannot be read.
+        """
+        known = {row.tobytes() for row in train.inputs}
+        if not known or not len(self.inputs):
+            return math.nan
+        found = sum(row.tobytes() in known for row in self.inputs) / len(self.inputs)
+        return min(1.0, found * train._given.num_row() / len(train.inputs))
+
     def some(self, rows: int) -> DMatrix | None:
         """Return a matrix of at most `rows` rows; None if it cannot be sliced."""
         matrix = self.matrix

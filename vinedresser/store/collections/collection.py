@@ -13,7 +13,15 @@ from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.store.collections.modules import ModuleInfo, activation_of, module_of
 from vinedresser.store.collections.schedule import SaveConfig
 
-__all__ = ["ACCURACY", "BUILT_IN", "FIRST_LABEL", "KINDS", "Collection", "check_collection_name"]
+__all__ = [
+    "ACCURACY",
+    "BUILT_IN",
+    "FIRST_LABEL",
+    "KINDS",
+    "TRAINED_ROWS",
+    "Collection",
+    "check_collection_name",
+]
 
 # The kinds of tensors; each is a collection of the tensors whose names begin with it and a slash.
 KINDS = (
@@ -50,6 +58,8 @@ _OF_MODELS = {"model_inputs": "inputs", "model_outputs": "outputs"}
 ACCURACY = "saved/accuracy/"
 # Shares of the labels of an evaluation that equal its first one; the name of the loss follows.
 FIRST_LABEL = "state/first_label/"
+# Shares of the rows of an evaluation set that are training rows; the name of the set follows.
+TRAINED_ROWS = "state/trained_rows/"
 BUILT_IN = (*KINDS, _ACTIVATIONS, *_OF_MODELS)
 # The path under which custom loops report tensors with `hook.step`.
 _REPORTED = "batch"

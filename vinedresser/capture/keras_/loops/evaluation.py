@@ -150,7 +150,7 @@ class Evaluation:
             args: positional arguments of ``evaluate``, of which the labels are the second.
             kwargs: the others.
         """
-        y = kwargs.get("y", args[1] if len(args) > 1 else None)
+        y: Any = kwargs.get("y", args[1] if len(args) > 1 else None)
         recording = self._recorder.recording(self._recorder.explicit_mode or self._mode)
         name = f"{FIRST_LABEL}{self._names.prefix}loss"
         if recording is None or not recording.due.ask(name):

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+import re
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vinedresser.data.records import Origin
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
+from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.origins import as_evidence, look_at, row_origins
 from vinedresser.rules.signals.rows import whole_rows
+from vinedresser.store.collections.collection import TRAINED_ROWS
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 # Maximum number of stored training rows and evaluated rows.
 _MOST_TRAIN, _MOST_EVAL = 1 << 15, 1 << 11
@@ -33,6 +41,11 @@ _FEW_KINDS = 1 << 12
 _BINARY = 2
 # Rows whose records are named.
 _EXAMPLES = 3
+# Share of training rows among all rows of a set above which the set has no others, but for
+# rounding and rows that were not sampled.
+_ALL = 0.95
+# The fold of a cross-validation with XGBoost, in the names of its sets.
+_FOLD = re.compile(r"\[(fold\d+)\.")
 
 _LEAK = Advice(
     "rows were duplicated or resampled before the split, or training rows are evaluated",
@@ -49,11 +62,33 @@ _RECONSTRUCTED = Advice(
     "hidden ratings",
     "compute the metrics of evaluations from rows or entries that the model has never seen",
 )
+_ONE_OF_SEVERAL = Advice(
+    "all rows of this evaluation set are training rows, perhaps to compare its metrics with those "
+    "of the other sets",
+    "take the results from the other sets, and let none of these rows decide when to stop",
+)
 _FIXED = Advice(
     "all rows are used in each step of the training and in each evaluation",
     "compute the metrics of evaluations from other rows than the loss of the training, such as the "
     "other nodes of a graph",
 )
+
+
+@dataclass
+class _Evaluated:
+    """An evaluation set.
+
+    Attributes:
+        rows: digests of its rows.
+        shares: share of training rows in each of its last evaluations.
+        step: its last evaluation.
+        trained: share of training rows among all of its rows; NaN if it is not known.
+    """
+
+    rows: set[bytes] = field(default_factory=set)
+    shares: deque[float] = field(default_factory=lambda: deque(maxlen=_EVALUATIONS))
+    step: Step | None = None
+    trained: float = math.nan
 
 
 class DataLeakage(OnceRule):
@@ -73,11 +108,16 @@ class DataLeakage(OnceRule):
     that they allow.
 
     If each step trains on the same rows, and all evaluated rows are among them, they may be the
-    nodes of one graph, of which the loss uses others in training than in evaluation: "info". So are
+    nodes of one graph, of which the loss uses others in training than in evaluation, or the few
+    points of a curve that is fitted: "info", unless they are 64 rows or more with the same classes
+    in training and evaluation. So are
     evaluations without a loss, labels or a metric, whose outputs may be references, such as the
     embeddings among which the nearest neighbours of other rows are searched, and those of a model
     whose targets are numbers in the shape of its inputs: other entries of the same rows may be
     evaluated, as in collaborative filtering.
+
+    The evaluation sets of XGBoost are judged one by one, and the folds of a cross-validation each
+    by its own training rows: "info" if all rows of a set are training rows and another has none.
 
     Randomly changed training rows (augmentation) are not recognised. Inputs are captured until step
     2000; in a data set so large that only few of its rows were seen by then, too few matches are
@@ -100,62 +140,103 @@ class DataLeakage(OnceRule):
         require_between(0, 1, share=share)
         self.share = share
         self.batches = Batches()
-        self.needs = self.batches.required("model_inputs")
-        self._train: set[bytes] = set()
-        self._eval: set[bytes] = set()
-        self._shares: deque[float] = deque(maxlen=_EVALUATIONS)
+        self.needs = (
+            *self.batches.required("model_inputs"),
+            Need("state", every=self.batches.every, modes=("eval",), required=False),
+        )
+        # The training rows of each fold ("" without folds), and evaluation sets by name.
+        self._train: defaultdict[str, set[bytes]] = defaultdict(set)
+        self._eval: defaultdict[str, _Evaluated] = defaultdict(_Evaluated)
+        # Whether the inputs are data sets instead of arguments of a model.
+        self._boosts = False
         # Values of each column; None if there are too many.
         self._values: list[set[float]] | None = []
-        # Whether all training batches have the same rows.
+        # Whether all training batches have the same rows; the classes of the last one, and whether
+        # an evaluation has as many of the same.
         self._fixed = True
+        self._classes: list[int] = []
+        self._same_classes = False
         # Whether any evaluation had a loss or labels, or the run a metric.
         self._measured = False
         # Whether the targets of the training have the shape of its inputs.
         self._reconstructs = False
         self._pairs = 0
         self._equal = 0
-        self._last: tuple[Step, str] | None = None
         # Where training rows and evaluated rows come from, as far as it is known.
         self._origins: tuple[dict[bytes, Origin], dict[bytes, Origin]] = ({}, {})
+
+    def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self._boosts = info.framework == "xgboost"
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
         self._note_measures(step)
-        digests = whole_rows(self.batches.inputs)
-        if len(digests) < 2:
-            return None
-        different = set(digests)
-        if step.mode == "train":
-            self._count_pairs(len(digests), len(different))
-            self._fixed &= not self._train or different == self._train
-            if len(self._train) < _MOST_TRAIN:
-                self._train |= different
-                self._origins[0].update(row_origins(step, digests))
-            self._add_values()
-            self._reconstructs |= self._rows_to_rows()
-            return None
-        if not different <= self._eval:
-            self._count_pairs(len(digests), len(different))
-        if len(self._eval) < _MOST_EVAL:
-            self._eval |= different
-            self._origins[1].update(row_origins(step, digests))
-        self._shares.append(len(different & self._train) / len(different))
-        self._last = (step, next(iter(self.batches.inputs)))
-        return self._finding() if len(self._shares) == _EVALUATIONS else None
+        sets: list[Mapping[str, NDArray[Any]]] = [self.batches.inputs]
+        if self._boosts:
+            sets = [{name: values} for name, values in self.batches.inputs.items()]
+        for inputs in sets:
+            digests = whole_rows(inputs)
+            if len(digests) < 2:
+                continue
+            name = next(iter(inputs))
+            if step.mode == "train":
+                self._add_trained(step, self._train[_fold(name)], digests)
+                self._add_values(inputs)
+            else:
+                self._add_evaluated(step, name, digests)
+        return None if step.mode == "train" else self._first(_EVALUATIONS)
 
     def at_end(self) -> Finding | None:
         """Return the finding for a run with few evaluations."""
-        return None if self._last is None else self._finding()
+        return self._first(1)
+
+    def _first(self, evaluations: int) -> Finding | None:
+        """Return the finding for the first set with training rows and that many evaluations."""
+        found = (
+            self._finding(name, one)
+            for name, one in self._eval.items()
+            if len(one.shares) >= evaluations
+        )
+        return next((one for one in found if one is not None), None)
+
+    def _add_trained(self, step: Step, known: set[bytes], digests: list[bytes]) -> None:
+        different = set(digests)
+        self._count_pairs(len(digests), len(different))
+        self._fixed &= not known or different == known
+        if len(known) < _MOST_TRAIN:
+            known |= different
+            self._origins[0].update(row_origins(step, digests))
+        self._reconstructs |= self._rows_to_rows()
+
+    def _add_evaluated(self, step: Step, name: str, digests: list[bytes]) -> None:
+        seen, different = self._eval[name], set(digests)
+        if not different <= seen.rows:
+            self._count_pairs(len(digests), len(different))
+        if len(seen.rows) < _MOST_EVAL:
+            seen.rows |= different
+            self._origins[1].update(row_origins(step, digests))
+        seen.shares.append(len(different & self._train[_fold(name)]) / len(different))
+        seen.step = step
+        # The name without "inputs/batch[" and "]".
+        share = step.scalars.get(f"{TRAINED_ROWS}{name.partition('[')[2][:-1]}")
+        seen.trained = seen.trained if share is None else share
 
     def _note_measures(self, step: Step) -> None:
         evaluated = step.mode == "eval" and (
             bool(self.batches.compared) or bool(step.scalars_of("losses"))
         )
         self._measured |= evaluated or bool(step.scalars_of("metrics"))
+        numbers = [one.class_numbers for one in self.batches.paired if not one.complete]
+        classes = [] if len(numbers) != 1 or numbers[0] is None else numbers[0].ravel().tolist()
+        if step.mode == "train" and self.batches.paired:
+            self._classes = classes
+        elif classes:
+            self._same_classes |= classes == self._classes
 
-    def _add_values(self) -> None:
+    def _add_values(self, given: Mapping[str, NDArray[Any]]) -> None:
         """Collect the values of the columns of a training batch."""
-        inputs = list(self.batches.inputs.values())
+        inputs = list(given.values())
         table = len(inputs) == 1 and inputs[0].ndim == 2 and inputs[0].shape[1] <= _COLUMNS
         if self._values is None or not table:
             self._values = None
@@ -184,26 +265,34 @@ class DataLeakage(OnceRule):
         if not self._values:
             return False
         kinds = math.prod(map(len, self._values))
+        trained = max(map(len, self._train.values()))
         # Functions of binary columns are learned from all rows.
         few = kinds <= _FEW_KINDS or max(map(len, self._values)) <= _BINARY
-        return few or len(self._train) >= _COMPLETE * kinds
+        return few or trained >= _COMPLETE * kinds
 
     def _count_pairs(self, rows: int, different: int) -> None:
         self._pairs += rows * (rows - 1) // 2
         self._equal += rows - different
 
-    def _finding(self) -> Finding | None:
-        found, rows = len(self._eval & self._train), len(self._eval)
-        if found < _ROWS or found <= self.share * rows or min(self._shares) <= self.share:
+    def _finding(self, name: str, seen: _Evaluated) -> Finding | None:
+        train = self._train[_fold(name)]
+        found, rows = len(seen.rows & train), len(seen.rows)
+        if found < _ROWS or found <= self.share * rows or min(seen.shares) <= self.share:
             return None
-        chance = min(1.0, (self._equal + 3) / self._pairs * len(self._train)) * rows
-        if found <= _TIMES * chance or self._last is None or self._is_complete():
+        chance = min(1.0, (self._equal + 3) / self._pairs * len(train)) * rows
+        if found <= _TIMES * chance or seen.step is None or self._is_complete():
             return None
-        step, name = self._last
-        same = self._fixed and found == rows
+        step = seen.step
+        same = self._fixed and found == rows and not self._same_classes
         told = _RECONSTRUCTED if self._reconstructs else _LEAK
         advice = _FIXED if same else told if self._measured else _UNMEASURED
+        several = len(self._eval) > 1
+        clean = any(max(one.shares) <= self.share for one in self._eval.values())
+        if several and clean and seen.trained > _ALL:
+            advice = _ONE_OF_SEVERAL
         pairs = self._examples()
+        of = f" of {name}" if several else ""
+        exactly = "" if math.isnan(seen.trained) else f", and {seen.trained:.0%} of all of its rows"
         examples = "".join(f"; {evaluated} is {trained}" for trained, evaluated in pairs)
         return self.found(
             step,
@@ -214,9 +303,9 @@ class DataLeakage(OnceRule):
             value=found / rows,
             threshold=self.share,
             confidence=0.9,
-            seen=f"{found} of {rows} distinct evaluated rows are also training rows (out of "
-            f"{len(self._train)} captured training rows; at most {chance:.2g} expected by chance)"
-            f"{examples}",
+            seen=f"{found} of {rows} distinct evaluated rows{of} are also training rows (out of "
+            f"{len(train)} captured training rows; at most {chance:.2g} expected by chance)"
+            f"{exactly}{examples}",
             cause=advice.cause,
             remedy=advice.remedy + look_at([one for pair in pairs[:1] for one in pair]),
             evidence={"found": found, "rows": rows, "by_chance": chance}
@@ -228,3 +317,9 @@ class DataLeakage(OnceRule):
         trained, evaluated = self._origins
         both = (row for row in evaluated if row in trained)
         return [(trained[row], evaluated[row]) for row in islice(both, _EXAMPLES)]
+
+
+def _fold(name: str) -> str:
+    """Return the fold of a data set, such as "fold0"; "" without folds."""
+    match = _FOLD.search(name)
+    return match[1] if match else ""
