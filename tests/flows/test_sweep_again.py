@@ -20,9 +20,13 @@ def test_the_spread_of_the_best_trial_is_told(
     tmp_path: Path, mlflow_store: MakeStore, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
     mlflow_store(tmp_path / "runs")
-    write(tmp_path, "x = [0.5, 0.9]\nkind = ['good', 'crash']", more="again = [3, 4]\nretries = 0")
+    more = 'again = [3, 4]\nretries = 0\nregister = "net"'
+    write(tmp_path, "x = [0.5, 0.9]\nkind = ['good', 'crash']", more=more)
     code, output = sweep(tmp_path)
-    assert code == 0, output
+    # The script watches no model.
+    assert code == 1, output
+    unregistered = "trial-0002, the best trial, is not registered as net: it has no model: "
+    assert f"vinedresser: {unregistered}" in output
     assert "best             trial-0002: accuracy 0.9 with x 0.9, kind good" in output
     assert "again            trial-0002 with 2 other seeds: accuracy 0.9 ± 0 (0.9 to 0.9)" in output
     assert "trial-0002 again with seed 4" in output
@@ -31,11 +35,14 @@ def test_the_spread_of_the_best_trial_is_told(
         (0.9, "good", 3),
         (0.9, "good", 4),
     ]
-    tags = mlflow_runs(tmp_path / "runs")["search"]["tags"]
+    parent = mlflow_runs(tmp_path / "runs")["search"]
+    assert {"experiment.toml", "sweep.html"} <= {*parent["files"]}
+    tags = parent["tags"]
+    assert tags["sweep.registered"].startswith(unregistered)
     assert tags["sweep.best.again"] == "0.9 ± 0 (0.9 to 0.9)"
     page = (tmp_path / "runs" / "search" / "sweep.html").read_text(encoding="utf-8")
     assert "with other seeds 0.9 ± 0 (0.9 to 0.9)" in page
     # Nothing is left to do.
     code, output = sweep(tmp_path, "--resume")
-    assert code == 0, output
+    assert code == 1, output
     assert len(configurations(tmp_path / "runs" / "search")) == 6

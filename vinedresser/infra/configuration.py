@@ -6,24 +6,37 @@ KEY: problem; expected value``.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.masking import masked_arguments, masked_value
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["build", "load_toml"]
+__all__ = ["build", "check_model_name", "load_toml", "masked_toml"]
 
 T = TypeVar("T")
 
 # Of a number, by the names that pydantic gives to them.
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def check_model_name(register: str) -> None:
+    """Check the name of a registered model, the value of a key ``register``.
+
+    Raises:
+        ValueError: MLflow does not accept it.
+    """
+    if not register or {*register} & {*"/:"}:
+        raise ValueError(f"register: must be a name without / and :, not {register!r}")
 
 
 def load_toml(path: Path) -> dict[str, Any]:
@@ -77,6 +90,52 @@ def build(kind: type[T], table: object, where: str) -> T:
         return TypeAdapter(kind).validate_python(dict(table))
     except ValidationError as error:
         raise ConfigError(_message(error.errors(), table, where)) from error
+
+
+def masked_toml(document: Mapping[str, Any]) -> str:
+    """Return the contents of a TOML file as one, with what looks like a secret masked.
+
+    Args:
+        document: its tables, as from `load_toml`.
+    """
+    return "\n".join(_tables((), _masked("", document)))
+
+
+def _masked(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _masked(key, one) for key, one in value.items()}
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return masked_arguments([masked_value(name, one) for one in value])
+    return masked_value(name, value)
+
+
+def _tables(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a table, those of its tables last."""
+    plain = {key: one for key, one in table.items() if not isinstance(one, Mapping)}
+    if path and (plain or not table):
+        yield f"[{'.'.join(map(_key, path))}]"
+    for key, one in plain.items():
+        yield f"{_key(key)} = {_literal(one)}"
+    if plain or not table:
+        yield ""
+    for key, one in table.items():
+        if isinstance(one, Mapping):
+            yield from _tables((*path, key), one)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _literal(key)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_key(key)} = {_literal(one)}' for key, one in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, str | bool):
+        # TOML knows the escapes of JSON, and wants one more character escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)
 
 
 def _takes_bool(hint: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge
 
-from vinedresser.infra.configuration import build
+from vinedresser.infra.configuration import build, check_model_name
 from vinedresser.quantities import seconds_of
 from vinedresser.store.step_record import Mode
 
@@ -175,6 +175,8 @@ class SweepTable:
             configuration in turn.
         again: seeds with which the best trial trains again when all others are over, passed as
             ``--seed``; the sweep reports the spread of the results.
+        register: name of a registered model in MLflow, of which the model of the best trial
+            becomes a version with the alias "best"; of each trial the last weights are kept.
         retries: how often a crashed trial begins again.
         resume: the script's parameter for the path of a checkpoint; without it a trial begins again
             from the start.
@@ -203,6 +205,7 @@ class SweepTable:
     seed: int = 0
     seeds: list[int] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
+    register: str | None = None
     retries: Annotated[int, Ge(0)] = 1
     resume: str | None = None
     same_failures: Annotated[int, Ge(1)] = 3
@@ -222,6 +225,10 @@ class SweepTable:
             raise ValueError(f"again: must be different seeds, not {self.again}")
         if self.again and len(self.goals) > 1:
             raise ValueError("again: not supported with several objectives, which have no best")
+        if self.register is not None:
+            check_model_name(self.register)
+            if len(self.goals) > 1:
+                raise ValueError("register: not supported with several objectives: no best trial")
         self._check_constraints()
         if 0 < len(self.seeds) < self.repeats:
             raise ValueError(

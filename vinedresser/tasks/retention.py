@@ -364,7 +364,7 @@ def _reason_to_keep(location: Location, storage: Storage, status: Status, what: 
 def _needed_by_mlflow(tracking: TrackingRecord, what: What) -> str:
     if not tracking.settled:
         return "MLflow does not know its end: vinedresser reconcile"
-    name = _registered(tracking) if what == "runs" else ""
+    name = "" if what == "snapshots" else _registered(tracking)
     return f"the registered model {name} is from it" if name else ""
 
 

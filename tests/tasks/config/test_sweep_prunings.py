@@ -68,6 +68,7 @@ def test_weights_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"run": f'{RUN}runner = "dask"'}, "run.runner: a pruning runs on this machine"),
         ({"run": f'{RUN}parameters = {{ "prune.x" = 1 }}'}, "names may not begin with prune"),
         ({"sweep": f'{SWEEP}resume = "from"'}, "sweep.resume: not supported in a sweep of prunin"),
+        ({"sweep": f'{SWEEP}register = "a"'}, "sweep.register: not supported in a sweep of prun"),
         ({"prune": f"{FUNCTIONS}retries = 2"}, "prune.retries: not supported in a sweep; set swe"),
         ({"prune": f"{FUNCTIONS}register = 'a'"}, "prune.register: not supported in a sweep; reg"),
         ({"prune": f'{FUNCTIONS}criterion = "l1"'}, "space.prune.criterion: also in prune; remove"),

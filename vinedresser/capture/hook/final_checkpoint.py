@@ -23,7 +23,7 @@ def save_final_checkpoint(
         shield: guards the functions.
     """
     guard = shield.guard
-    then = "the run stops without it"
+    then = "the run ends without it"
     create = guard("creating the checkpoint directory", _created, then=then)
     directory = create(Path(storage.location))
     if directory is None:

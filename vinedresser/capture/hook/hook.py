@@ -6,7 +6,9 @@ import atexit
 import gc
 import os
 import signal
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -121,7 +123,7 @@ class Hook(SteeredTraining):
         needs = CaptureConfig.from_json(self._run.record.needs).elastic()
         self._share = budget or self._run.record.capture_budget or DEFAULT_SHARE
         self._on_stop = None
-        self._ready = self._begun = self._closed = False
+        self._ready = self._begun = self._closed = self._erred = False
         self._names = ModelNames()
         config = own.merged(needs).with_defaults() if captures else CaptureConfig.of(None)
         try:
@@ -275,6 +277,8 @@ class Hook(SteeredTraining):
         """Store the open data and detach from the models; called automatically at exit."""
         if self._closed or not self._session.shield.ours:
             return
+        if self._environment.keeps_model and not self._erred and not hasattr(sys, "last_value"):
+            self._save_checkpoint([adapter.checkpoint for adapter in self._control.adapters])
         self._closed = True
         atexit.unregister(self.close)
         guard = self._session.shield.guard
@@ -322,6 +326,7 @@ class Hook(SteeredTraining):
 
     def _note_error(self, error: BaseException | None) -> None:
         """Note the error with which the training ends, or None, for the exit record."""
+        self._erred = error is not None
         if self._exit_recorder is not None and not self._closed:
             self._exit_recorder.note(error)
 
@@ -375,14 +380,17 @@ class Hook(SteeredTraining):
             self._requests.look()
             self._control.look()
 
+    def _save_checkpoint(self, saves: Sequence[Callable[[Path, int], object]]) -> None:
+        steps, shield = self._session.recorder.steps, self._session.shield
+        save_final_checkpoint(self._run.storage, saves, steps, shield)
+
     def _end_training(self) -> None:
         """Save a checkpoint, close the hook, and raise `TrainingStopped`."""
-        storage, shield = self._run.storage, self._session.shield
         if not self._closed:
             own = [adapter.checkpoint for adapter in self._control.adapters]
-            saves = [self._on_stop] if self._on_stop else own
-            save_final_checkpoint(storage, saves, self._session.recorder.steps, shield)
-        asked = shield.guard("looking for the stop record", storage.exists)(StopRecord.KEY)
+            self._save_checkpoint([self._on_stop] if self._on_stop else own)
+        look = self._session.shield.guard("looking for the stop record", self._run.storage.exists)
+        asked = look(StopRecord.KEY)
         stopped = TrainingStopped(0 if asked else 128 + signal.SIGTERM)
         self._note_error(stopped)
         self._session.note_stop()

@@ -12,7 +12,12 @@ from typing import Self
 import numpy as np
 
 from vinedresser.errors import ConfigError
-from vinedresser.store.records import RANK_VARIABLE, RUN_VARIABLE, WORLD_SIZE_VARIABLE
+from vinedresser.store.records import (
+    KEEP_MODEL_VARIABLE,
+    RANK_VARIABLE,
+    RUN_VARIABLE,
+    WORLD_SIZE_VARIABLE,
+)
 from vinedresser.version import __version__
 
 __all__ = ["Environment", "process_group", "versions"]
@@ -29,11 +34,14 @@ class Environment:
             Lightning sets for the ranks it starts), and 0.
         world_size: number of processes: the first of ``VINEDRESSER_WORLD_SIZE``, the process group,
             ``WORLD_SIZE``, ``OMPI_COMM_WORLD_SIZE``, and 1.
+        keeps_model: whether a checkpoint is saved when the training ends by itself
+            (``VINEDRESSER_KEEP_MODEL``).
     """
 
     run: str = ""
     rank: int = 0
     world_size: int = 1
+    keeps_model: bool = False
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> Self:
@@ -47,9 +55,10 @@ class Environment:
         """
         given = os.environ if variables is None else variables
         run = given.get(RUN_VARIABLE, "")
+        keeps = bool(run and given.get(KEEP_MODEL_VARIABLE))
         joined = process_group() if variables is None else None
         if joined is not None and not given.get(RANK_VARIABLE):
-            return cls(run, *joined)
+            return cls(run, *joined, keeps)
         names = (RANK_VARIABLE, "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK")
         name = next((one for one in names if given.get(one)), "RANK")
         if name == "LOCAL_RANK" and _number(given, "NODE_RANK", 0):
@@ -57,7 +66,7 @@ class Environment:
         rank = _number(given, name, 0)
         sizes = (WORLD_SIZE_VARIABLE, "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")
         size = next((one for one in sizes if given.get(one)), "WORLD_SIZE")
-        return cls(run, rank, max(_number(given, size, 1), rank + 1))
+        return cls(run, rank, max(_number(given, size, 1), rank + 1), keeps)
 
 
 def versions(**frameworks: str) -> dict[str, str]:

@@ -84,6 +84,8 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
         told = f"{settings.goals[0].metric} {spread(again)}"
         seeds = "1 other seed" if len(again) == 1 else f"{len(again)} other seeds"
         yield f"again            {swept.best[0].name} with {seeds}: {told}"
+    if swept.registered:
+        yield f"registered       {swept.registered}"
     if settings.constraints:
         done = [trial for trial in swept.trials if trial.result]
         names = ", ".join(one.name for one in settings.constraints)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Lt
 
 from vinedresser.errors import PruningError
+from vinedresser.infra.configuration import check_model_name
 from vinedresser.infra.entry import is_reference
 from vinedresser.masking import masked_arguments
 from vinedresser.pruning.criteria.registry import criterion_named
@@ -110,8 +111,8 @@ class PruneTable:
         self._check_amounts()
         for key in self.targeted:
             _check_amount(key, getattr(self, key))
-        if self.register is not None and (not self.register or {*self.register} & {*"/:"}):
-            raise ValueError(f"register: must be a name without / and :, not {self.register!r}")
+        if self.register is not None:
+            check_model_name(self.register)
 
     @property
     def tracked_weights(self) -> str | None:

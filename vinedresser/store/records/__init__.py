@@ -46,6 +46,7 @@ from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
     FLOW_VARIABLE,
     HOST_VARIABLE,
+    KEEP_MODEL_VARIABLE,
     METRICS_VARIABLE,
     MLFLOW_VARIABLE,
     PREFLIGHT_VARIABLE,
@@ -65,6 +66,7 @@ from vinedresser.store.records.hosts import HostOrders, HostReport
 from vinedresser.store.records.json_lines import read_json_lines
 from vinedresser.store.records.keys import (
     CHANGES_KEY,
+    EXPERIMENT_KEY,
     LOG_KEY,
     STREAM,
     actions_key,
@@ -144,7 +146,9 @@ __all__ = [
     "PREFLIGHT_VARIABLE",
     "FORMAT_VERSION",
     "HOST_VARIABLE",
+    "KEEP_MODEL_VARIABLE",
     "CHANGES_KEY",
+    "EXPERIMENT_KEY",
     "LOG_KEY",
     "MachineRecord",
     "METRICS_VARIABLE",

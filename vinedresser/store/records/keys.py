@@ -6,6 +6,7 @@ import re
 
 __all__ = [
     "CHANGES_KEY",
+    "EXPERIMENT_KEY",
     "LOG_KEY",
     "STREAM",
     "actions_key",
@@ -33,6 +34,8 @@ __all__ = [
 LOG_KEY = "log.txt"
 # What was changed in the code since its revision, as a diff.
 CHANGES_KEY = "changes.diff"
+# The experiment, sweep or prune file that a run, or what makes runs of its own, was made from.
+EXPERIMENT_KEY = "experiment.toml"
 
 _RANK = r"(?:0|[1-9]\d*)"
 # Numbers are padded with zeros to so many digits.

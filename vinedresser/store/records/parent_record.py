@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from vinedresser.masking import masked_text
 from vinedresser.objects import Storage
+from vinedresser.store.records.keys import EXPERIMENT_KEY
 from vinedresser.store.records.record import Record
 
 __all__ = ["ParentRecord"]
@@ -61,7 +62,7 @@ class ParentRecord(Record):
         Raises:
             StoreError: the folder cannot be read.
         """
-        return {self.PAGE: self.PAGE} if storage.exists(self.PAGE) else {}
+        return {key: key for key in (self.PAGE, EXPERIMENT_KEY) if storage.exists(key)}
 
     def resumed(self, other: Self) -> Self:  # noqa: ARG002 (subclasses use it)
         """Return it as it is resumed with the settings of another record without differences."""

@@ -33,7 +33,7 @@ from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.capture.recording.budget import check_share
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.catalog.stores import local_state
-from vinedresser.infra.configuration import build, load_toml
+from vinedresser.infra.configuration import build, load_toml, masked_toml
 from vinedresser.infra.services.clusters.runner_settings import RunnerSettings, runner_settings
 from vinedresser.infra.supervise.cores import core_shortage
 from vinedresser.infra.supervise.gpus import VISIBLE_GPUS, visible_gpus
@@ -120,6 +120,7 @@ class Experiment:
         suspicions: for a sweep that compares its trials, the metric and mode at whose values the
             judges record their suspicions.
         digest: messages are sent by the sweep, in its digest, and not about each run.
+        document: contents of the file, with the settings that override it.
     """
 
     path: Path
@@ -145,6 +146,12 @@ class Experiment:
     tracking_experiment: str
     suspicions: Mapping[str, str] = field(default_factory=dict)
     digest: bool = False
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def toml(self) -> str:
+        """The file as TOML with the settings that override it, without comments and secrets."""
+        return masked_toml(self.document)
 
     @property
     def max_concurrent(self) -> int:
@@ -349,6 +356,7 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
             tracking.uri, base, local_state(place), f"{path}: tracking.uri"
         ),
         tracking_experiment=tracking.experiment or run.name,
+        document=document,
     )
 
 

@@ -101,7 +101,7 @@ def pruning_of(
     if "run" in rest:
         rest["run"] = with_entry(rest["run"], ENTRY, path, ["max_concurrent"])
     rest = overridden(rest, store=store, max_concurrent=1)
-    experiment = experiment_of(rest, path, trials=1)
+    experiment = replace(experiment_of(rest, path, trials=1), document=document)
     return _placed(experiment, checked_table(table, experiment), branch)
 
 

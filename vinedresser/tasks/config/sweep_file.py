@@ -21,6 +21,7 @@ from vinedresser.infra.configuration import build, load_toml
 from vinedresser.objects.files import folder_below
 from vinedresser.pruning.rounds.round_run import FOLDER
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
+from vinedresser.store.records import KEEP_MODEL_VARIABLE
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.known_trials import KnownTrials, known_trials
 from vinedresser.sweeps.settings import SweepTable
@@ -100,11 +101,14 @@ class Sweep(ParentFile):
         seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
         chosen = self.space.decoded(proposal.parameters) | self._until(proposal)
         parameters: dict[str, Any] = {**shared.parameters, **seed, **chosen}
+        kept = {} if self.settings.register is None else {KEEP_MODEL_VARIABLE: "1"}
+        environment = shared.environment | kept
         if self.table is not None:
             parameters[FOLDER] = str(self.models(proposal.number))
             if self.table.tracked_weights is not None:
                 parameters[f"{PREFIX}weights"] = str(self.fetched_weights)
-        return replace(shared, name=trial_name(proposal.number), parameters=parameters)
+        name = trial_name(proposal.number)
+        return replace(shared, name=name, parameters=parameters, environment=environment)
 
     def check_start(self, *, retry_failed: bool) -> None:
         """Refuse to begin what cannot train.
@@ -160,6 +164,7 @@ def sweep_of(document: Mapping[str, Any], path: Path) -> Sweep:
         raise ConfigError(
             f"{path}: remedy: not supported in a sweep, which tries other configurations anyway"
         )
+    given = document
     if "prune" in document:
         document = as_training(document, path)
     settings = build(SweepTable, document["sweep"], f"{path}: sweep")
@@ -173,7 +178,7 @@ def sweep_of(document: Mapping[str, Any], path: Path) -> Sweep:
     pruned = shared_table(inner, document["prune"], space) if "prune" in document else None
     if pruned is not None:
         inner = with_settings(inner, pruned, space)
-    inner = replace(inner, digest=bool(inner.action_plan.messages))
+    inner = replace(inner, digest=bool(inner.action_plan.messages), document=given)
     sweep = Sweep(inner, settings, space, pruned)
     # Reports an invalid sampler, pruner or point before anything is made.
     study = sweep.study()

@@ -52,6 +52,10 @@ def as_training(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
             f"{path}: sweep.resume: not supported in a sweep of prunings, which continue with the "
             "round that was interrupted"
         )
+    if isinstance(sweep, Mapping) and "register" in sweep:
+        raise ConfigError(
+            f"{path}: sweep.register: not supported in a sweep of prunings; {_OTHERS['register']}"
+        )
     if isinstance(space := changed["space"], Mapping):
         changed["space"] = _flat(space)
     return changed

@@ -22,6 +22,7 @@ from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import this_process
 from vinedresser.rules.stated.good_runs import GoodRuns
 from vinedresser.store.records import (
+    EXPERIMENT_KEY,
     LaunchRecord,
     RemedyRecord,
     RunRecord,
@@ -138,6 +139,9 @@ class RunMaker:
         for group, table in self._experiment.rules.items():
             rules = self._rules(with_good_runs(table, good))
             storage.put(rules_key(group), [json.dumps(rules, indent=1).encode()])
+        if not self._tracking.parent:
+            # Of a sweep or pruning, its own folder has it.
+            storage.put(EXPERIMENT_KEY, [self._experiment.toml.encode()])
         tracking = replace(self._tracking, parent=parent or self._tracking.parent)
         begin_tracking(place, storage, run, tracking)
         return place

@@ -21,6 +21,7 @@ from vinedresser.store.reading.findings import files, group_files
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     CHANGES_KEY,
+    EXPERIMENT_KEY,
     LOG_KEY,
     ExitCause,
     ExitRecord,
@@ -163,7 +164,8 @@ def renew_report(location: Location) -> None:
 def _artifacts(run: Run, faults: list[str]) -> Iterator[dict[str, Path]]:
     """Write the report to the run; yield copies of what MLflow keeps of the run.
 
-    These are the report, findings, actions, machine, changes of the code and end of the log.
+    These are the report, findings, actions, machine, experiment file, changes of the code and end
+    of the log.
 
     Copies: MLflow's client would follow a link in the run, which may lead anywhere.
 
@@ -174,7 +176,7 @@ def _artifacts(run: Run, faults: list[str]) -> Iterator[dict[str, Path]]:
     readable = {
         **group_files(run.storage, "findings", faults),
         **group_files(run.storage, "actions", faults),
-        **files(run.storage, (MachineRecord.KEY, CHANGES_KEY, LOG_KEY), faults),
+        **files(run.storage, (MachineRecord.KEY, EXPERIMENT_KEY, CHANGES_KEY, LOG_KEY), faults),
     }
     if LOG_KEY in readable:
         end = readable[LOG_KEY][-_LOG_BYTES:].decode(errors="replace")

@@ -18,7 +18,13 @@ from vinedresser.infra.services.tracking import (
     reopen,
 )
 from vinedresser.objects import LocalStorage, Location
-from vinedresser.store.records import ParentRecord, TrackingRecord, read_record, write_record
+from vinedresser.store.records import (
+    EXPERIMENT_KEY,
+    ParentRecord,
+    TrackingRecord,
+    read_record,
+    write_record,
+)
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.parents.parent_notes import note_parent
 
@@ -62,6 +68,7 @@ def begin_parent(
         write_record(storage, record)
     if not record.run_id:
         record = replace(record, run_id=_mlflow_run(record, store, parameters))
+    storage.put(EXPERIMENT_KEY, [experiment.toml.encode()])
     if before is not None:
         # The record first: after a kill in between it is settled again.
         record = replace(record, end={}, settled=False)

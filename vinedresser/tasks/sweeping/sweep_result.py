@@ -29,6 +29,7 @@ from vinedresser.tasks.parents.beginning import begin_parent
 from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.parents.parent_artifact import leave_parent_artifact
+from vinedresser.tasks.sweeping.best_model import register_best
 from vinedresser.tasks.sweeping.front_tags import PARETO_TAG, tag_front
 from vinedresser.tasks.sweeping.parent_metrics import parent_metrics
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
@@ -56,6 +57,7 @@ class SweepResult:
         problem: what is wrong with the sweep as a whole; "" for nothing.
         problems: what went wrong beside the trials.
         mlflow_run: id of MLflow's run of the sweep.
+        registered: the model of the best trial that was registered; "" if none was.
     """
 
     name: str
@@ -67,6 +69,7 @@ class SweepResult:
     problem: str
     problems: tuple[str, ...]
     mlflow_run: str
+    registered: str = ""
 
     @property
     def ends(self) -> Counter[str]:
@@ -161,6 +164,12 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
     Raises:
         StoreError: the page cannot be written.
     """
+    store, problems = sweep.experiment.store, list(swept.problems)
+    unregistered = ""
+    if sweep.settings.register is not None and not swept.problem and not swept.interrupted:
+        registered, unregistered = register_best(store, sweep.settings, swept.best)
+        swept = replace(swept, registered=registered)
+        problems += filter(None, [unregistered])
     if not is_removed(sweep.state, SweepRecord):
         page = SweepPage(
             name=swept.name,
@@ -189,12 +198,12 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         "sweep.best.line": " ".join(one.name for one in line_of(best, swept.trials))
         if best and best.line
         else None,
+        "sweep.registered": swept.registered or unregistered or None,
         "sweep.best.parameters": json.dumps(sweep.space.decoded(best.parameters)) if best else None,
     }
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
     if swept.interrupted:
         status = "KILLED"
-    store, problems = sweep.experiment.store, list(swept.problems)
     try:
         metrics = parent_metrics(store, sweep.settings.goals, swept.trials, swept.best)
     except VinedresserError as error:
@@ -227,7 +236,7 @@ def leave_sweep_artifact(sweep: Sweep, swept: SweepResult, tracking: TrackingRec
         for trial in (*swept.best, *broken)
     ]
     header = ("trial", "end", "value", "parameters", "why", "try")
-    sentences = (swept.verdict, swept.over, *swept.problems)
+    sentences = (swept.verdict, swept.over, swept.registered, *swept.problems)
     leave_parent_artifact(swept.name, sentences, [header, *rows], sweep.page, tracking)
 
 

@@ -18,7 +18,12 @@ from vinedresser.infra.services.tracking.finishing import (
 from vinedresser.infra.services.tracking.metric_names import MetricNames
 from vinedresser.infra.services.tracking.metric_sink import MetricSink
 from vinedresser.infra.services.tracking.preparation import prepare_tracking, start_preparing
-from vinedresser.infra.services.tracking.registering import register_model
+from vinedresser.infra.services.tracking.registering import (
+    Shapes,
+    logged_model,
+    model_description,
+    register_model,
+)
 from vinedresser.infra.services.tracking.runs import (
     DIRECTORY_TAG,
     NOTE_TAG,
@@ -43,6 +48,9 @@ __all__ = [
     "finish",
     "prepare_tracking",
     "register_model",
+    "Shapes",
+    "logged_model",
+    "model_description",
     "reopen",
     "save_verdict_view",
     "set_tags",

@@ -17,7 +17,7 @@ from vinedresser.infra.services.tracking.runs import in_batches, text
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RunStatus", "finish", "reopen", "set_tags", "tags_of"]
+__all__ = ["RunStatus", "clean_tags", "finish", "reopen", "set_tags", "tags_of"]
 
 # Finished by itself; stopped or killed; crashed.
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
@@ -55,11 +55,11 @@ def finish(
     """
     uri = absolute_uri(uri)
     check_artifacts(uri, artifacts)
-    clean_tags = _clean(tags)
+    cleaned = clean_tags(tags)
 
     def settle() -> None:
         with connected(uri) as client:
-            _set_tags(client, run_id, clean_tags)
+            _set_tags(client, run_id, cleaned)
             end_time = _end_time(client, run_id, ended)
             _send_metrics(client, run_id, metrics or {}, end_time)
             send_artifacts(client, run_id, artifacts)
@@ -105,7 +105,7 @@ def set_tags(
 
     def send() -> None:
         with connected(absolute_uri(uri)) as client:
-            _set_tags(client, run_id, _clean(tags))
+            _set_tags(client, run_id, clean_tags(tags))
 
     if timeout is None:
         send()
@@ -127,7 +127,8 @@ def tags_of(uri: str, run_id: str) -> dict[str, str]:
         return dict(client.get_run(run_id).data.tags)
 
 
-def _clean(tags: Mapping[str, Any]) -> dict[str, str]:
+def clean_tags(tags: Mapping[str, Any]) -> dict[str, str]:
+    """Return tags as MLflow accepts them, without those that are None."""
     return {clean_key(key): text(value) for key, value in tags.items() if value is not None}
 
 
