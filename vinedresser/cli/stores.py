@@ -26,7 +26,7 @@ def status(
     ] = False,
 ) -> None:
     """List the runs, sweeps and prunings of a store, or tell the verdict on a run."""
-    from vinedresser.cli.views.console import console, say
+    from vinedresser.cli.views.console import line_room, print_table, say
     from vinedresser.cli.views.parents import parent_line
     from vinedresser.cli.views.results import print_result, results_table
     from vinedresser.objects import open_storage
@@ -55,7 +55,7 @@ def status(
     if not results and not parents:
         say(f"{place}: no runs")
     if results:
-        console.print(results_table(results, console.width))
+        print_table(results_table(results, line_room()))
     for parent in parents:
         say(parent_line(parent))
 

@@ -52,7 +52,7 @@ def sweep(
 
     Trials run in parallel. Rules stop broken trials; a pruner stops those that fall behind.
     """
-    from vinedresser.cli.views.console import console, relative, say
+    from vinedresser.cli.views.console import console, line_room, print_table, relative, say
     from vinedresser.cli.views.starting_display import starting
     from vinedresser.infra.catalog.stores import ensure_store
     from vinedresser.infra.services.prefect_environment import prepare_prefect
@@ -94,8 +94,7 @@ def sweep(
             work = partial(run_search, searched, **how)
             ended = run_flow(sweep_flow, work, given | how, place)
     swept = ended.result
-    room = console.width if console.is_terminal else None
-    console.print(trials_table(swept, searched.settings, room))
+    print_table(trials_table(swept, searched.settings, line_room()))
     for line in summary(swept, searched.settings):
         console.print(line, soft_wrap=True)
     if failed := swept.failed:

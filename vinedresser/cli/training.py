@@ -35,7 +35,7 @@ def train(
 
     Trainings run in parallel. Rules judge them while they train and stop the broken ones.
     """
-    from vinedresser.cli.views.console import console, relative, say
+    from vinedresser.cli.views.console import console, line_room, print_table, relative, say
     from vinedresser.infra.catalog.stores import ensure_store, local_state
     from vinedresser.infra.services.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.experiment import load_experiment
@@ -80,7 +80,7 @@ def train(
         work = partial(run_trainings, experiment)
         ended = run_flow(train_flow, work, parameters, experiment.store)
     trained = ended.result
-    console.print(results_table(trained.results, console.width))
+    print_table(results_table(trained.results, line_room()))
     for entry in trained.remedied:
         print_remedied(entry, console)
     for problem in trained.problems:

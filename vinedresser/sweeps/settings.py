@@ -221,14 +221,7 @@ class SweepTable:
         if self.sampler_name != "grid" and all(limit is None for limit in limits):
             raise ValueError("trials: is missing; set trials, total_epochs, wall_time or plateau")
         self._check_ends()
-        if len(set(self.again)) < len(self.again):
-            raise ValueError(f"again: must be different seeds, not {self.again}")
-        if self.again and len(self.goals) > 1:
-            raise ValueError("again: not supported with several objectives, which have no best")
-        if self.register is not None:
-            check_model_name(self.register)
-            if len(self.goals) > 1:
-                raise ValueError("register: not supported with several objectives: no best trial")
+        self._check_best()
         self._check_constraints()
         if 0 < len(self.seeds) < self.repeats:
             raise ValueError(
@@ -250,6 +243,18 @@ class SweepTable:
         if self.sampler_name == "pbt":
             self._check_population()
         self.seconds  # noqa: B018 - validates wall_time
+
+    def _check_best(self) -> None:
+        """Check what is done with the best trial."""
+        if len(set(self.again)) < len(self.again):
+            raise ValueError(f"again: must be different seeds, not {self.again}")
+        if self.register is not None:
+            check_model_name(self.register)
+        for key in ("again", "register"):
+            if getattr(self, key) and len(self.goals) > 1:
+                raise ValueError(
+                    f"{key}: not supported with several objectives, which have no best"
+                )
 
     def _check_constraints(self) -> None:
         """Check the constraints, and whether the sampler can do what is asked."""

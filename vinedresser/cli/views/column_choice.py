@@ -47,7 +47,7 @@ def fitted_table(
     Args:
         headings: the heading of each column, in their order, by its key; two may be equal.
         rows: the cells of each row by the key of their column.
-        room: characters of a line; None: all columns stay.
+        room: characters of a line; None: all columns stay, and none has several lines.
         dropped: the columns that may be left out, the first to go first.
         folded: columns whose cells may have several lines, and the characters of a line that they
             have at least; the others have one line.
@@ -57,9 +57,14 @@ def fitted_table(
         name: max(cell_len(visible(str(text))) for text in (heading, *(row[name] for row in rows)))
         for name, heading in headings.items()
     }
-    widths |= {name: min(widths[name], least) for name, least in folded.items()}
     table = plain_table()
-    kept = [*headings] if room is None else columns_that_fit(widths, dropped, room)
+    if room is None:
+        # Of a table that is wider than the console, rich would shorten the columns.
+        table.width = sum(widths.values()) + _GAP * (len(widths) - 1)
+        kept = [*headings]
+    else:
+        widths |= {name: min(widths[name], least) for name, least in folded.items()}
+        kept = columns_that_fit(widths, dropped, room)
     for name in kept:
         table.add_column(
             headings[name],

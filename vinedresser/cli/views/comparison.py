@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vinedresser.cli.views.column_choice import fitted_table
-from vinedresser.cli.views.console import console, figure, relative, say
+from vinedresser.cli.views.console import figure, line_room, print_table, relative, say
 from vinedresser.errors import ConfigError
 from vinedresser.explain.comparison import Comparison
 from vinedresser.explain.formatting import count, plain, shortened
@@ -38,12 +38,12 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     table = fitted_table(
         headings | {key: name for key, (name, _) in settings.items()},
         rows,
-        room=console.width,
+        room=line_room(),
         dropped=("steps", *reversed(settings), "metric"),
         folded={"run": _FOLDED, "verdict": _FOLDED},
         figures=("metric", "steps"),
     )
-    console.print(table)
+    print_table(table)
     more = len(comparison.runs) - _MOST_RUNS
     if more > 0:
         say(f"and {count(more, 'more run')} in the page")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ __all__ = [
     "console",
     "error_console",
     "figure",
+    "line_room",
     "plain",
     "plain_lines",
     "plain_table",
+    "print_table",
     "relative",
     "say",
 ]
@@ -59,6 +62,19 @@ def say(line: str | Text, to: Console = console, *, style: str = "") -> None:
     """Print a line; only a terminal wraps it, a file or pipe gets it whole."""
     text = plain(line, style) if isinstance(line, str) else line
     to.print(text, soft_wrap=not to.is_terminal)
+
+
+def line_room() -> int | None:
+    """Return the characters of a line of a table; None for any number, in a file or pipe.
+
+    The environment variable COLUMNS limits it there, too.
+    """
+    return console.width if console.is_terminal or "COLUMNS" in os.environ else None
+
+
+def print_table(table: Table) -> None:
+    """Print a table; a file or pipe gets its lines whole."""
+    console.print(table, crop=line_room() is not None)
 
 
 def plain_table() -> Table:

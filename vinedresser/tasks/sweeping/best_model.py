@@ -17,7 +17,7 @@ from vinedresser.infra.services.tracking import (
     register_model,
 )
 from vinedresser.infra.services.tracking.artifacts import upload
-from vinedresser.objects import Location
+from vinedresser.objects import LocalStorage, Location
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import TrackingRecord
 from vinedresser.sweeps.settings import SweepTable
@@ -131,10 +131,12 @@ def _upload(run: Run, saved: SavedCheckpoint, uri: str, tracking: TrackingRecord
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
         file = fetch_checkpoint(run.storage, saved, Path(folder))
         inputs, outputs = _shapes(run, "inputs"), _shapes(run, "predictions")
-        described = Path(folder, "MLmodel")
         text = model_description(tracking.run_id, file.name, inputs, outputs)
-        described.write_text(text, encoding="utf-8")
-        files = {f"{_FOLDER}/MLmodel": described, f"{_FOLDER}/{file.name}": file}
+        LocalStorage(folder).put("MLmodel", [text.encode()])
+        files = {
+            f"{_FOLDER}/MLmodel": Path(folder, "MLmodel"),
+            f"{_FOLDER}/{file.name}": file,
+        }
         upload(uri, tracking.run_id, files)
 
 
