@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vinedresser.replay.results import Comparison
-from vinedresser.snapshots.reading import Snapshot, list_snapshots
+from vinedresser.snapshots.reading import Snapshot
 from vinedresser.snapshots.record import MEANS, Reason, SnapshotRecord
 
 __all__ = ["Again", "conclusion", "run_again"]
@@ -54,12 +54,7 @@ def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -
     Raises:
         VinedresserError: a step cannot be run again.
     """
-    record, storage = opened.record, opened.storage
-    others = [
-        Snapshot(f"{storage.location}/{SnapshotRecord.KEY}/{one.name}", storage, one)
-        for one in (list_snapshots(storage, []) if _concerns_all(record) else [])
-        if one.step == record.step and one.rank != record.rank
-    ]
+    others = opened.peers if _concerns_all(opened.record) else []
     replays = [(opened, first), *((other, replay(other)) for other in others)]
     return [_again(one, found, replay) for one, found in replays]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.frameworks.torch_.codec import TorchCodec
 from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.frameworks.torch_.nonfinite import all_finite
+from vinedresser.frameworks.torch_.shards import has_shards, whole
 from vinedresser.frameworks.torch_.step_inputs import trained_model
 from vinedresser.replay.batch import Batch
 from vinedresser.snapshots.reading import Snapshot
@@ -109,8 +110,16 @@ def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
         raise ConfigError(f"{snapshot.location}: only steps of torch can be run again")
     contents = snapshot.value(record.contents.get("models"), codec)
     shared = snapshot.value(record.contents.get("shared"), codec)
+    # The other ranks' contents.
+    others = [
+        one.value(one.record.contents.get("models"), codec)
+        for one in (_shared_by(snapshot) if has_shards(contents) else [])
+    ]
     try:
-        models = {name: _model(one) for name, one in contents.items()}
+        models = {
+            name: _model(whole([_state(each[name]) for each in (contents, *others)]))
+            for name in contents
+        }
         trained = trained_model(contents)
         calls = contents[trained]["calls"]
         batches = [
@@ -128,6 +137,8 @@ def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
         random = dict(shared["random"])
     except (*DAMAGE, StopIteration) as error:
         raise CorruptData(f"{snapshot.location}: not the contents of a step: {error!r}") from error
+    if has_shards(calls):
+        raise ConfigError(f"{snapshot.location}: it cannot be run again: an input is distributed")
     unloaded = set()
     calls_at = f"models.{trained}.calls."
     for path, why in record.left_out.items():
@@ -146,10 +157,30 @@ def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
     return RecordedStep(models, batches, losses, random, trained, record.step)
 
 
-def _model(one: dict[str, Any]) -> RecordedModel:
-    found = RecordedModel(
-        **{key: one[key] for key in ("parameters", "buffers", "in_eval", "gradients", "optimizers")}
-    )
+def _shared_by(snapshot: Snapshot) -> list[Snapshot]:
+    """Return the snapshots of all other ranks.
+
+    Raises:
+        ConfigError: a rank has no snapshot of the step.
+        StoreError: the storage refused.
+    """
+    record, peers = snapshot.record, snapshot.peers
+    there = {record.rank, *(one.record.rank for one in peers)}
+    if missing := sorted({*range(record.world_size)} - there):
+        raise ConfigError(
+            f"{snapshot.location}: it cannot be run again: each rank has a part of each parameter, "
+            f"and rank {missing[0]} kept no snapshot of step {record.step}"
+        )
+    return peers
+
+
+def _state(model: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents of a model but the calls in the step."""
+    return {one.name: model[one.name] for one in fields(RecordedModel)}
+
+
+def _model(state: dict[str, Any]) -> RecordedModel:
+    found = RecordedModel(**state)
     for tensors in (found.parameters, found.buffers):
         for name, value in tensors.items():
             if not isinstance(value, Tensor | LeftOut):

@@ -72,6 +72,19 @@ class Snapshot:
         except CorruptData as error:
             raise CorruptData(f"{self.storage.location}/{key}: {error}") from error
 
+    @property
+    def peers(self) -> list[Snapshot]:
+        """Those of the same step by the other ranks.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        return [
+            Snapshot(f"{self.storage.location}/{SnapshotRecord.KEY}/{one.name}", self.storage, one)
+            for one in list_snapshots(self.storage, [])
+            if one.step == self.record.step and one.rank != self.record.rank
+        ]
+
     def value(self, tree: Any, codec: Codec) -> Any:
         """Return the value of a tree of the record.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from vinedresser.frameworks.torch_.environment import present_device
+from vinedresser.frameworks.torch_.shards import Shard, is_distributed, shard_place
 from vinedresser.frameworks.torch_.views import host_view
 from vinedresser.snapshots.arrays import ArrayCodec, array_of
 from vinedresser.snapshots.trees import Fields, HostArray, LeftOut, Packed, array_digest
@@ -48,7 +49,13 @@ class TorchCodec:
             tensor = torch.empty_strided(array.shape, strides, dtype=tensor.dtype).copy_(tensor)
         if "device" in properties:
             tensor = tensor.to(present_device(properties["device"]))
-        return tensor.requires_grad_() if properties.get("grad") is True else tensor
+        match properties.get("shard"):
+            case None:
+                return tensor.requires_grad_() if properties.get("grad") is True else tensor
+            case [int() as axis, int() as number, int() as parts] if -1 < axis < tensor.ndim:
+                return Shard(tensor, axis, number, parts)
+            case other:
+                raise ValueError(f"{other} is not the place of a shard")
 
     def constant(self, kind: str, text: str) -> Any:
         """See `Codec.constant`."""
@@ -104,8 +111,8 @@ def digest(tensor: Tensor) -> str:
 
 
 def _packed(tensor: Tensor) -> Packed:
-    if hasattr(tensor, "to_local"):
-        return LeftOut("a distributed tensor cannot be stored")
+    if is_distributed(tensor):
+        return _packed_shard(tensor)
     dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_quantized
     if not dense or tensor.is_meta or _word(tensor) not in SPELLINGS:
         return LeftOut(f"a tensor of {tensor.dtype}, {tensor.layout} cannot be stored")
@@ -118,6 +125,18 @@ def _packed(tensor: Tensor) -> Packed:
     if not tensor.is_cpu:
         properties["device"] = str(tensor.device)
     return host_array(tensor), properties
+
+
+def _packed_shard(tensor: Any) -> Packed:
+    """Pack this rank's part of a distributed tensor."""
+    try:
+        place = shard_place(tensor)
+    except ValueError as error:
+        return LeftOut(str(error))
+    packed = _packed(tensor.to_local())
+    if place is not None and isinstance(packed, tuple) and isinstance(packed[1], dict):
+        packed[1]["shard"] = place
+    return packed
 
 
 def _word(tensor: Tensor) -> str:

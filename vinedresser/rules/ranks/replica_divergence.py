@@ -36,7 +36,8 @@ class ReplicaDivergence(RankRule):
 
     If all parameters and their gradients differ without that wrapper, weights may be averaged now
     and then. Then it warns, if the ranks communicate nevertheless after three times as many checks,
-    and ends the run only if they have not communicated for 600 steps.
+    or at the end of a shorter training, and ends the run only if they have not communicated for 600
+    steps.
 
     The finding says what set the replicas apart (`kind` in its evidence): fingerprints of the
     gradients tell whether these were reduced, and those of the weights which rank updates them.
@@ -80,6 +81,8 @@ class ReplicaDivergence(RankRule):
         # Numbers of collectives when all weights and gradients differed first.
         self._counts: list[float | None] = []
         self._warned = False
+        # What is said of them if the training ends now.
+        self._at_end: Finding | None = None
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`: a warning may come before the finding that ends the run."""
@@ -105,7 +108,12 @@ class ReplicaDivergence(RankRule):
         self._before = now
         return finding
 
+    def at_end(self) -> Finding | None:
+        """See `OnceRule.at_end`: weights that were not averaged until then."""
+        return self._at_end
+
     def _compare(self, step: Step, now: Sequence[Replica]) -> Finding | None:
+        self._at_end = None
         reduced = all(one.reduced for one in now)
         common = set.intersection(*(set(one.weights) for one in now))
         names = [name for name in now[0].weights if name in common]
@@ -147,10 +155,14 @@ class ReplicaDivergence(RankRule):
         if not communicate and step.step - since >= _ALONE:
             self._done = True
             return self._finding(step, names, now, whole=True)
-        if self._warned or (communicate and seen < self.patience * _LONGER):
+        if self._warned:
+            return None
+        warning = self._finding(step, names, now, whole=True, severity=self.without_stop)
+        if communicate and seen < self.patience * _LONGER:
+            self._at_end = warning if seen >= self.patience else None
             return None
         self._warned = True
-        return self._finding(step, names, now, whole=True, severity=self.without_stop)
+        return warning
 
     def _finding(
         self,

@@ -90,20 +90,37 @@ def test_what_a_machine_has_done_does_not_last(tmp_path: Path, story: str, said:
 
 
 @pytest.mark.thorough
-def test_shards_of_parameters_are_guarded_but_not_replayed(tmp_path: Path) -> None:
-    run_ranks("tests.capture.torch_.guard.ddp_training", tmp_path, "half", "sharded")
-    found = list_snapshots(LocalStorage(tmp_path / "run"), [])
+@pytest.mark.parametrize(
+    ("story", "said"),
+    [
+        ("half", "lasting: the same batch of rank 1 breaks the step again: the data or the code"),
+        ("forward", "not lasting: the step is finite here, and rank 1 alone had another loss in"),
+    ],
+)
+def test_shards_of_all_ranks_are_replayed_as_one_model(
+    tmp_path: Path, story: str, said: str
+) -> None:
+    run = tmp_path / "run"
+    run_ranks("tests.capture.torch_.guard.ddp_training", tmp_path, story, "sharded")
+    found = list_snapshots(LocalStorage(run), [])
     # The bad sample of one rank reaches the shards of both.
     assert [(one.step, one.rank) for one in found] == [(HALF_STEP, 0), (HALF_STEP, 1)]
-    for one in found:
-        assert (
-            one.left_out["models..parameters.0.weight"] == "a distributed tensor cannot be stored"
-        )
-    (finding,) = open_run(tmp_path / "run").findings()
+    assert all(one.left_out == {} for one in found)
+    (finding,) = open_run(run).findings()
     assert (finding.rule, finding.step) == ("nonfinite_gradient", HALF_STEP)
-    snapshot = open_snapshot(tmp_path / "run" / "snapshots" / found[0].name)
-    with pytest.raises(ConfigError, match=r"lacks the parameter .*: a distributed tensor cannot"):
-        replay(snapshot, "tests.replay.stories:half")
+    first = open_snapshot(run / f"snapshots/step-{HALF_STEP}")
+    replayed = replay(first, "tests.replay.stories:half")
+    # Bit for bit that of the training, as are the weights.
+    assert replayed.comparison.losses
+    [optimizer] = replayed.step.models[""].optimizers
+    weights = replayed.step.models[""].parameters.values()
+    assert [one["exp_avg"].shape for one in optimizer["state"]["state"].values()] == [
+        one.shape for one in weights
+    ]
+    assert said in lasting(run, "half", HALF_STEP)
+    shutil.rmtree(run / f"snapshots/step-{HALF_STEP}-rank1")
+    with pytest.raises(ConfigError, match=r"and rank 1 kept no snapshot of step \d+"):
+        replay(first, "tests.replay.stories:half")
 
 
 @pytest.mark.thorough

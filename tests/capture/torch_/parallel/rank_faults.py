@@ -186,6 +186,25 @@ class _MissingReduction(_Reduced):
         self.reduce([*self.model.parameters()][: -1 if self.faulty else None])
 
 
+class _GatheredEvaluation(_Reduced):
+    """Nothing is reduced, and evaluations gather the outputs of all ranks."""
+
+    steps = 4 * EVERY + 1
+
+    def backward(self) -> None:
+        if self.healthy:
+            super().backward()
+        else:
+            Training.backward(self)
+
+    def after(self) -> None:
+        if self.step % 4 == 0:
+            self.model.eval()
+            with torch.no_grad():
+                gathered(self.model(self.batch()[0]))
+            self.model.train()
+
+
 class _Summed(_Reduced):
     """Gradients of means are summed; the twin divides its loss by the rows of all ranks."""
 
@@ -445,6 +464,7 @@ _KINDS: dict[str, Callable[[str, int], Training]] = {
     "no_sampler": _NoSampler,
     "inner_model": _InnerModel,
     "missing_reduction": _MissingReduction,
+    "gathered_evaluation": _GatheredEvaluation,
     "summed": _Summed,
     "clipped_first": _ClippedFirst,
     "accumulated": _Accumulated,

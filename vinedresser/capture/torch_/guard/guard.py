@@ -41,6 +41,7 @@ from vinedresser.frameworks.torch_.optimizer_steps import listen_to_steps
 from vinedresser.frameworks.torch_.optimizers import has_closure, with_closure
 from vinedresser.frameworks.torch_.passing import passed_on
 from vinedresser.frameworks.torch_.random_states import RandomStates
+from vinedresser.frameworks.torch_.shards import is_distributed
 from vinedresser.snapshots.record import MEANS
 from vinedresser.snapshots.trees import Codec
 
@@ -223,7 +224,8 @@ class TorchGuard:
             found.append("no call of the model was seen in this step")
         if any(call.changed for call in self._calls.calls):
             found.append("an input was changed in place after the model had read it")
-        if isinstance(self._root, DistributedDataParallel):
+        sharded = any(is_distributed(one.value) for one in self._names.parameters())
+        if sharded or isinstance(self._root, DistributedDataParallel):
             found.append(MEANS)
         return found
 

@@ -1,0 +1,85 @@
+"""Shards of distributed tensors: the parts that ranks keep of a step, and the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Shard", "has_shards", "is_distributed", "shard_place", "whole"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One rank's part of a tensor that is cut along one axis.
+
+    Attributes:
+        tensor: the part.
+        axis: the axis.
+        number: number of the part, from 0.
+        parts: number of parts.
+    """
+
+    tensor: Tensor
+    axis: int
+    number: int
+    parts: int
+
+
+def is_distributed(tensor: Tensor) -> bool:
+    """Return whether a tensor is distributed over ranks, as the parameters of `fully_shard`."""
+    return type(tensor) is not Tensor and hasattr(tensor, "to_local")
+
+
+def shard_place(tensor: Any) -> list[int] | None:
+    """Return axis, number of this rank's part, and number of parts; None for a replica.
+
+    Args:
+        tensor: a distributed tensor.
+
+    Raises:
+        ValueError: it is distributed in another way.
+    """
+    mesh = tensor.device_mesh
+    if mesh.ndim == 1:
+        [placement] = tensor.placements
+        if placement.is_replicate():
+            return None
+        if type(placement).__name__ == "Shard":
+            return [placement.dim, mesh.get_local_rank(), mesh.size()]
+    placed = ", ".join(map(str, tensor.placements))
+    raise ValueError(f"a tensor that is distributed as ({placed}) cannot be stored")
+
+
+def has_shards(value: Any) -> bool:
+    """Return whether nested values hold shards."""
+    if isinstance(value, dict):
+        return any(map(has_shards, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_shards, value))
+    return isinstance(value, Shard)
+
+
+def whole(values: Sequence[Any]) -> Any:
+    """Return nested values of all ranks as those of one process: the first, with joined shards.
+
+    Raises:
+        KeyError, ValueError: the values of the ranks do not fit together.
+    """
+    first = values[0]
+    if not has_shards(first):
+        return first
+    if isinstance(first, dict):
+        return {key: whole([one[key] for one in values]) for key in first}
+    if isinstance(first, list):
+        return [whole(each) for each in zip(*values, strict=True)]
+    parts = sorted(values, key=lambda one: one.number)
+    if [one.number for one in parts] != [*range(first.parts)]:
+        raise ValueError(f"not the {first.parts} shards of a tensor")
+    try:
+        return torch.cat([one.tensor for one in parts], first.axis)
+    except RuntimeError as error:
+        raise ValueError(f"the shards of a tensor do not fit together: {error}") from error
