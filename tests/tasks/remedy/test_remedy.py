@@ -33,7 +33,11 @@ from vinedresser.tasks.config.remedy_settings import NO_REMEDY, RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.lifecycle.run_result import RemedyResult, run_result
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts, healthy_checkpoint
+from vinedresser.tasks.remedy.remedy_attempts import (
+    Attempt,
+    RemedyAttempts,
+    healthy_checkpoint,
+)
 from vinedresser.testing.runs import make_run, step_record
 
 LOSSES = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 9.0, 99.0, 999.0, 9e4, 9e5, 9e6]
@@ -186,6 +190,21 @@ def test_a_run_that_failed_begins_again_as_often_as_asked_for(tmp_path: Path) ->
     assert one.next() is None
     assert one.left == "crashed: no such label"
     assert [each.name for each in one.restarted] == ["run", "run-restart-1"]
+
+
+def test_restarts_wait_ever_longer_but_the_first_and_those_after_a_correction(
+    tmp_path: Path,
+) -> None:
+    one = course(tmp_path / "run", {}, restarts=9)
+    again = Attempt(RunSpec("run", ["train"], {}, {}, None), None)
+    pauses = []
+    for number in range(8):
+        one.begun(RunPlace(tmp_path / f"run-restart-{number}"), again)
+        pauses.append(one.pause)
+    assert pauses == [0, 2, 4, 8, 16, 32, 60, 60]
+    corrected = RemedyRecord("run", 1, "run", finding({}).to_json(), {})
+    one.begun(RunPlace(tmp_path / "run-remedy-1"), again._replace(remedy=corrected))
+    assert one.pause == 0
 
 
 @pytest.mark.parametrize(("section", "begins_again"), [("step", True), ("end", False)])

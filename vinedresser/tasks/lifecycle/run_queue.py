@@ -47,6 +47,10 @@ class RunQueue(ABC, Generic[T]):
     def ended(self, item: T) -> None:
         """Take note that an item's run is settled."""
 
+    def pause(self, item: T) -> float:  # noqa: ARG002
+        """Return the seconds after which an item's next run begins."""
+        return 0.0
+
     def compare(self, item: T) -> Callable[[], None] | None:  # noqa: ARG002
         """Return what follows an item's run to compare it with others; None for nothing."""
         return None
@@ -72,7 +76,7 @@ def run_queue(queue: RunQueue[T], experiment: Experiment, stages: Stages) -> Non
                 place = queue.begin(item)
                 if place is not None:
                     free, unsettled = free - 1, unsettled + 1
-                    attendance = _attendance(place, experiment, queue.compare(item))
+                    attendance = _attendance(place, experiment, queue, item)
                     done = partial(events.put, None)
                     run = copy_context().run
                     settled = pool.submit(run, supervise, place, attendance, stages, done)
@@ -101,16 +105,16 @@ def _put(
     events.put((item, settled))
 
 
-def _attendance(
-    place: RunPlace, experiment: Experiment, compare: Callable[[], None] | None
-) -> Attendance:
+def _attendance(place: RunPlace, experiment: Experiment, queue: RunQueue[T], item: T) -> Attendance:
     """Return what accompanies a run here; a worker of a cluster judges its runs itself."""
+    compare, pause = queue.compare(item), queue.pause(item)
     if place.elsewhere:
-        return Attendance(additional=False, compare=compare)
+        return Attendance(additional=False, compare=compare, pause=pause)
     run = experiment.run
     return Attendance(
         tuple(experiment.rules),
         additional=run.attach,
         compare=compare,
         preflight=run.preflight,
+        pause=pause,
     )

@@ -32,6 +32,7 @@ class Attendance:
         additional: judge and record the additional runs of its script, too.
         compare: follows the run to its end, for a sweep that compares it with others.
         preflight: check its first steps before it trains; "strict": a suspicion stops it.
+        pause: seconds until it begins.
     """
 
     groups: Sequence[str] = ()
@@ -39,6 +40,7 @@ class Attendance:
     additional: bool = True
     compare: Callable[[], None] | None = None
     preflight: bool | Literal["strict"] = False
+    pause: float = 0.0
 
 
 class Stages(NamedTuple):
@@ -83,6 +85,7 @@ def supervise(
         launched: called when the training has ended, before the run is settled.
     """
     made = not place.removed
+    INTERRUPTED.wait(attendance.pause)
     if INTERRUPTED.is_set():
         # All runs may have been asked to stop before this one existed.
         request_stop(place.directory, reason=INTERRUPTED.reason)

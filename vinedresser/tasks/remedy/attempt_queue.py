@@ -82,6 +82,10 @@ class AttemptQueue(RunQueue[RemedyAttempts]):
             return None
         return place
 
+    def pause(self, item: RemedyAttempts) -> float:
+        """Return the seconds after which the last attempt begins."""
+        return item.pause
+
     def ended(self, item: RemedyAttempts) -> None:
         """Put the run back if there is an attempt to replace it."""
         if not item.may_follow:

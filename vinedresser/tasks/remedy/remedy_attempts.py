@@ -31,6 +31,8 @@ __all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
 
 # A loss is taken as the median of this number of steps.
 _STEPS = 5
+# Seconds before the second restart, twice as many before each later one, and at most.
+_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 
 
 class Attempt(NamedTuple):
@@ -62,6 +64,7 @@ class RemedyAttempts:
             run counts if it finished.
         left: why there is no other attempt; "" while the last run trains and if it needs none.
         restarted: places of the runs that failed and were begun again.
+        pause: seconds until the last run begins: what ended it may need time to pass.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class RemedyAttempts:
         self.late: Finding | None = None
         self.left = ""
         self.restarted: list[RunPlace] = []
+        self.pause = 0.0
         self._specs = [spec]
         self._settings = settings
         self._cwd = cwd
@@ -103,8 +107,11 @@ class RemedyAttempts:
 
     def begun(self, place: RunPlace, attempt: Attempt) -> None:
         """Add an attempt that was made."""
+        self.pause = 0.0
         if attempt.remedy is None:
             self.restarted.append(self.places[-1])
+            if (repeated := len(self.restarted) - 2) >= 0:
+                self.pause = min(_PAUSE * 2**repeated, _LONGEST_PAUSE)
         self.places.append(place)
         self._specs.append(attempt.spec)
         self.late = None
