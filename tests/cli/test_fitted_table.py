@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vinedresser.cli.views.column_choice import fitted_table
-from vinedresser.cli.views.console import line_room, print_table
+from vinedresser.cli.views.console import console, line_room, print_table
 
 
 def test_a_pipe_gets_whole_lines_and_a_terminal_what_fits(
@@ -30,5 +30,7 @@ def test_a_pipe_gets_whole_lines_and_a_terminal_what_fits(
     assert row["run"] in printed()[1]
     assert row["verdict"].strip() in printed()[1]
     monkeypatch.setenv("COLUMNS", "60")
+    # It was read when the console was made.
+    monkeypatch.setattr(console, "width", 60)
     assert len(printed()) > 2
     assert max(map(len, printed())) <= 60
