@@ -1,8 +1,9 @@
 """docs/images/: the pages as a browser shows them, wide, dark, and on a phone.
 
-`python -m docs.page_pictures runs/demo` needs Chromium on the PATH and the runs of `make demo`. Of
-each page it makes NAME.png, 1,400 pixels wide, NAME_dark.png, and NAME_phone.png, 390 wide; of
-MLflow's pages the first. `--only store` makes those of one page.
+`python -m docs.page_pictures runs/demo` needs Chromium on the PATH, the runs of `make demo`, and
+beside them those of examples/digits/sweep.toml, `make prune-demo` and `make drift-demo`; of what is
+missing there are no pictures. Of each page it makes NAME.png, 1,400 pixels wide, NAME_dark.png, and
+NAME_phone.png, 390 wide; of MLflow's pages the first. `--only store` makes those of one page.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ _COLOURS, _AREAS = 256, 48
 _CALM, _PATIENCE = 0.7, 15.0
 # The runs of the demo that have pages of their own, or are compared.
 _FAILED, _SOUND = "digits-high-lr", "digits-healthy"
+# Pages of what makes runs of its own, or none, beside the demo.
+_SWEEP = "digits-sweep"
+_PARENTS = {
+    "sweep": f"{_SWEEP}/sweep.html",
+    "pruning": "slim-resnet/pruning.html",
+    "monitor": "drift-demo/*/*/monitor.html",
+    "drift": "drift-demo/*/*/explanations/*/explain.html",
+}
 
 
 def main() -> None:
@@ -54,6 +63,8 @@ def main() -> None:
         "watch": partial(_watched, store, f"/run/{_FAILED}", "document.querySelector('svg')"),
         "report": partial(_file, store / _FAILED / "report.html"),
         "compare": partial(_compared, store),
+        **{name: partial(_file, page) for name, page in _parent_pages(store.parent).items()},
+        "mlflow_sweep": partial(_mlflow, store.parent / _SWEEP),
         "mlflow": partial(_mlflow, store),
         "mlflow_compare": partial(_mlflow, store),
     }
@@ -62,6 +73,12 @@ def main() -> None:
         for name, draw in pages.items():
             if options.only in (None, name):
                 draw(browser, name)
+
+
+def _parent_pages(store: Path) -> dict[str, Path]:
+    """Return the last page of each kind."""
+    found = {name: sorted(store.glob(pattern)) for name, pattern in _PARENTS.items()}
+    return {name: pages[-1] for name, pages in found.items() if pages}
 
 
 def _watched(store: Path, path: str, drawn: str, browser: Browser, name: str) -> None:
@@ -99,6 +116,7 @@ def _compared(store: Path, browser: Browser, name: str) -> None:
 def _mlflow(store: Path, browser: Browser, name: str) -> None:
     with _mlflow_page(store) as table:
         page, height = table, 640
+        shown = "trial-0000" if name == "mlflow_sweep" else _FAILED
         if name == "mlflow_compare":
             record = tracking(store)
             runs = [tracking(store / run).run_id for run in (_FAILED, _SOUND)]
@@ -111,7 +129,7 @@ def _mlflow(store: Path, browser: Browser, name: str) -> None:
         for prepare in ("panelOpen", ""):
             browser.open("about:blank")
             browser.open(page)
-            until(lambda: _FAILED in (browser.value("document.body.innerText") or ""), "the runs")
+            until(lambda: shown in (browser.value("document.body.innerText") or ""), "the runs")
             _settled(browser)
             keys = f"Object.keys(localStorage).filter(key => key.includes('assistant.{prepare}'))"
             browser.value(f"{keys}.forEach(key => localStorage.setItem(key, 'false'))")

@@ -25,7 +25,7 @@ def test_the_spread_of_the_best_trial_is_told(
     code, output = sweep(tmp_path)
     # The script watches no model.
     assert code == 1, output
-    unregistered = "trial-0002, the best trial, is not registered as net: it has no model: "
+    unregistered = "trial-0002, the best trial, is not registered as net: it has no logged model "
     assert f"vinedresser: {unregistered}" in output
     assert "best             trial-0002: accuracy 0.9 with x 0.9, kind good" in output
     assert "again            trial-0002 with 2 other seeds: accuracy 0.9 ± 0 (0.9 to 0.9)" in output

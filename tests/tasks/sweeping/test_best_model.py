@@ -108,7 +108,7 @@ def test_a_model_that_the_script_has_logged_comes_first(sweep: tuple[Path, Mlflo
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ([], "it has no model: neither a logged one nor a checkpoint; log it in the script"),
+        ([], "it has no logged model and no checkpoint of one file; log it in the script"),
         (["step-4.pt"], "loading checkpoints/step-4.pt may run code; log it in the script"),
         (["step-4-a.npz", "step-4-b.npz"], "its model is in several files (checkpoints/step-4-a"),
     ],

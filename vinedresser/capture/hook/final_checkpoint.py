@@ -13,26 +13,31 @@ __all__ = ["save_final_checkpoint"]
 
 
 def save_final_checkpoint(
-    storage: Storage, saves: Iterable[Callable[[Path, int], object]], steps: int, shield: Shield
+    storage: Storage,
+    saves: Iterable[Callable[[Path, int], object]],
+    steps: int,
+    shield: Shield,
+    folder: str = "checkpoints",
 ) -> None:
-    """Save the state of a training that is about to end, in the run's folder of checkpoints.
+    """Save the state of a training that is about to end.
 
     Args:
         saves: functions that save, given the folder and the number of finished steps.
         steps: number of finished steps.
         shield: guards the functions.
+        folder: folder within the run.
     """
     guard = shield.guard
     then = "the run ends without it"
     create = guard("creating the checkpoint directory", _created, then=then)
-    directory = create(Path(storage.location))
+    directory = create(Path(storage.location), folder)
     if directory is None:
         return
     for save in saves:
         guard("saving a checkpoint", save, then=then)(directory, steps)
 
 
-def _created(run: Path) -> Path:
-    directory = folder_below(run, "checkpoints")
-    directory.mkdir(exist_ok=True)
+def _created(run: Path, folder: str) -> Path:
+    directory = folder_below(run, folder)
+    directory.mkdir(parents=True, exist_ok=True)
     return directory

@@ -278,7 +278,9 @@ class Hook(SteeredTraining):
         if self._closed or not self._session.shield.ours:
             return
         if self._environment.keeps_model and not self._erred and not hasattr(sys, "last_value"):
-            self._save_checkpoint([adapter.checkpoint for adapter in self._control.adapters])
+            # Not beside the script's own: a script resumes from those.
+            own = [adapter.checkpoint for adapter in self._control.adapters]
+            self._save_checkpoint(own, "checkpoints/last")
         self._closed = True
         atexit.unregister(self.close)
         guard = self._session.shield.guard
@@ -380,9 +382,11 @@ class Hook(SteeredTraining):
             self._requests.look()
             self._control.look()
 
-    def _save_checkpoint(self, saves: Sequence[Callable[[Path, int], object]]) -> None:
+    def _save_checkpoint(
+        self, saves: Sequence[Callable[[Path, int], object]], folder: str = "checkpoints"
+    ) -> None:
         steps, shield = self._session.recorder.steps, self._session.shield
-        save_final_checkpoint(self._run.storage, saves, steps, shield)
+        save_final_checkpoint(self._run.storage, saves, steps, shield, folder)
 
     def _end_training(self) -> None:
         """Save a checkpoint, close the hook, and raise `TrainingStopped`."""

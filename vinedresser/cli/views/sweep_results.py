@@ -71,13 +71,7 @@ def _cells(trial: Trial, metrics: Sequence[str]) -> dict[str, str | Text]:
 
 def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
     """Yield lines about the best trials, how trials ended, and the epochs used."""
-    head = "best             " if len(settings.goals) == 1 else "Pareto front     "
-    for trial in swept.best:
-        both = zip(settings.goals, trial.result, strict=True)
-        values = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in both)
-        yield f"{head}{trial.name}: {values} with {trial.configuration}"
-        if trial.line is not None:
-            yield f"line             {told_line(trial, swept.trials)}"
+    yield from _best_lines(swept, settings)
     ends = Counter(trial.ending.state for trial in swept.trials)
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
     if again := results_again(swept.trials, swept.best):
@@ -106,6 +100,18 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
         yield f"epochs           {used} of {whole} ({100 * used / whole:.0f} %)"
     if swept.over != ALL_BEGUN:
         yield f"ended            {swept.over}"
+
+
+def _best_lines(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
+    head = "best             " if len(settings.goals) == 1 else "Pareto front     "
+    for trial in swept.best:
+        both = zip(settings.goals, trial.result, strict=True)
+        values = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in both)
+        yield f"{head}{trial.name}: {values} with {trial.configuration}"
+        if trial.line is not None:
+            yield f"line             {told_line(trial, swept.trials)}"
+    for doubt in swept.doubts:
+        yield f"but              {doubt}"
 
 
 def _shown(trials: Sequence[Trial], goal: Objective) -> Sequence[Trial]:

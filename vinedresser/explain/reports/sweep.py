@@ -62,6 +62,7 @@ class SweepPage:
         importance: importance of each hyperparameter, from 0 to 1; empty if too few trials
             finished.
         over: why the sweep ended.
+        doubts: what rules found in the best trials, a sentence for each with a problem.
         reports: reports of trials, by name of the trial, relative to the page.
     """
 
@@ -72,6 +73,7 @@ class SweepPage:
     best: Sequence[Trial]
     importance: Mapping[str, float]
     over: str
+    doubts: Sequence[str] = ()
     reports: Mapping[str, str] = field(default_factory=dict)
 
     @property

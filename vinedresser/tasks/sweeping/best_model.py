@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from vinedresser.errors import ConfigError, UnknownStep, VinedresserError
@@ -25,15 +27,38 @@ from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint
 
-__all__ = ["BEST_ALIAS", "register_best"]
+__all__ = ["BEST_ALIAS", "best_problems", "register_best"]
 
 BEST_ALIAS = "best"
 # Folder of the artifacts of the trial's MLflow run.
 _FOLDER = "model"
+# Weights that the hook has saved at the end, and those that it or the script has saved before.
+_LAST = "checkpoints/last/"
+_WEIGHTS = re.compile(rf"(?:{_LAST}|checkpoints/)step-(\d+)[^/]*")
 # Files that hold numbers and settings only; others may run code when they are loaded.
 _HARMLESS = (".safetensors", ".npz", ".weights.h5", ".ubj", ".onnx")
 # Most captures of a tensor whose shapes are compared.
 _LOOKS = 20
+
+
+def best_problems(store: Location, best: Iterable[Trial]) -> list[str]:
+    """Return a sentence for each of the best trials in which rules found a problem.
+
+    Args:
+        store: store of the trials.
+        best: the best trial, or the Pareto front.
+    """
+    found = []
+    for trial in best:
+        try:
+            runs = runs_of_trial(store, trial.name)
+            judged = verdict(open_run(runs[-1])) if runs else None
+        except VinedresserError as error:
+            found.append(f"{trial.name}: its verdict cannot be read: {error}")
+            continue
+        if judged is not None and judged.kind == "problem":
+            found.append(f"{trial.name}: {judged.words}: {judged.sentence}")
+    return found
 
 
 def register_best(
@@ -109,16 +134,20 @@ def _last_weights(run: Run) -> SavedCheckpoint:
     Raises:
         ConfigError: there is none, it is not one file, or loading it may run code.
     """
-    names = {key.split("/")[1] for key in run.storage.list("checkpoints/")}
+    keys = run.storage.list("checkpoints/")
+    # Saved by the hook at the end, or else by the script.
+    keys = [key for key in keys if key.startswith(_LAST)] or keys
     found = [
-        one for name in names if (one := SavedCheckpoint.at(f"{run.info.name}/checkpoints/{name}"))
+        SavedCheckpoint(run.info.name, key, int(steps[1]))
+        for key in keys
+        if (steps := _WEIGHTS.fullmatch(key))
     ]
     last = max((one.steps for one in found), default=0)
     files = sorted(one.key for one in found if one.steps == last)
     harmless = [key for key in files if key.endswith(_HARMLESS)]
     how = "log it in the script, for example with mlflow.pytorch.log_model"
     if not files:
-        raise ConfigError(f"it has no model: neither a logged one nor a checkpoint; {how}")
+        raise ConfigError(f"it has no logged model and no checkpoint of one file; {how}")
     if not harmless:
         raise ConfigError(f"loading {files[0]} may run code; {how}")
     if len(harmless) > 1:

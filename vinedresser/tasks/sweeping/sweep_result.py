@@ -29,7 +29,7 @@ from vinedresser.tasks.parents.beginning import begin_parent
 from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.parents.parent_artifact import leave_parent_artifact
-from vinedresser.tasks.sweeping.best_model import register_best
+from vinedresser.tasks.sweeping.best_model import best_problems, register_best
 from vinedresser.tasks.sweeping.front_tags import PARETO_TAG, tag_front
 from vinedresser.tasks.sweeping.parent_metrics import parent_metrics
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
@@ -58,6 +58,7 @@ class SweepResult:
         problems: what went wrong beside the trials.
         mlflow_run: id of MLflow's run of the sweep.
         registered: the model of the best trial that was registered; "" if none was.
+        doubts: what rules found in the best trials, a sentence for each with a problem.
     """
 
     name: str
@@ -70,6 +71,7 @@ class SweepResult:
     problems: tuple[str, ...]
     mlflow_run: str
     registered: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def ends(self) -> Counter[str]:
@@ -135,16 +137,18 @@ def sweep_result(
         tracking: MLflow's run of it, as the trials' parent.
         problems: what went wrong beside the trials.
     """
+    store, best = runner.sweep.experiment.store, tuple(runner.best())
     return SweepResult(
         name=runner.sweep.name,
-        store=runner.sweep.experiment.store,
+        store=store,
         trials=tuple(map(_at_the_end, runner.trials())),
-        best=tuple(runner.best()),
+        best=best,
         importance=study.importance(),
         over=runner.over,
         problem=runner.problem,
         problems=tuple(problems),
         mlflow_run=tracking.parent,
+        doubts=tuple(best_problems(store, best)),
     )
 
 
@@ -179,6 +183,7 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
             best=swept.best,
             importance=swept.importance,
             over=swept.over,
+            doubts=swept.doubts,
             reports=_reports(swept),
         )
         write_sweep_report(page, sweep.page)
@@ -198,6 +203,8 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         "sweep.best.line": " ".join(one.name for one in line_of(best, swept.trials))
         if best and best.line
         else None,
+        # "" replaces the problem of another one, from before the sweep was resumed.
+        "sweep.best.problem": "\n".join(swept.doubts),
         "sweep.registered": swept.registered or unregistered or None,
         "sweep.best.parameters": json.dumps(sweep.space.decoded(best.parameters)) if best else None,
     }
@@ -236,7 +243,7 @@ def leave_sweep_artifact(sweep: Sweep, swept: SweepResult, tracking: TrackingRec
         for trial in (*swept.best, *broken)
     ]
     header = ("trial", "end", "value", "parameters", "why", "try")
-    sentences = (swept.verdict, swept.over, swept.registered, *swept.problems)
+    sentences = (swept.verdict, swept.over, *swept.doubts, swept.registered, *swept.problems)
     leave_parent_artifact(swept.name, sentences, [header, *rows], sweep.page, tracking)
 
 
