@@ -3,8 +3,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help env demo drift-demo data-demo prune-demo ui test test-quick test-all test-quick-and-thorough \
-        test-thorough test-slow test-random test-gpu test-libraries test-pythons chaos mutate lint \
-        corpus-check format docs wheel bench clean
+        test-thorough test-slow test-random test-gpu test-libraries test-pythons chaos week mutate lint \
+        corpus-check format docs wheel release bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -126,6 +126,9 @@ chaos: env  ## kill and stop processes of sweeps and of jobs of ranks, remove an
 	CHAOS_KILLS=$(or $(KILLS),80) CHAOS_JOBS=$(or $(JOBS),24) CHAOS_RESTARTS=$(or $(RESTARTS),8) $(BIN)/pytest -n 0 -m chaos \
 	    tests/flows/chaos/test_rank_jobs.py tests/flows/chaos/test_rank_restarts.py tests/flows/chaos/test_chaos.py tests/flows/chaos/test_lost_servers.py
 
+week: env  ## a week of a team in minutes: kills, a full disk, an old password, an upgrade (WEEK_RUNS=...)
+	$(BIN)/pytest -n 0 -m chaos tests/flows/chaos/test_week.py
+
 lint: env  ## check style, types and import layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -152,6 +155,20 @@ wheel: env  ## build the wheel in dist, install it into an empty environment, an
 	$(BIN)/python -m venv build/wheel
 	build/wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	cd build/wheel && bin/vinedresser --help >/dev/null && bin/vinedresser init sweep
+
+# With the versions of this release's tests. Nothing is uploaded.
+RELEASE_TOOLS := cyclonedx-bom==7.5.0 twine==7.0.0
+
+release: wheel  ## check the wheel as PyPI does; write its SBOM and checksums, signed if KEY=... is a key of ssh
+	@git diff --quiet HEAD || { echo "make release: there are uncommitted changes" >&2; exit 1; }
+	$(BIN)/python -m venv build/release
+	build/release/bin/python -m pip install --quiet $(RELEASE_TOOLS)
+	build/release/bin/twine check --strict dist/*.whl
+	build/release/bin/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible \
+	    --output-format JSON --output-file dist/sbom.cdx.json
+	cd dist && sha256sum *.whl sbom.cdx.json >SHA256SUMS
+	@if [ -n "$(KEY)" ]; then ssh-keygen -Y sign -f "$(KEY)" -n file dist/SHA256SUMS; \
+	else echo "not signed: no KEY=..."; fi
 
 bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.imports

@@ -63,7 +63,7 @@ def program(folder: Path, *words: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def vinedresser(folder: Path, *words: str, code: int = 0) -> str:
+def vinedresser(folder: Path, *words: str, code: int | None = 0) -> str:
     """Run the command line in a folder; return what it printed."""
     done = command_line.vinedresser(*words, cwd=folder, columns=200, code=code)
     return done.stdout + done.stderr
