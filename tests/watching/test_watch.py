@@ -16,12 +16,14 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.waiting import until
 from vinedresser.objects import open_storage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
+from vinedresser.watching.metrics import metrics_text
 
 NASTY = "<script>alert(1)</script>\x1b[31m" + "x" * 10_000
 
@@ -96,10 +98,74 @@ def view(client: httpx.Client, path: str) -> dict[str, str]:
     return found
 
 
+KEY = "a-key-of-32-letters-for-programs"
+
+
+@pytest.mark.thorough
+def test_a_program_reads_metrics_with_the_key_of_the_environment(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VINEDRESSER_WATCH_KEY", KEY)
+    with watching(store) as (_, client, _):
+        assert client.get("/health").text == "ok\n"
+        for headers in ({}, {"Authorization": KEY}, {"Authorization": f"Bearer {KEY}x"}):
+            assert client.get("/metrics", headers=headers).status_code == 403
+        right = {"Authorization": f"Bearer {KEY}"}
+        assert client.get("/metrics", headers={**right, "Host": "evil.example"}).status_code == 403
+        until(lambda: client.get("/metrics", headers=right).status_code == 200, "the first reading")
+        families = text_string_to_metric_families(client.get("/metrics", headers=right).text)
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    states = {key[1]: value for key, value in found.items() if key[0] == "vinedresser_runs"}
+    assert sum(states.values()) == 3
+    assert states["unreadable"] == 1
+    assert found["vinedresser_steps",] == 61
+    assert found["vinedresser_store_readable",] == 1
+
+
+def test_rules_are_counted_in_metrics_whatever_their_names() -> None:
+    finding = {"rule": 'a"b\\c\nd', "severity": "stop"}
+    row = {"state": "stopped", "rule": finding["rule"], "findings": [finding], "steps": 7}
+    text = metrics_text([row | {"seconds": 1.5}, row | {"seconds": None}], "gone")
+    found = {
+        sample.name: (sample.labels, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found == {
+        "vinedresser_store_readable": ({}, 0),
+        "vinedresser_runs": ({"state": "stopped"}, 2),
+        "vinedresser_runs_stopped": ({"rule": finding["rule"]}, 2),
+        "vinedresser_runs_with_findings": (finding, 2),
+        "vinedresser_steps": ({}, 14),
+        "vinedresser_run_seconds": ({}, 1.5),
+    }
+
+
+@pytest.mark.thorough
+def test_a_key_that_can_be_guessed_is_refused(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VINEDRESSER_WATCH_KEY", "secret")
+    command = [sys.executable, "-m", "vinedresser", "watch", str(store), "--no-browser"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "at least 32 letters" in done.stderr) == (2, True)
+    assert "'secret'" not in done.stderr
+
+
 @pytest.mark.thorough
 def test_nothing_is_served_without_the_key(served: tuple[str, httpx.Client]) -> None:
     with httpx.Client(base_url=served[1].base_url) as stranger:
-        paths = ("/", "/runs", "/curves", "/differences", "/compare.html", "/assets/store.js")
+        paths = (
+            "/",
+            "/runs",
+            "/metrics",
+            "/curves",
+            "/differences",
+            "/compare.html",
+            "/assets/store.js",
+        )
         for path in (*paths, "/run/good", "/run/good/view", "/?key=wrong", "/nowhere"):
             answer = stranger.get(path)
             assert answer.status_code == 403

@@ -8,6 +8,7 @@ rebinding its name (DNS) to 127.0.0.1, and requests that other sites cause.
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
@@ -16,9 +17,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Access"]
+from vinedresser.errors import ConfigError
+
+__all__ = ["KEY_VARIABLE", "Access"]
+
+# Names the key that does not change with each start.
+KEY_VARIABLE = "VINEDRESSER_WATCH_KEY"
 
 _KEY_BYTES = 32
+_KEY = re.compile(r"[A-Za-z0-9_-]{32,200}")
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
     # Lengths of bars and colours of legends; the attributes are written by our templates only.
@@ -38,16 +45,28 @@ class Access:
     The address with the key sets a cookie, whose value is another secret, and leads to the page
     without the key. All ports of a host share their cookies, so the cookie's name has the port.
 
+    Programs, such as Prometheus, send the key as a bearer token. Whether the server is well, at
+    /health, everyone on this machine may ask.
+
     Args:
         port: port of the server.
+        key: the key; "": a new one.
+
+    Raises:
+        ConfigError: the key can be guessed.
 
     Attributes:
         address: the address that opens the page, with the key.
     """
 
-    def __init__(self, application: ASGIApp, port: int) -> None:
+    def __init__(self, application: ASGIApp, port: int, key: str = "") -> None:
         self._application = application
-        self._key = secrets.token_urlsafe(_KEY_BYTES)
+        if key and not _KEY.fullmatch(key):
+            raise ConfigError(
+                f"{KEY_VARIABLE}: must have at least 32 letters, digits, - or _, as from "
+                "`openssl rand -hex 16`"
+            )
+        self._key = key or secrets.token_urlsafe(_KEY_BYTES)
         self._session = secrets.token_urlsafe(_KEY_BYTES)
         self._cookie = f"vinedresser_watch_{port}"
         self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
@@ -76,6 +95,8 @@ class Access:
             return _refused(foreign)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("only GET is served", 405, {"Allow": "GET, HEAD"})
+        if scope["path"] == "/health":
+            return PlainTextResponse("ok\n")
         given = parse_qs(scope["query_string"].decode("latin-1")).get("key")
         if scope["path"] == "/" and given:
             right = _same(given[0], self._key)
@@ -87,7 +108,8 @@ class Access:
         # A link of another site opens no page, even if the browser were to send the cookie.
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return "requests of other sites are refused"
-        if not _same(_cookie_of(headers, self._cookie), self._session):
+        program = _same(headers.get("authorization", ""), f"Bearer {self._key}")
+        if not program and not _same(_cookie_of(headers, self._cookie), self._session):
             return "open the address that vinedresser watch has printed, with its key"
         return ""
 

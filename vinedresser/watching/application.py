@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from vinedresser.errors import ConfigError, VinedresserError
@@ -27,6 +27,7 @@ from vinedresser.watching.curve_answers import (
     curve_answer,
     run_numbers,
 )
+from vinedresser.watching.metrics import metrics_text
 from vinedresser.watching.query_panel import MOST_PANELS
 from vinedresser.watching.watched_store import WatchedRun, WatchedStore
 
@@ -44,6 +45,7 @@ def application(store: WatchedStore) -> Starlette:
         routes=[
             Route("/", pages.front),
             Route("/runs", pages.rows),
+            Route("/metrics", pages.metrics),
             Route("/curves", pages.curves),
             Route("/differences", pages.differences),
             Route("/compare.html", pages.comparison),
@@ -71,6 +73,14 @@ class _Pages:
     def rows(self, request: Request) -> Response:
         since = _whole(request, "since") if "since" in request.query_params else 0
         return JSONResponse(self._store.table.changes(since))
+
+    def metrics(self, _request: Request) -> Response:
+        found = self._store.table.changes(0)
+        incomplete = len(found["rows"]) < found["listed"] or not found["listed"]
+        if found["reading"] and incomplete:
+            # Fewer runs than there are would look like removed ones.
+            raise HTTPException(503, "the store is being read for the first time")
+        return PlainTextResponse(metrics_text(found["rows"], found["problem"]))
 
     def curves(self, request: Request) -> Response:
         with _refusals():

@@ -14,7 +14,7 @@ from vinedresser.objects import Location, open_storage
 from vinedresser.queries.live.prompt_connection import PromptConnection
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.store.records import RunRecord
-from vinedresser.watching.access import Access
+from vinedresser.watching.access import KEY_VARIABLE, Access
 from vinedresser.watching.application import application
 from vinedresser.watching.watched_store import WatchedStore
 
@@ -33,7 +33,7 @@ def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> No
         ready: called with the address of the page, with its key, once connections are accepted.
 
     Raises:
-        ConfigError: the port is not free.
+        ConfigError: the port is not free, or the key in the environment can be guessed.
         NotARun: the directory does not exist.
         StoreError: the object store refused.
     """
@@ -43,7 +43,8 @@ def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> No
     store = RunStore(where)
     single = open_storage(where).exists(RunRecord.KEY)
     listening = _listen(port)
-    access = Access(application(WatchedStore(store, single=single)), listening.getsockname()[1])
+    pages = application(WatchedStore(store, single=single))
+    access = Access(pages, listening.getsockname()[1], os.environ.get(KEY_VARIABLE, ""))
     config = uvicorn.Config(
         access,
         http=PromptConnection,

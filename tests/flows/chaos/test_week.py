@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(7200)]
 
 # Runs of an experiment, and trials of a sweep.
 _RUNS = int(os.environ.get("WEEK_RUNS", "14"))
-_KEEP = 20
+_KEEP, _NIGHTS = 20, 6
 _OLD = Path(__file__).parents[2] / "store/old_stores/2026-11-22.tar.xz"
 _DONE = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
@@ -122,8 +122,6 @@ class Week:
         self._begun = time.monotonic()
         self.store.mkdir()
         self.mlflow = start_mlflow_ui(f"sqlite:///{folder}/mlflow.db")
-        vinedresser(folder, "up", "--data", "prefect", "--port", "0", "--limit", "2", code=0)
-        self.prefect = Standing()
 
     def say(self, text: str) -> None:
         """Print what happens, and when."""
@@ -158,27 +156,37 @@ class Week:
             vinedresser(self.folder, "deploy", str(path), "--cron", "0 2 * * *", code=0)
         return files
 
-    def doctor(self) -> list[str]:
-        """Return what is wrong, as `vinedresser doctor` says it."""
+    def doctor(self, *more: str) -> list[str]:
+        """Return the problems, and checks with more states, as `vinedresser doctor` says them."""
         said = vinedresser(self.folder, "doctor", str(self.store), "--json", code=None)
         checks = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
         assert checks, said
         return [
             f"{one['area']}: {one['subject']}: {one['seen']}"
             for one in checks
-            if one["state"] in ("problem", "unknown")
+            if one["state"] in ("problem", "unknown", *more)
         ]
 
     def expect(self, *words: str) -> None:
         """Check that the doctor names a trouble."""
-        found = self.doctor()
+        found = self.doctor("warning")
         self.say(f"doctor: {'; '.join(found) or 'nothing'}"[:200])
         for word in words:
             assert any(word in one for one in found), (word, found)
 
-    def up(self) -> None:
+    @property
+    def prefect(self) -> Standing:
+        """The server of `vinedresser up`."""
+        return Standing()
+
+    def up(self, *port: str) -> None:
         """Do what the doctor recommends."""
-        vinedresser(self.folder, "up", "--data", "prefect", "--limit", "2", code=0)
+        vinedresser(self.folder, "up", "--data", "prefect", "--limit", "2", *port, code=0)
+
+    def close(self) -> None:
+        """Stop the servers."""
+        vinedresser(self.folder, "down")
+        stop_server(self.mlflow, grace=0.0)
 
     def train(self, names: list[str]) -> list[str]:
         """Begin the night; return the flow runs once some train."""
@@ -191,14 +199,17 @@ class Week:
     def settle(self, begun: list[str]) -> None:
         """Wait for the end of the night, and retry what failed, as a person would."""
         for flow_run in begun:
-            until(lambda one=flow_run: self.prefect.state(one) in _DONE, "a flow run", 1800)
+            self._await(flow_run)
             if self.prefect.state(flow_run) in ("FAILED", "CRASHED"):
                 self.retried += 1
                 state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
                 body = {"state": state, "force": True}
                 self.prefect.call("POST", f"flow_runs/{flow_run}/set_state", body)
-                until(lambda one=flow_run: self.prefect.state(one) in _DONE, "a retry", 1800)
+                self._await(flow_run)
             assert self.prefect.state(flow_run) == "COMPLETED", self.end_of_log()
+
+    def _await(self, flow_run: str) -> None:
+        until(lambda: self.prefect.state(flow_run) in _DONE, "the end of a flow run", 1800)
 
     def trainings(self) -> list[int]:
         """Return the processes that train."""
@@ -244,9 +255,11 @@ def week(
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     week = Week(tmp_path, say)
-    yield week
-    vinedresser(tmp_path, "down")
-    stop_server(week.mlflow, grace=0.0)
+    try:
+        week.up("--port", "0")
+        yield week
+    finally:
+        week.close()
 
 
 def test_a_week(week: Week) -> None:
@@ -276,7 +289,7 @@ def _tuesday_prefect(week: Week, names: list[str]) -> None:
 
 
 def _wednesday_worker(week: Week, names: list[str]) -> None:
-    week.say("Wednesday: the worker is killed, and with it its flows")
+    week.say("Wednesday: the worker is killed")
     begun = week.train(names)
     kill(week.prefect.server.worker)
     week.expect("worker: its process is gone")
@@ -331,9 +344,7 @@ def _saturday_password(week: Week, names: list[str]) -> None:
     week.say("Saturday: the password has changed, and Ben has the old one")
     old = week.prefect.server.environment()
     vinedresser(week.folder, "down", code=0)
-    vinedresser(
-        week.folder, "up", "--data", "prefect", "--port", old["PREFECT_API_URL"].split(":")[2][:-4]
-    )
+    week.up("--port", old["PREFECT_API_URL"].split(":")[2].removesuffix("/api"))
     with pytest.MonkeyPatch.context() as ben:
         ben.setenv("XDG_STATE_HOME", str(week.folder / "ben"))
         for name, value in old.items():
@@ -378,12 +389,15 @@ def _nothing_is_left(week: Week) -> None:
     broken = [run for run in runs if run.data.tags.get("stop.rule") == "nonfinite"]
     left = open_store(week.store)
     again = Counter(week.alerts.values())
+    failed = [run.info.run_name for run in runs if run.info.status == "FAILED"]
     week.say(
-        f"{len(runs)} runs of MLflow ({dict(counts)}), {len(week.flow_runs)} flow runs, "
-        f"{week.retried} retried; {len(left)} runs kept; {len(broken)} broken ones, "
-        f"alerts by messages per run: {dict(again)}"
+        f"{len(runs)} runs of MLflow ({dict(counts)}, failed: {failed}), "
+        f"{len(week.flow_runs)} flow runs, {week.retried} retried; {len(left)} runs kept; "
+        f"{len(broken)} broken ones, alerts by messages per run: {dict(again)}"
     )
     assert {*counts} <= {"FINISHED", "KILLED", "FAILED"}
+    # Each night two experiments, two sweeps, and these themselves; what was killed began again.
+    assert len(runs) >= _NIGHTS * (4 * _RUNS + 2)
     assert len(left) <= _KEEP + 1
     assert {*again} == {1}
     assert len(week.alerts) >= len(broken)
