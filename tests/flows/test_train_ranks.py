@@ -60,11 +60,22 @@ def test_the_example_fails_hangs_and_recovers(tmp_path: Path) -> None:
     runs = {path.name: open_run(path) for path in (tmp_path / "runs").glob("ranks-*")}
     assert {name: run.status.state for name, run in runs.items()} == {
         "ranks-sound": "finished",
+        "ranks-slow": "finished",
         "ranks-failing": "crashed",
         "ranks-failing-restart-1": "finished",
         "ranks-hanging": "stopped",
         "ranks-hanging-restart-1": "finished",
     }
-    [found] = runs["ranks-hanging"].findings()
+    slow = {found.rule: found.rank for found in runs["ranks-slow"].findings()}
+    assert slow["slow_rank"] == 1
+    # The resumed ones had the batches that were left.
+    steps = {name: len(run.steps("train", rank=0)) for name, run in runs.items()}
+    assert steps["ranks-failing-restart-1"] == steps["ranks-sound"] - 100
+    assert (
+        runs["ranks-failing-restart-1"].scalars("metrics")["metrics/accuracy"].of("eval").values
+        > 0.9
+    )
+    assert [one for one in runs["ranks-sound"].findings() if one.severity != "info"] == []
+    [found] = [one for one in runs["ranks-hanging"].findings() if one.rule == "stalled_training"]
     assert found.evidence["missing"] == [1]
     assert "break_down" in found.evidence["ranks"]["1"]

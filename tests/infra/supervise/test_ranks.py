@@ -22,7 +22,14 @@ from vinedresser.infra.supervise.gpus import VISIBLE_GPUS
 from vinedresser.infra.supervise.launcher import request_stop, settle, start, wait_for_exit
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify
-from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record
+from vinedresser.store.records import (
+    ExitRecord,
+    StacksRecord,
+    StacksRequest,
+    SupervisorRecord,
+    read_record,
+    write_record,
+)
 
 Eventually = Callable[[Callable[[], object]], None]
 Prepared = Callable[..., Path]
@@ -282,3 +289,46 @@ def test_a_program_that_cannot_be_started_leaves_no_rank(prepared: Prepared) -> 
     with pytest.raises(LaunchError):
         start(directory)
     assert ended(directory).cause == "crashed"
+
+
+# As py-spy prints them.
+SPY = """#!/bin/sh
+[ "$1 $2 $3 $4" = "dump --nonblocking --json --pid" ] || exit 1
+cat <<END
+[{"os_thread_id": 1, "thread_name": null, "frames": []},
+ {"os_thread_id": $5, "thread_name": null, "frames": [
+  {"name": "load", "filename": "train.py", "line": 3, "locals": null},
+  {"name": "<module>", "filename": "train.py", "line": 9, "locals": null}]}]
+END
+"""
+
+
+@pytest.mark.parametrize(
+    ("spy", "frames"),
+    [
+        (SPY, [["train.py", 3, "load"], ["train.py", 9, "<module>"]]),
+        ("#!/bin/sh\necho Permission Denied >&2; exit 1\n", []),
+        ("#!/bin/sh\nexec sleep 100\n", []),
+    ],
+)
+def test_where_a_rank_stands_that_does_not_say_so(  # noqa: PLR0917
+    spy: str,
+    frames: list[list[object]],
+    launched: Launched,
+    eventually: Eventually,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tmp_path / "bin/py-spy"
+    program.parent.mkdir()
+    program.write_text(spy, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    directory, _ = launched(code("time.sleep(600)"), ranks=2)
+    eventually(lambda: all((tmp_path / f"here-{rank}").exists() for rank in (0, 1)))
+    storage = LocalStorage(directory)
+    write_record(storage, StacksRequest(time.time()))
+    eventually(lambda: storage.exists(StacksRecord.KEY))
+    found = read_record(storage, StacksRecord)
+    assert found is not None
+    assert [one["frames"] for one in found.ranks] == [frames, frames]

@@ -29,6 +29,7 @@ from vinedresser.infra.supervise.supervisor.shown import (
     Everything,
     WholeLines,
 )
+from vinedresser.infra.supervise.supervisor.spied_stacks import spied_stacks
 from vinedresser.infra.supervise.supervisor.trainer import Trainer
 from vinedresser.processes import Environment
 from vinedresser.store.records import LOG_KEY, LaunchRecord, rank_log_key
@@ -209,7 +210,10 @@ class Job:
                 break
             before = found
             turn()
-        return [rank.trainer.place() for rank in self.ranks]
+        trainers = [rank.trainer for rank in self.ranks]
+        silent = [one.identity.pid for one in trainers if one.running and not one.stack()]
+        spied = spied_stacks(silent, turn)
+        return [one.place(spied.get(one.identity.pid, [])) for one in trainers]
 
     def drain(self, turn: Callable[[], None]) -> None:
         """Read the rest of the pipes, which processes outside the family may hold open.

@@ -97,9 +97,13 @@ class Trainer:
         """Return the frames of its main thread, once it has answered; see `frames_of`."""
         return frames_of(self._stacks.read())
 
-    def place(self) -> dict[str, Any]:
-        """Return where it stands, once it has answered; see `StacksRecord.ranks`."""
-        frames = self.stack()
+    def place(self, spied: list[list[Any]]) -> dict[str, Any]:
+        """Return where it stands, once it has answered; see `StacksRecord.ranks`.
+
+        Args:
+            spied: its frames if it has not answered.
+        """
+        frames = self.stack() or spied
         return {"state": self.state, "frames": frames, **self._stillness.look(frames)}
 
     def send(self, number: int) -> bool:

@@ -1,0 +1,58 @@
+"""Where processes stand that do not say so themselves, by py-spy, if it is installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["spied_stacks"]
+
+# Seconds for all of them; a judge waits five for the answer.
+_PATIENCE = 3.0
+
+
+def spied_stacks(pids: Sequence[int], turn: Callable[[], None]) -> dict[int, list[list[Any]]]:
+    """Return the frames of the main threads, innermost first, as ``[file, line, function]``, by id.
+
+    py-spy needs the right to look into other processes; without it, there are none.
+
+    Args:
+        pids: ids of the processes.
+        turn: handles pending events, or the first that arrives within a tick.
+    """
+    program = shutil.which("py-spy")
+    deadline = time.monotonic() + _PATIENCE
+    found = {}
+    for pid in pids if program is not None else ():
+        with tempfile.TemporaryFile() as output:
+            # It must not pause the process.
+            command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+            try:
+                spy = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL
+                )
+            except OSError:
+                break
+            while spy.poll() is None and time.monotonic() < deadline:
+                turn()
+            spy.kill()
+            spy.wait()
+            output.seek(0)
+            found[pid] = _frames(pid, output.read())
+    return found
+
+
+def _frames(pid: int, dump: bytes) -> list[list[Any]]:
+    """Return the frames of the main thread in the output of py-spy; [] if it has none."""
+    try:
+        [main] = [thread for thread in json.loads(dump) if thread["os_thread_id"] == pid]
+        return [
+            [str(one["filename"]), int(one["line"]), str(one["name"])] for one in main["frames"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        return []
