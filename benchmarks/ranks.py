@@ -8,6 +8,9 @@
   `vinedresser train` with `restarts`, beside `torchrun --max-restarts`;
 - hang: from the moment before a rank hangs until the finding names it, beside the seconds without a
   step that the rule waits for.
+
+`python -m benchmarks.rank_checks` has the cost of fingerprints and of a hook under DDP,
+`python -m benchmarks.scale` the simulation of many ranks.
 """
 
 from __future__ import annotations
