@@ -166,10 +166,11 @@ def _shared_by(snapshot: Snapshot) -> list[Snapshot]:
     """
     record, peers = snapshot.record, snapshot.peers
     there = {record.rank, *(one.record.rank for one in peers)}
-    if missing := sorted({*range(record.world_size)} - there):
+    missing = next((rank for rank in range(record.world_size) if rank not in there), None)
+    if missing is not None:
         raise ConfigError(
             f"{snapshot.location}: it cannot be run again: each rank has a part of each parameter, "
-            f"and rank {missing[0]} kept no snapshot of step {record.step}"
+            f"and rank {missing} kept no snapshot of step {record.step}"
         )
     return peers
 

@@ -77,7 +77,8 @@ def whole(values: Sequence[Any]) -> Any:
     if isinstance(first, list):
         return [whole(each) for each in zip(*values, strict=True)]
     parts = sorted(values, key=lambda one: one.number)
-    if [one.number for one in parts] != [*range(first.parts)]:
+    numbers = [*range(len(parts))]
+    if len(parts) != first.parts or [one.number for one in parts] != numbers:
         raise ValueError(f"not the {first.parts} shards of a tensor")
     try:
         return torch.cat([one.tensor for one in parts], first.axis)
