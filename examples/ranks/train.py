@@ -18,7 +18,7 @@ from torch import nn
 from vinedresser.capture import Hook
 from vinedresser.data import Dataset
 
-EPOCHS, AT, SHARDS, SIZE = 7, 60, 4, 16
+EPOCHS, AT, SHARDS, SIZE = 7, 70, 4, 16
 
 
 def main() -> None:
