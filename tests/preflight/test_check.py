@@ -325,7 +325,7 @@ def test_a_script_that_fails_or_trains_nothing_says_so(tmp_path: Path) -> None:
     fails = vinedresser("check", "fails.py", cwd=tmp_path)
 
     assert nothing.returncode == fails.returncode == 1
-    assert "no training of PyTorch was seen" in nothing.stdout
+    assert "no training of PyTorch or Keras was seen" in nothing.stdout
     assert "exit code 1" in fails.stdout
     assert "ZeroDivisionError" in fails.stdout
 

@@ -74,7 +74,9 @@ class Network(lightning.LightningModule):
         self.net = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 2))
 
     def training_step(self, batch, _):
-        return F.cross_entropy(self.net(batch[0]), batch[1])
+        loss = F.cross_entropy(self.net(batch[0]), batch[1])
+        self.log("loss", loss)
+        return loss
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-2)

@@ -45,8 +45,8 @@ def check(
 ) -> None:
     """Check a training in its first seconds, before hours are spent on it.
 
-    Runs the first steps of an unchanged PyTorch script, judges them by all rules, tries out on
-    copies of its model whether it can learn, and ends it. The exit code is 1 if a check is
+    Runs the first steps of an unchanged PyTorch or Keras script, judges them by all rules, tries
+    out on copies of its model whether it can learn, and ends it. The exit code is 1 if a check is
     suspicious or the script fails.
     """
     from vinedresser.cli.views.preflight import print_preflight

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import time
-from pathlib import Path
 
 from vinedresser.capture.attach import torch_training
 from vinedresser.capture.run.attachment import ATTACHMENT
 from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.checks.registry import run_checks
 from vinedresser.preflight.observed import Observed
-from vinedresser.preflight.settings import RESULT, PreflightSettings
+from vinedresser.preflight.settings import PreflightSettings, write_result
 from vinedresser.preflight.trials import Trials
 from vinedresser.preflight.watching import Watcher
 from vinedresser.store.records import PREFLIGHT_VARIABLE
@@ -55,8 +53,4 @@ def _write(settings: PreflightSettings, seen: Observed) -> None:
     deadline = time.process_time() + settings.seconds - settings.watching
     evidence = Evidence(seen, Trials(seen, deadline), settings.seconds)
     found = run_checks(evidence, settings.skip)
-    result = {"steps": len(seen.steps), "cut": seen.cut, "verdicts": [vars(one) for one in found]}
-    place = Path(settings.directory, RESULT)
-    beside = place.with_suffix(f".{os.getpid()}")
-    beside.write_text(json.dumps(result), encoding="utf-8")
-    beside.rename(place)
+    write_result(settings, len(seen.steps), cut=seen.cut, verdicts=found)

@@ -67,4 +67,4 @@ class PreflightRecord(Record):
             return f"nothing suspicious in {len(self.verdicts)} checks"
         if self.code:
             return f"not checked: the script ended with exit code {self.code}"
-        return "not checked: no training of PyTorch was seen"
+        return "not checked: no training of PyTorch or Keras was seen"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-__all__ = ["RESULT", "PreflightSettings"]
+from vinedresser.preflight.verdict import Verdict
+
+__all__ = ["RESULT", "PreflightSettings", "write_result"]
 
 # Name of the file with the verdicts.
 RESULT = "verdicts.json"
@@ -43,3 +48,20 @@ class PreflightSettings:
         """Return the settings of a text that `to_text` returned."""
         given = json.loads(text)
         return cls(**{**given, "skip": tuple(given["skip"])})
+
+
+def write_result(
+    settings: PreflightSettings, steps: int, *, cut: bool, verdicts: Sequence[Verdict]
+) -> None:
+    """Write what the process of the script has found, at once.
+
+    Args:
+        steps: number of steps that were watched.
+        cut: whether the check ended the training, which would have continued.
+        verdicts: the verdict of each probe.
+    """
+    result = {"steps": steps, "cut": cut, "verdicts": [vars(one) for one in verdicts]}
+    place = Path(settings.directory, RESULT)
+    beside = place.with_suffix(f".{os.getpid()}")
+    beside.write_text(json.dumps(result), encoding="utf-8")
+    beside.rename(place)

@@ -73,8 +73,8 @@ def test_report_and_tags_show_what_was_suspicious(tmp_path: Path) -> None:
     ("code", "words"),
     [
         (3, "not checked: the script ended with exit code 3"),
-        (0, "not checked: no training of PyTorch was seen"),
-        (None, "not checked: no training of PyTorch was seen"),
+        (0, "not checked: no training of PyTorch or Keras was seen"),
+        (None, "not checked: no training of PyTorch or Keras was seen"),
     ],
 )
 def test_a_run_says_why_it_was_not_checked(code: int | None, words: str) -> None:
@@ -115,7 +115,7 @@ def test_the_script_gets_values_that_no_record_has(tmp_path: Path) -> None:
     assert (tmp_path / "hidden").read_text(encoding="utf-8") == "once once "
     found = read_record(LocalStorage(tmp_path / "run"), PreflightRecord)
     assert found is not None
-    assert found.summary == "not checked: no training of PyTorch was seen"
+    assert found.summary == "not checked: no training of PyTorch or Keras was seen"
 
 
 def test_a_run_asked_to_stop_is_not_checked_to_the_end(tmp_path: Path) -> None:

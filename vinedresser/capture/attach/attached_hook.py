@@ -87,6 +87,10 @@ class AttachedHook(Hook):
         if not self._closed:
             self._session.step_ended(past=past)
 
+    def after_each_step(self, call: Callable[[int], object]) -> None:
+        """See `Attached.after_each_step`."""
+        self._session.each_step.append(call)
+
     def keep_gradients(self) -> None:
         """Keep the gradients of a training without an optimizer until the end of the step."""
         for adapter in self._control.adapters:

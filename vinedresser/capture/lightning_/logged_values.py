@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from vinedresser.frameworks.torch_.modes import WithoutModes
+
 __all__ = ["LoggedValues"]
 
 
@@ -43,7 +45,8 @@ class LoggedValues:
         # The last return value of a metric object.
         now = getattr(value, "_forward_cache", None) if isinstance(value, nn.Module) else value
         if now is not None:
-            self._save({name: now}, training=True)
+            with WithoutModes():
+                self._save({name: now}, training=True)
 
     def evaluated(self, final: Mapping[str, Any]) -> None:
         """Save the final values of the metrics that an evaluation has logged.

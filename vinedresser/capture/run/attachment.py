@@ -27,6 +27,12 @@ class Attached(Protocol):
             training: whether they belong to the train step, not to an evaluation.
         """
 
+    def after_each_step(self, call: Callable[[int], object]) -> None:
+        """Call a function with the number of finished steps after each train step.
+
+        It may raise `TrainingStopped`, and nothing else.
+        """
+
 
 H = TypeVar("H", bound=Attached)
 
@@ -48,10 +54,12 @@ class Attachment:
 
     Attributes:
         shield: guards all callbacks.
+        opened: called with each hook that was opened.
     """
 
     def __init__(self) -> None:
         self.shield = Shield()
+        self.opened: list[Callable[[Attached], object]] = []
         self._retired = False
         self._finders: list[Finder] = []
         self._hooks: list[Attached] = []
@@ -88,6 +96,8 @@ class Attachment:
         atexit.unregister(self.retire)
         atexit.register(self.retire)
         self._hooks.append(hook)
+        for one in self.opened:
+            one(hook)
         return hook
 
     def logged(self, metrics: Mapping[str, Any], *, training: bool) -> None:

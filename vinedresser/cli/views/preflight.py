@@ -20,10 +20,10 @@ def print_preflight(found: Preflight) -> None:
     if found.verdicts:
         say(f"{bad} suspicious   {found.steps} steps   {found.seconds:.0f} s of CPU")
     elif found.code is None:
-        say("no training of PyTorch was seen in the time; --timeout allows more")
+        say("no training of PyTorch or Keras was seen in the time; --timeout allows more")
     else:
         others = "`vinedresser run` also judges those of other frameworks"
-        say(f"no training of PyTorch was seen; {others}")
+        say(f"no training of PyTorch or Keras was seen; {others}")
     if found.code or not found.verdicts:
         ended = f"the script ended with exit code {found.code}; " if found.code else ""
         if ended or found.output:

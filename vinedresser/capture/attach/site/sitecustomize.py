@@ -27,9 +27,10 @@ _FINDERS = {
 }
 # The modules that look at a script for another purpose, by the variable that asks for it.
 _OTHERS = {
-    # A short trial of a torch training is captured, and watched besides.
+    # A short trial of a training is captured, and watched besides.
     "VINEDRESSER_PREFLIGHT": {
         "torch": "vinedresser.preflight.child",
+        "keras": "vinedresser.preflight.keras_child",
         "lightning.pytorch": _FINDERS["lightning.pytorch"],
         "pytorch_lightning": _FINDERS["pytorch_lightning"],
     },
