@@ -65,7 +65,7 @@ ELSEWHERE = {
     "infra/supervise/supervisor/system_metrics.py": "/proc",
     "infra/services/tracking/availability.py": "after `check_file`: SQLite opens its files itself",
     "infra/services/tracking/preparation.py": "under `_locked`: a new name, renamed when complete",
-    "preflight/child.py": "a temporary folder of its own",
+    "preflight/settings.py": "a temporary folder of its own",
     "preflight/launching.py": "a temporary folder of its own",
     "processes.py": "/proc",
     "pruning/rounds/loading.py": "a path of `opened_path`, or after `check_file`",

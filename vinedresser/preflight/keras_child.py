@@ -73,7 +73,8 @@ class _Fit:
 
     def batch(self) -> _Batch:
         """Return inputs, labels and weights of a batch of the data."""
-        x, y, weights = (self.given.get(name) for name in ("x", "y", "sample_weight"))
+        x: Any = self.given.get("x")
+        y, weights = self.given.get("y"), self.given.get("sample_weight")
         if y is None and not keras.ops.is_tensor(x) and not hasattr(x, "dtype"):
             data = x[0] if isinstance(x, keras.utils.PyDataset) else next(iter(x))
             found: _Batch = keras.utils.unpack_x_y_sample_weight(data)
