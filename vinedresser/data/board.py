@@ -23,8 +23,6 @@ class Board:
 
     Args:
         array: the array, float64, (`size(…)`,).
-        classes: number of classes.
-        lanes: number of lanes.
     """
 
     def __init__(self, array: NDArray[np.float64], classes: int, lanes: int) -> None:
@@ -39,8 +37,6 @@ class Board:
         """Return the size of an array.
 
         Args:
-            classes: number of classes.
-            lanes: number of lanes.
             needed: number of changes that hold already, and that workers may need.
         """
         return 1 + 2 * lanes * classes + (MOST_PENDING + needed + 2) * (1 + classes)

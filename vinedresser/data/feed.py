@@ -102,7 +102,6 @@ class Feed(ABC):
 
         Args:
             worker: number of the worker, from 0.
-            workers: number of workers.
 
         Raises:
             StoreError: an object cannot be read.

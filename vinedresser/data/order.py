@@ -79,7 +79,6 @@ class Epoch:
     """The order of one epoch.
 
     Args:
-        index: the data.
         number: number of the epoch, from 0.
         objects: positions in the index of the objects that the epoch consists of; None: all.
 
@@ -176,7 +175,6 @@ def _chunks(index: Index, wanted: int, objects: Sequence[int]) -> Iterator[Chunk
     """Yield the chunks of objects: each object in equal parts, as far as its marks allow.
 
     Args:
-        index: the data.
         wanted: about how many bytes a chunk has, more if two neighbouring marks are farther apart.
         objects: positions of the objects in the index.
     """

@@ -119,7 +119,6 @@ class _Shares(IterableDataset[Any], Provider):
     position at the beginning of an epoch reaches them in shared memory.
 
     Args:
-        dataset: the data set.
         collate: see `TorchLoader`.
         workers: number of workers.
         ahead: number of batches that each of them prefetches.

@@ -178,7 +178,6 @@ def _apart(count: int, distances: Sequence[int]) -> NDArray[np.int64]:
     """Return rows that are nearly independent, in ascending order.
 
     Args:
-        count: number of rows.
         distances: between independent rows, of each column.
 
     Raises:
@@ -312,7 +311,6 @@ def _correctness(
 
     Args:
         correct: see `Baseline.of`.
-        count: number of rows.
         in_time_order: see `Baseline.of`.
         random: of the order of equal values.
 

@@ -14,7 +14,6 @@ def proof_of(storage: Storage, faults: list[str]) -> str:
     """Return in words what the latest successful trials cured; "" if nothing was proved.
 
     Args:
-        storage: the run's storage.
         faults: receives a sentence for each damaged record.
 
     Raises:

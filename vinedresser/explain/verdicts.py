@@ -384,7 +384,6 @@ def checks_of(storage: Storage, faults: list[str]) -> dict[str, ChecksRecord]:
     """Return which rules judge a run, by group; damaged records are left out.
 
     Args:
-        storage: the run's storage.
         faults: receives a sentence for each damaged record.
 
     Raises:
@@ -402,7 +401,6 @@ def _unjudged(storage: Storage, checks: Collection[str]) -> str:
     """Return what is known of rules that left no record of their checks; "" if there are none.
 
     Args:
-        storage: the run's storage.
         checks: the groups of rules that left one.
     """
     if any(group not in checks for group in _groups(storage, "rules", ".json")):

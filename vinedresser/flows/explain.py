@@ -30,7 +30,6 @@ def explain(path: Path, alert: str | None = None, window: int | None = None) -> 
     An alert is explained once, however often the flow runs, and not soon after another one.
 
     Args:
-        path: the monitor file.
         alert: id of the alert; None: the last one.
         window: number of a window to explain instead.
 

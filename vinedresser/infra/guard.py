@@ -57,11 +57,7 @@ def start_guard(marker: str) -> subprocess.Popen[bytes]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait for the end of the owner, then kill all processes with the marker.
-
-    Args:
-        arguments: the command line.
-    """
+    """Wait for the end of the owner, then kill all processes with the marker."""
     parser = argparse.ArgumentParser(prog="python -m vinedresser.infra.guard", allow_abbrev=False)
     parser.add_argument("--marker", required=True)
     parser.add_argument(

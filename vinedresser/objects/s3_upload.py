@@ -30,7 +30,6 @@ def put_object(client: Any, where: dict[str, Any], body: bytes, condition: dict[
     answer was lost, counts as fulfilled.
 
     Args:
-        client: boto3's S3 client.
         where: bucket and key.
         body: content of the object.
         condition: condition of the put, such as ``{"IfNoneMatch": "*"}``.
@@ -58,7 +57,6 @@ def put_parts(
     """Store an object in parts; it becomes visible when the last part is complete.
 
     Args:
-        client: boto3's S3 client.
         where: bucket and key.
         bodies: the parts, each but the last of at least 5 MiB.
         condition: condition of the put, such as ``{"IfNoneMatch": "*"}``.
@@ -87,7 +85,6 @@ def get_object(client: Any, where: dict[str, Any]) -> bytes:
     """Return the content of an object, or of a range of it.
 
     Args:
-        client: boto3's S3 client.
         where: bucket, key and optionally range.
 
     Raises:

@@ -104,7 +104,6 @@ def check_program(
     """Run the first steps of a program, check them, and end it.
 
     Args:
-        argv: program and arguments.
         record: record of the run of which these are the first steps.
         rules: settings of the rules that judge them, by name.
         cwd: directory in which it starts.

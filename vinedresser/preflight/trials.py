@@ -103,8 +103,6 @@ class Trials:
 
         Args:
             name: name of the run: the same is run once.
-            steps: number of steps.
-            seconds: CPU seconds, at most.
             rate: learning rate of an Adam; None: the optimizer of the script.
 
         Raises:
@@ -135,7 +133,6 @@ class Trials:
 
         Args:
             models: copies of the models.
-            steps: number of steps.
             seconds: CPU seconds, at most.
             rates: learning rate of each step; None: those of the optimizer.
             transform: changes the arguments of each call.

@@ -22,7 +22,6 @@ def _tensors(
     """Return the names under which a hook captures what is to be measured.
 
     Args:
-        groups: the groups to be ranked.
         measurements: what the criterion needs.
 
     Returns:
@@ -45,7 +44,6 @@ def read_measured(
 
     Args:
         run: a run that captured the collections of that name at some steps.
-        groups: the groups to be ranked.
         measurements: what the criterion needs.
 
     Raises:

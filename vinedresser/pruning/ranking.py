@@ -56,7 +56,6 @@ def candidates(
     """Return the groups whose channels may be removed.
 
     Args:
-        groups: the model's groups.
         kinds: kinds of groups to choose from.
         ignore: layers to leave alone; a group is left alone if one of them makes its channels.
 

@@ -26,7 +26,6 @@ class PassedSteps:
     Used on the training's thread.
 
     Args:
-        rank: rank of this process.
         clock: time in seconds for the rates, as that of the table.
         wall_clock: time in seconds since the epoch.
     """
@@ -65,11 +64,7 @@ class PassedSteps:
         return self._begun
 
     def step_ended(self, step: int) -> None:
-        """Note the end of a step.
-
-        Args:
-            step: number of the step.
-        """
+        """Note the end of a step."""
         if self._begun:
             self._begun = False
             self._steps.append((step, self._wall_clock()))

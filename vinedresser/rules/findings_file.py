@@ -21,7 +21,6 @@ class FindingsFile:
     findings beyond those stored.
 
     Args:
-        storage: storage of the run.
         group: name of the rule group.
     """
 

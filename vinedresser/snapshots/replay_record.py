@@ -116,7 +116,6 @@ def read_replay(storage: Storage, name: str, faults: list[str]) -> ReplayRecord 
     """Return what replays of a snapshot found; None if nothing was saved, or if it is damaged.
 
     Args:
-        storage: storage of the run.
         faults: receives a sentence if the record is damaged.
 
     Raises:
@@ -129,7 +128,6 @@ def save_replay(storage: Storage, name: str, record: ReplayRecord) -> None:
     """Save what a replay found, with what earlier ones have found.
 
     Args:
-        storage: storage of the run.
         name: name of the snapshot.
 
     Raises:

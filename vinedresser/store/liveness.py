@@ -61,7 +61,6 @@ def rank_liveness(storage: Storage, keys: Iterable[str], faults: list[str]) -> l
     """Return the liveness of the ranks whose heartbeats are stored under some keys.
 
     Args:
-        storage: the run's storage.
         keys: keys of the heartbeats; missing ones are skipped.
         faults: receives one sentence for each corrupt heartbeat.
 
@@ -101,7 +100,6 @@ def read_record_or_none(storage: Storage, kind: type[R], key: str, faults: list[
     """Return a record; None if it is missing or corrupt.
 
     Args:
-        storage: the run's storage.
         kind: class of the record.
         faults: receives a sentence if the record is corrupt.
 
@@ -133,7 +131,6 @@ def _spooled(url: str, key: str) -> bool:
     Such a spool is more recent than the object store.
 
     Args:
-        url: URL of the run.
         key: key of the rank's heartbeat.
     """
     for folder in spools():

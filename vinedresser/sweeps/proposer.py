@@ -50,7 +50,6 @@ class Proposer(BaseSampler):
     Args:
         make: returns the sampler with a seed.
         seed: seed of the sweep.
-        space: the search space.
     """
 
     def __init__(

@@ -53,7 +53,6 @@ class Study:
     proposed again, unless each is to have several trials (`SweepTable.repeats`).
 
     Args:
-        space: the search space.
         path: path of the journal; None: keep the study in memory, as for a replay.
         where: prefix of messages, such as ``sweep.toml: sweep``.
 

@@ -12,11 +12,7 @@ __all__ = ["Tried"]
 
 
 class Tried:
-    """Configurations that were tried, in the order of their first trials.
-
-    Args:
-        space: the search space.
-    """
+    """Configurations that were tried, in the order of their first trials."""
 
     def __init__(self, space: Space) -> None:
         self._space = space

@@ -64,9 +64,6 @@ _log = plain_logger(__name__)
 def ends_in_order(work: Callable[[], T], store: Location) -> T:
     """Do the work of a flow and return its result; on SIGTERM ask its trainings to stop first.
 
-    Args:
-        store: store of the runs.
-
     Raises:
         TerminationSignal: SIGTERM was received, which the command line does not handle, and
             everything has ended.

@@ -84,7 +84,6 @@ class LossTaker(Protocol):
 
         Args:
             value: the returned value, a number or a nesting of tensors.
-            arguments: arguments of the call.
         """
 
 
@@ -94,9 +93,6 @@ class LossReader(Protocol):
 
     def custom_function(self, value: Any, arguments: tuple[Any, ...]) -> dict[str, Any] | None:
         """Return what a loss function of the script applies to its arguments, for the record.
-
-        Args:
-            arguments: arguments of the call.
 
         Returns:
             {} if it is unknown; None if this value does not tell.

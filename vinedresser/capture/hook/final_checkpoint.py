@@ -23,7 +23,6 @@ def save_final_checkpoint(
 
     Args:
         saves: functions that save, given the folder and the number of finished steps.
-        steps: number of finished steps.
         shield: guards the functions.
         folder: folder within the run.
     """

@@ -25,7 +25,6 @@ def make_adapter(
     """Start to watch a model and return its adapter.
 
     Args:
-        session: session of the hook.
         introduce: adds the adapter to the hook; called again when the model becomes known better.
         model: torch.nn.Module or keras.Model.
         loss: loss module, or None.

@@ -103,11 +103,7 @@ class RanksApart:
         self._next = _JOINED
 
     def look(self, steps: int) -> None:
-        """Report ranks that train apart, once, at the end of a train step of this one.
-
-        Args:
-            steps: number of finished steps.
-        """
+        """Report ranks that train apart, once, at the end of a train step of this one."""
         if steps != self._next:
             return
         self._next *= 2

@@ -25,8 +25,6 @@ def snapshot_taker(
 
     Args:
         run: the run, whose record is used where the hook has no setting.
-        session: session of the hook.
-        rank: rank of this process.
         guard: see `Hook`.
         settings: see `Hook`.
 

@@ -30,11 +30,7 @@ _REPORTED = {
 
 
 class UserValues:
-    """Adds the user's values to the current step or evaluation.
-
-    Args:
-        session: session of the hook.
-    """
+    """Adds the user's values to the current step or evaluation."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -154,7 +150,6 @@ class LoopSteps:
     """Captures the steps that a loop reports itself.
 
     Args:
-        session: session of the hook.
         values: saves the reported values.
     """
 

@@ -35,7 +35,6 @@ class KerasAdapter(Adapter):
     runs, traced from the model's own step, that also returns the due tensors.
 
     Args:
-        session: session of the run.
         introduce: registers the adapter with the hook; called again when layers were built late.
         model: the model, built or not, compiled or not.
         loss: keras.losses.Loss object of a custom loop; None if Keras computes the loss.

@@ -32,7 +32,6 @@ class LightningAdapter(Adapter):
     part with parameters, since the method's arguments hold the labels.
 
     Args:
-        session: session of the hook.
         versions: versions of the packages by name.
         log: called with name and value of each logged value.
 

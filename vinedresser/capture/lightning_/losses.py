@@ -18,7 +18,6 @@ class StepLosses:
     optimization, their values in training are those that the steps return.
 
     Args:
-        session: session of the hook.
         inner: adapter of the model.
         manual: the module calls the optimizers itself.
         adversaries: several optimizers minimize losses of their own. What functions compared is

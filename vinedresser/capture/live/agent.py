@@ -50,8 +50,6 @@ class Agent:
     Until somebody connects, its thread sleeps, and no server is loaded.
 
     Args:
-        location: location of the run.
-        rank: rank of this process.
         observer: answers queries on the training's thread.
         describe: return the run, rank and step, for clients.
         shield: reports problems.

@@ -35,7 +35,6 @@ class LiveObserver:
     event, by a clock that stands still until it is over.
 
     Args:
-        rank: rank of this process.
         shield: guards the training; the time of queries does not count as the hook's.
         known: return the names of all tensors that can be captured.
         roots: return the paths of the watched models.

@@ -41,9 +41,7 @@ def start_agent(
 
     Args:
         settings: settings of the hook.
-        session: session of the hook.
         control: the watched models.
-        rank: rank of this process.
     """
     if not settings.enabled:
         return None

@@ -29,8 +29,6 @@ class DataReport:
     """Keeps a record of what was fed, and a finding of damaged records that were left out.
 
     Args:
-        storage: storage of the run.
-        rank: rank of this process.
         step: return the number of finished steps.
         report: called with a sentence about a problem.
     """

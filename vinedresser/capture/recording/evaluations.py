@@ -12,9 +12,6 @@ class Evaluations:
 
     Usually, every evaluation is saved, since evaluations are rare. For a library that evaluates
     after every step, ``every`` of save configs applies to evaluations as well.
-
-    Args:
-        recorder: recorder of the session.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -23,7 +23,6 @@ class JointStop:
 
     Args:
         storage: the run directory, which all ranks share.
-        rank: rank of this process.
         signal: whether the training was asked to stop.
         patience: seconds after which a rank that was asked to stop no longer waits for rank 0,
             which may not train.

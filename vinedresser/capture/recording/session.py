@@ -31,7 +31,6 @@ class Session:
     """The capture of one run.
 
     Args:
-        rank: rank of this process.
         config: collections to capture.
         policy: what to do when the writer cannot keep up: "block" or "drop".
         names: return the names of all tensors available for capture.

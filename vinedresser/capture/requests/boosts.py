@@ -100,11 +100,7 @@ class FedShares:
         self._before = dict(mixture.fed)
 
     def step_ended(self, steps: int) -> None:
-        """Save the shares if their time has come.
-
-        Args:
-            steps: number of finished steps.
-        """
+        """Save the shares if their time has come."""
         if steps % _INTERVAL:
             return
         counts = dict(self._mixture.fed)

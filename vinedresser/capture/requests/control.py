@@ -29,10 +29,8 @@ class CaptureControl:
     """Maintains the capture configuration of one rank and the run's record.
 
     Args:
-        session: session of the hook.
         own: collections of the user.
         needs: collections of the rules, which requests cannot change.
-        rank: rank of this process.
         world_size: number of ranks.
 
     Attributes:

@@ -33,8 +33,6 @@ class Executor:
     """Executes requests on the training's thread, and keeps the journal of what they changed.
 
     Args:
-        storage: storage of the run.
-        session: session of the hook.
         saves: return the functions that save the watched models.
         control: whether the training may be paused; None: if a parameter is declared.
 

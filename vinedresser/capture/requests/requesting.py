@@ -79,7 +79,6 @@ def await_change(storage: Storage, number: int, timeout: float) -> CaptureChange
     """Return the answer of rank 0 to a capture request, or None; see `await_answer`.
 
     Args:
-        storage: storage of the run.
         timeout: maximum time to wait, in seconds.
 
     Raises:
@@ -90,9 +89,6 @@ def await_change(storage: Storage, number: int, timeout: float) -> CaptureChange
 
 def request_trainer(storage: Storage, request: TrainerRequest) -> int:
     """Ask a training to act between two steps; return the number of the request.
-
-    Args:
-        storage: storage of the run.
 
     Raises:
         NotARun: run.json is missing.
@@ -107,7 +103,6 @@ def await_trainer(storage: Storage, number: int, timeout: float) -> TrainerAnswe
     """Return the answer of rank 0 to a request to the trainer, or None; see `await_answer`.
 
     Args:
-        storage: storage of the run.
         timeout: maximum time to wait, in seconds.
 
     Raises:

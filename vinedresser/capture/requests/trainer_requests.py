@@ -50,9 +50,7 @@ class TrainerRequests:
     parameters would differ between replicas, and checkpoints between shards.
 
     Args:
-        session: session of the hook.
         saves: return the functions that save the watched models.
-        rank: rank of this process.
         world_size: return the number of ranks.
         control: see `Executor`.
         replay: journal of another run, whose changes of parameters are made again.

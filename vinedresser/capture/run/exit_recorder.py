@@ -18,9 +18,6 @@ class ExitRecorder:
 
     Uncaught errors are noted by `sys.excepthook`, which then calls the previous hook. The code of
     ``sys.exit(code)`` is not visible from inside the process: such a run counts as finished.
-
-    Args:
-        storage: storage of the run.
     """
 
     def __init__(self, storage: Storage) -> None:

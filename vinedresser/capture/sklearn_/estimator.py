@@ -32,7 +32,6 @@ class SklearnAdapter(Adapter):
     """The adapter of one estimator.
 
     Args:
-        session: session of the run.
         introduce: registers the adapter with the hook; called again when more is known.
         estimator: an estimator, pipeline or search.
         validation: rows to evaluate on; None for no evaluation.
@@ -85,10 +84,6 @@ class SklearnAdapter(Adapter):
 
     def fitted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record a call of a fitting method and end the step.
-
-        Args:
-            args: positional arguments of the call.
-            kwargs: keyword arguments of the call.
 
         Raises:
             TrainingStopped: The training was requested to stop.
@@ -196,7 +191,6 @@ def watched(
     """Return a watched proxy of an estimator.
 
     Args:
-        session: session of the run.
         introduce: registers an adapter with the hook.
         estimator: a scikit-learn compatible estimator with ``fit`` or ``partial_fit``, a pipeline
             or a search.

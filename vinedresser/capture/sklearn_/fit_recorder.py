@@ -32,7 +32,6 @@ class FitRecorder:
     """Records what is due of an estimator after each fit.
 
     Args:
-        session: session of the run.
         validation: rows to evaluate on; None for no evaluation.
         rows: maximum number of rows used of a batch or data set.
     """

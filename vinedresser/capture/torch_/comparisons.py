@@ -28,7 +28,6 @@ class Comparisons:
         losses: captures them.
         progress: progress of the model.
         notes: the observed setup of the training.
-        session: session of the hook.
 
     Attributes:
         forwards: the forwards of the model.
@@ -92,7 +91,6 @@ class Comparisons:
 
         Args:
             recording: receives them.
-            name: name of the loss.
             paired: see `InputTaker.record_inputs`.
         """
         if not comparison_due(recording):

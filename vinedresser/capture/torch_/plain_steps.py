@@ -61,8 +61,6 @@ class _Progress:
 
         Args:
             sequence: the latest forward of the model; None if no comparison is due.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
         """
         self.forwards += 1
         if sequence is not None:
@@ -136,9 +134,6 @@ class PlainSteps:
     plain step.
 
     Args:
-        model: the user's model.
-        recorder: recorder of the session.
-        modes: modes of the model's forwards.
         progress: progress of the model.
         gradients: takes the gradients that queries read.
         beside: return whether another model is trained, and this one only called.
@@ -204,7 +199,6 @@ class PlainSteps:
 
         Args:
             args: positional arguments of the step; args[0] is the optimizer.
-            kwargs: its keyword arguments.
         """
         plain = self._recorder.plain
         if plain is None or has_closure(args, kwargs) or not self._model.training:

@@ -42,7 +42,6 @@ class RankState(LoopListener):
         names: names of the user's model inside it.
         copier: copies single numbers.
         keep: shielded `TorchCopier.keep`.
-        session: session of the hook.
     """
 
     def __init__(
@@ -98,7 +97,6 @@ class RankState(LoopListener):
 
         Args:
             args: positional arguments of the forward.
-            kwargs: its keyword arguments.
         """
         self.forget()
         if not self._due(recording):

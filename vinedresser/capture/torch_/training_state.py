@@ -35,7 +35,6 @@ class TrainingState:
         root: the model as it is called.
         names: names of the user's model inside it.
         copier: copies single numbers.
-        session: session of the hook.
         optimized: returns the parameters that the optimizer updates whose steps end the train
             steps. If there have been train steps without any optimizer, all are updated.
     """
@@ -89,8 +88,6 @@ class TrainingState:
 
         Args:
             mode: the mode of the call; None: neither training nor an evaluation.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
         """
         if mode in ("train", None):
             self._acting.called(args, kwargs)

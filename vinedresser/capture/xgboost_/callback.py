@@ -38,7 +38,6 @@ class XGBoostCallback(TrainingCallback, Adapter):
     a saved estimator or for a worker process, yields an `IdleCallback`.
 
     Args:
-        session: session of the run.
         introduce: registers the adapter with the hook; called again when more is known.
         train: training data for predictions, labels and Shapley values, which XGBoost does not pass
             to callbacks: a DMatrix or (X, y).

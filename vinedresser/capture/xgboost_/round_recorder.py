@@ -25,7 +25,6 @@ class RoundRecorder:
     """Records the rounds of one training.
 
     Args:
-        session: session of the run.
         model: a booster, or the folds of a cross-validation.
         train: training data; not needed for a cross-validation.
         validation: evaluation sets; not needed for a cross-validation.

@@ -24,7 +24,6 @@ def explained_wait(run: Run, every: Every, rank: int) -> Iterator[Event]:
     """Say on stderr why there is no answer, if there is none after ten seconds.
 
     Args:
-        run: the running training.
         every: what closes the windows of the query.
         rank: the rank that is asked, or one of them.
 

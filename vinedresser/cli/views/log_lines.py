@@ -22,7 +22,6 @@ def print_log(storage: Storage, key: str, *, follow: bool) -> None:
     """Print the lines of a log; control characters are visible.
 
     Args:
-        storage: storage of the run.
         key: key of the log.
         follow: print what is added, too, until the run is over.
 

@@ -137,7 +137,6 @@ def _polled(
     While a run trains, only its small records are read.
 
     Args:
-        store: directory or URL of the store.
         reported: runs to leave out; ended runs are added.
         over: ends the polling, after one last poll.
         pause: seconds between two polls of a directory.

@@ -146,9 +146,6 @@ def print_finding(finding: Finding, *, to: Console = console) -> None:
 def print_suspicions(storage: Storage, name: str) -> None:
     """Print what the checks before a run found suspicious, if it had any.
 
-    Args:
-        storage: the run's storage.
-
     Raises:
         StoreError: the storage refused.
     """

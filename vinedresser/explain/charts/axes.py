@@ -175,7 +175,6 @@ def step_axis(extent: tuple[float, float], size: Size) -> Scale:
 
     Args:
         extent: first and last step.
-        size: size of the chart.
     """
     first, last = extent
     room = 0.5 if first == last else 0.0
@@ -187,7 +186,6 @@ def grid(frame: Frame, size: Size, *, values: bool) -> list[Svg]:
 
     Args:
         frame: the plot area.
-        size: size of the chart.
         values: label the vertical axis.
     """
     right = size.width - size.right

@@ -28,7 +28,6 @@ def layer_profile(
         frames: sizes, float64 [F, L]: frames, the current one last; layers. NaN: unknown.
         steps: steps of the frames [F].
         names: names of the layers [L].
-        size: size of the chart.
         label: accessible name of the chart.
     """
     bottom = _TOP + size.height

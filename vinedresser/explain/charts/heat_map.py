@@ -58,7 +58,6 @@ def heat_map(
     """Return the map as SVG; the cells are an image with one pixel per cell.
 
     Args:
-        data: data to draw.
         markers: findings to mark.
         width: pixels, before the page scales it.
         label: accessible name of the chart.

@@ -135,7 +135,6 @@ def layer_lines(
     """Return a chart of all layers; of many, only some have lines.
 
     Args:
-        data: data to draw.
         markers: findings to mark.
         extent: first and last step of the axis.
         label: accessible name of the chart.

@@ -43,7 +43,6 @@ def standalone(title: str, legend: Sequence[Svg], panels: Sequence[Panel]) -> Sv
     """Return an SVG document.
 
     Args:
-        title: the line at the top.
         legend: entries, each drawn from the origin of a line 20 pixels high.
         panels: the charts, from top to bottom.
     """

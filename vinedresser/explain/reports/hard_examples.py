@@ -103,7 +103,6 @@ def hard_examples(
     """Return the examples with the highest loss; losses that are not finite come first.
 
     Args:
-        classes: class names by class number.
         features: feature names in the order of the last input axis.
         channels_last: the channels of images are the last axis.
 
@@ -128,7 +127,6 @@ def described(
 
     Args:
         rows: the rows, at least one.
-        classes: class names by class number.
         features: feature names in the order of the last input axis.
         channels_last: the channels of images are the last axis.
     """

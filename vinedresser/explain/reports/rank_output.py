@@ -39,7 +39,6 @@ def rank_outputs(storage: Storage, faults: list[str]) -> list[RankOutput]:
     """Return the last output of the ranks if one of them failed: that one, then the others.
 
     Args:
-        storage: the run's storage.
         faults: gets a sentence for each record that cannot be read.
 
     Raises:

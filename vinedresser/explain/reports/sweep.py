@@ -207,7 +207,6 @@ def _learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | N
     """Return a chart of all trials with a value; None if there are none.
 
     Args:
-        trials: trials of the sweep.
         label: accessible name of the chart.
     """
     shown = [trial for trial in _in_drawing_order(trials) if trial.values]
@@ -247,8 +246,6 @@ def _coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size,
     Lines have gaps at hyperparameters that a trial does not use.
 
     Args:
-        trials: trials of the sweep.
-        space: search space of the sweep.
         metric: name of the metric.
         label: accessible name of the chart.
     """
@@ -364,8 +361,6 @@ def causes(trials: Sequence[Trial], space: Space, best: Sequence[Trial]) -> list
     """Return the faults of stopped and pruned trials, the most frequent first.
 
     Args:
-        trials: trials of the sweep.
-        space: search space of the sweep.
         best: the best trial, or the Pareto front; empty if none has finished.
     """
     groups: dict[str, list[Trial]] = {}

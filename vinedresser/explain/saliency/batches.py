@@ -21,7 +21,6 @@ def explained_in_batches(
     Args:
         explain: explains some of the examples with their targets; None if these cannot be told
             apart somewhere, never for a single one.
-        batch: number of examples.
     """
     together = explain(slice(None), targets)
     if together is not None and (together.complete or not _complete_in_total(together)):

@@ -93,7 +93,6 @@ def sheet(title: str, rows: Sequence[SheetRow]) -> Svg:
     """Return a sheet as an SVG document, without references to other files.
 
     Args:
-        title: the line at the top.
         rows: at least one, of at most eight tiles each.
 
     Raises:

@@ -27,8 +27,6 @@ def checked_targets(targets: Any, batch: int, count: int) -> NDArray[np.int64] |
     """Return the target of each example, int64 [batch]; None for the largest outputs.
 
     Args:
-        targets: what to explain.
-        batch: number of examples.
         count: number of the model's outputs.
 
     Raises:

@@ -52,8 +52,6 @@ def attention_scores(layer: Any, result: Any, args: tuple[Any, ...], kwargs: Any
     Args:
         layer: a MultiHeadAttention or GroupQueryAttention.
         result: result of its ``_compute_attention``: output and scores; the scores may be None.
-        args: positional arguments of the call.
-        kwargs: keyword arguments of the call.
     """
     if isinstance(result, tuple) and len(result) > 1 and result[1] is not None:
         return result[1]
@@ -71,11 +69,7 @@ def attention_scores(layer: Any, result: Any, args: tuple[Any, ...], kwargs: Any
 
 
 def dropout_rates(layers: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """Return the dropout rate of each layer with dropout.
-
-    Args:
-        layers: layers with their paths.
-    """
+    """Return the dropout rate of each layer with dropout."""
     rates = {path: _dropout(layer) for path, layer in layers}
     return {path: rate for path, rate in rates.items() if rate > 0}
 
@@ -85,9 +79,6 @@ def differs_in_training(layers: Iterable[tuple[str, Any]]) -> bool:
 
     This applies to dropout with a positive rate, also inside attention and recurrent layers, and to
     batch normalization that is not frozen.
-
-    Args:
-        layers: layers with their paths.
     """
     return any(
         layer.trainable if isinstance(layer, keras.layers.BatchNormalization) else _dropout(layer)

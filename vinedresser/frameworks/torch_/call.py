@@ -56,11 +56,6 @@ def _known(operator: torch._ops.OpOverload) -> _Known:
 class Call:
     """One call of an operator.
 
-    Args:
-        operator: the operator.
-        args: its positional arguments.
-        kwargs: its keyword arguments.
-
     Attributes:
         name: name without namespace, overload and the underscore of in-place operators.
         operator: the operator.

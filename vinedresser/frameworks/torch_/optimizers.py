@@ -30,7 +30,6 @@ def with_closure(
 
     Args:
         args: positional arguments of a step with a closure; args[0] is the optimizer.
-        kwargs: its keyword arguments.
         wrapped: returns the closure for the present one.
     """
     if kwargs.get("closure") is not None:

@@ -27,8 +27,6 @@ def passed_on(
 
     Args:
         function: the intercepted function.
-        args: its positional arguments.
-        kwargs: its keyword arguments.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code is handle_torch_function.__code__:

@@ -38,7 +38,6 @@ def masked_weights(
     Args:
         variables: the model's variables by name.
         removal: what a plan removes.
-        groups: the model's groups.
     """
     readers: dict[str, set[int]] = {}
     for group in groups:

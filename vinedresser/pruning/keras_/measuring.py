@@ -39,7 +39,6 @@ def measure(
     Args:
         model: a Functional or Sequential model.
         losses: yields the losses of batches.
-        groups: the groups to be ranked.
 
     Returns:
         One array per batch, for each weight; see `Measurement`.

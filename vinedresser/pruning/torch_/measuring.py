@@ -31,7 +31,6 @@ def measure(
 
     Args:
         losses: yields the losses of batches.
-        groups: the groups to be ranked.
 
     Returns:
         One array per batch, for each weight; see `Measurement`.

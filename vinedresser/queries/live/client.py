@@ -44,7 +44,6 @@ def ask_live(
     Closing the iterator ends the query.
 
     Args:
-        location: location of the run.
         rate: maximum number of windows per second; None: no limit.
 
     Raises:
@@ -96,7 +95,6 @@ def agent_status(location: str, *, rank: int = 0) -> dict[str, Any]:
     """Return what a running training offers: events, names, shapes, streams.
 
     Args:
-        location: location of the run.
         rank: rank to ask.
 
     Raises:

@@ -28,11 +28,7 @@ def agent_folder() -> Path:
 
 
 def agent_name(location: str, rank: int) -> str:
-    """Return the name of the socket of a training, the same for all spellings of its location.
-
-    Args:
-        location: location of the run.
-    """
+    """Return the name of the socket of a training, the same for all spellings of its location."""
     where = location.rstrip("/") if "://" in location else os.path.realpath(location)
     # A home folder may be shared by several machines.
     text = "\0".join((socket.gethostname(), str(os.getuid()), where, str(rank)))

@@ -21,7 +21,6 @@ class RankAnswers:
     """The answers of several ranks as they come, each read by a thread.
 
     Args:
-        location: location of the run.
         ranks: ranks to ask.
         rate: maximum number of windows per second and rank; None: no limit.
     """

@@ -21,7 +21,6 @@ class Journal:
     recorded here and did not fail, so actions are taken at least once.
 
     Args:
-        storage: storage of the run.
         group: name of the rule group.
 
     Raises:

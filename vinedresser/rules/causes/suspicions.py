@@ -37,7 +37,6 @@ class SuspicionWriter:
     """Stores the rules' suspicions whenever a metric has a new value.
 
     Args:
-        storage: storage of the run.
         group: name of the rule group.
         metric: name of a metric or loss, without its collection.
         mode: mode in which it is recorded.

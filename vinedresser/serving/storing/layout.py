@@ -197,9 +197,6 @@ class LabelsRecord(Record):
 class ServiceFolder:
     """The folder of a service.
 
-    Args:
-        store: directory or URL of the store.
-
     Raises:
         ConfigError: the name or the location is invalid.
         MissingDependency: the location is on S3, and the extra "s3" is not installed.

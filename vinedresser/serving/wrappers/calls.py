@@ -28,7 +28,6 @@ def call_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
     Args:
         args: positional arguments; their names are their positions.
-        kwargs: keyword arguments.
     """
     named = {str(place): value for place, value in enumerate(args)} | dict(kwargs)
     rows = {name: value for name, value in named.items() if has_rows(value)}
@@ -41,7 +40,6 @@ def watch_function(function: Callable[..., Any], sink: Sink) -> Callable[..., An
 
     Args:
         function: takes the inputs of requests and returns the outputs.
-        sink: receives the calls.
     """
     if inspect.iscoroutinefunction(function):
 

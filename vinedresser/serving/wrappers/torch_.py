@@ -31,7 +31,6 @@ class TorchWatch:
 
     Args:
         model: the module, called as usual.
-        sink: receives the calls.
         layer: path of the module whose output is the embedding, as in `named_modules`; None: no
             embedding. Positions are averaged: [requests, channels, height, width] over the last
             two axes, [requests, tokens, dimensions] over the tokens.

@@ -52,7 +52,6 @@ def read_findings(storage: Storage, faults: list[str]) -> Findings:
     """Return the readable findings of a run, sorted by step, rule and tensor.
 
     Args:
-        storage: the run's storage.
         faults: receives one sentence for each damaged file.
 
     Raises:
@@ -89,7 +88,6 @@ def files(storage: Storage, keys: Iterable[str], faults: list[str]) -> dict[str,
     """Return the contents of files of a run, by their keys, without those that are missing.
 
     Args:
-        storage: the run's storage.
         faults: receives a sentence for each that is not a file.
 
     Raises:

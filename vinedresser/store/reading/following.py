@@ -45,7 +45,6 @@ class _Polling:
     """The pauses of a waiting reader; they double up to a limit while nothing is new.
 
     Args:
-        storage: the run's storage.
         poll: seconds of every pause; None: 0.02 for a directory; on an object store 0.25, doubling
             up to 2, and if urgent 0.05, doubling up to 0.25.
         urgent: the writer was asked to commit every step immediately.
@@ -76,11 +75,7 @@ class _Polling:
 
 
 class Urgency:
-    """Keeps asking the writer to commit every step immediately.
-
-    Args:
-        storage: the run's storage.
-    """
+    """Keeps asking the writer to commit every step immediately."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

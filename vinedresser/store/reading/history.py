@@ -26,7 +26,6 @@ class History:
     The index is loaded on first use; a single tensor can be found without loading it.
 
     Args:
-        storage: the run's storage.
         pool: shares equal layouts.
         problems: collects corrupt data.
 

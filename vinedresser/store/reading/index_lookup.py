@@ -21,7 +21,6 @@ class IndexLookup:
     a record may be corrupt or missing.
 
     Args:
-        storage: the run's storage.
         pool: shares equal layouts.
         problems: collects corrupt data.
     """

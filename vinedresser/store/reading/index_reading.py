@@ -24,7 +24,6 @@ class IndexReader:
     """Reads the index records and manifests of one rank.
 
     Args:
-        storage: the run's storage.
         pool: shares equal layouts.
         problems: collects corrupt data.
     """
@@ -124,7 +123,6 @@ class IndexCursor:
     record is skipped, and so is a missing one once later ones exist: only their segments are lost.
 
     Args:
-        storage: the run's storage.
         pool: shares equal layouts.
         problems: collects corrupt data.
 

@@ -19,7 +19,6 @@ def read_system(storage: Storage, faults: list[str]) -> list[SystemRecord]:
     """Return the load of the machine of a run over time.
 
     Args:
-        storage: the run's storage.
         faults: receives one sentence if lines are damaged.
 
     Raises:

@@ -44,7 +44,6 @@ def write_record(
     """Store a record atomically.
 
     Args:
-        storage: the run's storage.
         record: the record.
         key: its key; None: the `KEY` of its class.
         exclusive: do not replace an existing record.
@@ -61,7 +60,6 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
     """Return a record; None if it does not exist (yet).
 
     Args:
-        storage: the run's storage.
         kind: class of the record.
         key: its key; None: the `KEY` of its class.
 
@@ -99,7 +97,6 @@ def first_free(storage: Storage, folder: str, key: Callable[[int], str]) -> int:
     """Return the first number without a record; other names in the folder are ignored.
 
     Args:
-        storage: the run's storage.
         key: returns the key for a number from 0.
 
     Raises:
@@ -113,7 +110,6 @@ def write_numbered(storage: Storage, record: Record, key: Callable[[int], str]) 
     """Store a record under the first free number, and return the number.
 
     Args:
-        storage: the run's storage.
         record: a record whose `KEY` is the name of a folder.
         key: returns the key for a number from 0.
 

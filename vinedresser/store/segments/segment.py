@@ -154,7 +154,6 @@ class Segment:
 
         Args:
             first: position of the first row in the rows of the group.
-            count: number of rows.
 
         Raises:
             CorruptData: the file is missing or truncated.

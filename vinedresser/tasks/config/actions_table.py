@@ -23,7 +23,6 @@ def checked_actions(
         table: ``[actions]`` of the file.
         rules: tables of the rules by name.
         cwd: folder to which the working directory of a command is relative.
-        path: the file.
 
     Raises:
         ConfigError: the table is invalid; the message names the key.

@@ -231,7 +231,6 @@ def load_experiment(
     """Read and check an experiment file.
 
     Args:
-        path: the TOML file.
         store: overrides ``run.store``: a path, relative to the working directory, or the URL of an
             object store.
         max_concurrent: overrides ``run.max_concurrent``.
@@ -394,7 +393,6 @@ def _check_contract(
 
     Args:
         channels: sources of each channel.
-        path: the file.
         downloads: whether the trainings run on this machine, where channels on S3 are downloaded.
     """
     for key in masked_keys(specs):

@@ -243,9 +243,6 @@ class Monitor:
 def load_monitor(path: Path) -> Monitor:
     """Read and check a monitor file.
 
-    Args:
-        path: the TOML file.
-
     Raises:
         ConfigError: the file is invalid; the message names the key and what is expected.
     """

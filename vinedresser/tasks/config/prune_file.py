@@ -72,7 +72,6 @@ def load_pruning(
     """Read and check a prune file.
 
     Args:
-        path: the TOML file.
         store: overrides ``run.store``, the directory that gets the pruning's own store.
         branch: "round-3": begin with that round of the pruning with this name, under the name
             NAME-from-3.

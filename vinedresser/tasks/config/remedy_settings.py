@@ -55,7 +55,6 @@ def remedy_settings(table: object, *, store: Location, where: str) -> RemedySett
 
     Args:
         table: times, from, resume, factory, seconds; None if the file has none.
-        store: store of the runs.
         where: file and key, for messages.
 
     Raises:

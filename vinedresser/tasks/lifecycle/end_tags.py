@@ -175,7 +175,6 @@ def rule_tags(storage: Storage, faults: list[str]) -> dict[str, str]:
     """Return the tags of a run by their names in MLflow.
 
     Args:
-        storage: the run's storage.
         faults: receives a sentence for each damaged record.
 
     Raises:

@@ -32,8 +32,6 @@ class _Companions:
     Settling the run sends the tags again.
 
     Args:
-        uri: tracking URI.
-        run_id: id of the MLflow run.
         sink: sends the points.
     """
 

@@ -27,7 +27,6 @@ def take_actions(life: Life, finding: Finding) -> list[str]:
     """Take the actions that follow a finding and have not been taken.
 
     Args:
-        life: the life of the monitor.
         finding: see `alert_finding` and `doubt_finding`.
 
     Returns:

@@ -85,7 +85,6 @@ def alert_subject(life: Life, alert: str | None) -> Subject:
     """Return the window of an alert.
 
     Args:
-        life: the life of the monitor.
         alert: id of the alert; None: the last one.
 
     Raises:
@@ -171,9 +170,6 @@ def is_cooling(life: Life, subject: Subject) -> bool:
 
 def explain(life: Life, subject: Subject) -> Explanation:
     """Explain a window, and show it in MLflow; what is complete is not done again.
-
-    Args:
-        life: the life of the monitor.
 
     Raises:
         ConfigError: the monitor has no model.

@@ -77,7 +77,6 @@ def act(life: Life, subject: Subject, *, emits: bool) -> list[str]:
     """Ask for the inputs of an alert, take its actions, and emit its event.
 
     Args:
-        life: the life of the monitor.
         subject: the alert's window.
         emits: whether an automation of Prefect's explains it.
 

@@ -90,7 +90,6 @@ class RemotePlace(RunPlace):
         """Return a place with an empty spool.
 
         Args:
-            url: URL of the run.
             say: reports a sentence to the user.
 
         Raises:

@@ -194,7 +194,6 @@ class _UserFunction:
 
         Args:
             args: positional arguments.
-            kwargs: keyword arguments.
         """
         quiet = self._recorder.quiet
         if self._first_call and not quiet:

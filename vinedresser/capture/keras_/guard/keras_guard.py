@@ -41,9 +41,6 @@ class KerasGuard:
 
     This class guards steps that run eagerly; see `TensorFlowGuard` for the others. Until the
     update, the batch is kept by reference, with copies of the variables that a forward changes.
-
-    Args:
-        taker: takes the snapshots.
     """
 
     def __init__(self, watched: WatchedModel, taker: SnapshotTaker) -> None:

@@ -40,9 +40,6 @@ class TensorFlowGuard(KerasGuard):
     The update in a graph waits for an operation that does nothing as long as the gradients are
     finite, and else calls Python, which takes the snapshot in the middle of the step. XLA cannot
     call Python: there the update is skipped, the execution interrupted, and the step run again.
-
-    Args:
-        taker: takes the snapshots.
     """
 
     def __init__(self, watched: WatchedModel, taker: SnapshotTaker) -> None:

@@ -35,7 +35,6 @@ class Collector:
 
     Args:
         names: names of a watched model.
-        backend: the backend in use.
         is_due: returns whether the tensor of a full name is due.
         emit: receives the due tensors, of any shape and dtype.
         on_layers: called with the ids of the model's layers.

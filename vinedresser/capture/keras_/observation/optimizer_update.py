@@ -29,7 +29,6 @@ class OptimizerUpdate:
 
     Args:
         names: names of a watched model.
-        backend: the backend in use.
         optimizer: the optimizer whose ``apply`` is called.
         gradients: gradients passed to ``apply``, each with its variable's shape, or None.
         variables: variables of the gradients; None for all that the optimizer was built with.

@@ -20,9 +20,7 @@ class RecordingWriter:
     """Writes tensors into recordings if they are due.
 
     Args:
-        session: session of the run.
         names: names of the model.
-        backend: the backend in use.
 
     Attributes:
         write: writes one tensor of any shape and dtype: ``write(recording, name, value, weight)``.

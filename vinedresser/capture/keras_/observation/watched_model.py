@@ -28,7 +28,6 @@ class WatchedModel:
     """A watched model with its names, optimizers and step count.
 
     Args:
-        session: session of the run.
         optimizer: the optimizer whose steps are counted; None for the first that updates the model.
         name: prefix of the model's tensor names; None for no prefix.
         adapter: leads the session if the run's steps are those of this model.

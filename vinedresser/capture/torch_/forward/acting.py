@@ -27,7 +27,6 @@ class Acting:
 
         Args:
             args: its positional arguments, a nesting of tensors [batch, ...] or of one row [...].
-            kwargs: its keyword arguments.
         """
         shape = next((tuple(one.shape) for _, one in leaves((args, kwargs)) if one.ndim), ())
         if len(self._shapes) < _SHAPES:

@@ -90,7 +90,6 @@ class ActiveDropout:
 
         Args:
             args: positional arguments of the model, a nesting of tensors.
-            kwargs: its keyword arguments.
         """
         if self._recording is not None and recording is self._recording():
             if self._found and self._first and self._first.is_again(_input(args, kwargs)):

@@ -27,8 +27,6 @@ def attention_probabilities(
 
     Args:
         function: one of `ATTENTION`.
-        args: its positional arguments.
-        kwargs: its keyword arguments.
 
     Raises:
         TypeError: the tensors or the mask are of an unsupported type.

@@ -28,8 +28,6 @@ class ForwardModes:
     is neither, unless a loss is computed from it without gradients: then it is an evaluation.
 
     Args:
-        model: the user's model.
-        recorder: recorder of the session.
         shield: guards the look at data loaders.
 
     Attributes:

@@ -245,7 +245,6 @@ class BackwardLosses:
             name: returns the name of the loss that it minimizes.
             optimizer: the optimizer; None in a loop without one.
             args: positional arguments of the step; args[0] is the optimizer.
-            kwargs: its keyword arguments.
 
         Returns:
             Other arguments for the step; None for the same.

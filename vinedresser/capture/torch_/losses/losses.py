@@ -58,7 +58,6 @@ class Losses:
 
         Args:
             recording: receives them.
-            name: name of the loss.
             arguments: arguments of the loss, nestings of tensors.
         """
         if not comparison_due(recording):
@@ -84,7 +83,6 @@ class Losses:
 
         Args:
             recording: receives the share.
-            name: name of the loss.
             arguments: arguments of the loss, nestings of tensors.
             ignored: label of rows that the loss leaves out.
         """

@@ -35,9 +35,6 @@ class UnreportedLosses(LoopListener):
     The loss is called "loss", or like the model if models with names have optimizers of their own.
     As soon as the script passes a loss to the hook, none is recorded any more; in the first steps
     it is still noted whether a policy gradient is minimized, which the value alone does not tell.
-
-    Args:
-        session: session of the hook.
     """
 
     def __init__(self, session: Session) -> None:

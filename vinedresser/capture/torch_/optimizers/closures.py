@@ -66,7 +66,6 @@ def observed(
 
     Args:
         args: positional arguments of a step with a closure; args[0] is the optimizer.
-        kwargs: its keyword arguments.
         ended: see `ObservedClosure.listen`.
         begun: see `ObservedClosure.listen`.
     """
@@ -92,9 +91,7 @@ def first_evaluation(
 
     Args:
         args: positional arguments of a step with a closure; args[0] is the optimizer.
-        kwargs: its keyword arguments.
         recording: recording of the train step.
-        modes: modes of the model's forwards.
         shield: guards the notes.
     """
 

@@ -135,8 +135,6 @@ class UnseenSteps:
     Torch counts the writes to a tensor, also in compiled code.
 
     Args:
-        model: the user's model.
-        recorder: recorder of the session.
         shield: reports the problem.
 
     Attributes:

@@ -21,7 +21,6 @@ class Scaling(LoopListener):
     """Observes the steps that gradient scalers take with the optimizers of one model.
 
     Args:
-        model: the user's model.
         shield: guards the callbacks.
 
     Attributes:

@@ -27,7 +27,6 @@ class ObjectiveGuard:
     """Looks at what the custom objectives of a training return, and provides snapshots.
 
     Args:
-        session: session of the hook.
         taker: takes the snapshots.
         boosters: the boosters by the prefix of their fold.
     """

@@ -119,7 +119,6 @@ def nonfinite_rows(values: NDArray[Any], rows: int) -> NDArray[np.bool_]:
 
     Args:
         values: [rows], [rows, outputs], or flat [rows * outputs], of numbers.
-        rows: number of rows.
     """
     with np.errstate(over="ignore"):
         finite = np.isfinite(np.asarray(values, np.float32))

@@ -36,7 +36,6 @@ def term(
     Args:
         values: gradient times implicit bias, of known shape.
         axes: where examples and pixels lie in it.
-        batch: number of examples.
         pixels: roles of the dimensions of the map; none for no map.
         postprocess: what is done before channels are summed.
     """

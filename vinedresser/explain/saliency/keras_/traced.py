@@ -75,7 +75,6 @@ class Traced:
 
         Args:
             inputs: as the model was traced for, [batch, ...].
-            targets: what to explain.
 
         Raises:
             SaliencyError: the targets are not valid.

@@ -228,7 +228,6 @@ def _chosen_targets(table: torch.Tensor, targets: Targets) -> torch.Tensor:
 
     Args:
         table: the model's outputs, [batch, outputs].
-        targets: what to explain.
 
     Raises:
         SaliencyError: they are not valid indices.

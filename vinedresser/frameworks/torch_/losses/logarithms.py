@@ -39,11 +39,7 @@ class Logarithm(NamedTuple):
 
 
 def logarithm(node: Any) -> Logarithm | None:
-    """Return the result of a node if it computes logarithms, such as those of a softmax.
-
-    Args:
-        node: autograd node.
-    """
+    """Return the result of a node if it computes logarithms, such as those of a softmax."""
     known = _KNOWN.get(node.name())
     if known is not None:
         return known(node)
@@ -118,11 +114,7 @@ def _is_complement(node: Any) -> bool:
 
 
 def probabilities(node: Any) -> Tensor | None:
-    """Return the result of a node if it consists of probabilities that sum to 1 over the last axis.
-
-    Args:
-        node: autograd node.
-    """
+    """Return the result of a node of probabilities that sum to 1 over the last axis, or None."""
     if node.name() == "SoftmaxBackward0":
         found = saved(node, "result")
     else:

@@ -45,7 +45,6 @@ class Note:
     """An open note, locked against other processes.
 
     Args:
-        name: the kind of server.
         file: descriptor of the file.
     """
 
@@ -72,11 +71,7 @@ class Note:
 
 @contextmanager
 def opened_note(name: str) -> Iterator[Note]:
-    """Open and lock a note that only this user can read.
-
-    Args:
-        name: the kind of server.
-    """
+    """Open and lock a note that only this user can read."""
     private_folder(state_folder())
     file = os.open(_file(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -88,9 +83,6 @@ def opened_note(name: str) -> Iterator[Note]:
 
 def read_note(name: str) -> dict[str, Any] | None:
     """Return the content of a note, without waiting for a server that is being started.
-
-    Args:
-        name: the kind of server.
 
     Raises:
         CorruptData: it is damaged.

@@ -44,11 +44,7 @@ _SETTINGS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve Prefect's API until the owner ends.
-
-    Args:
-        arguments: the command line.
-    """
+    """Serve Prefect's API until the owner ends."""
     parser = argparse.ArgumentParser(prog="prefect_process", allow_abbrev=False)
     parser.add_argument("--folder", required=True, type=Path, help="for the server's files alone")
     parser.add_argument("--socket", required=True, type=int, help="descriptor that listens")

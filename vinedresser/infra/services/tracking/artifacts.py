@@ -27,7 +27,6 @@ def upload(uri: str, run_id: str, artifacts: _Artifacts, *, timeout: float = 60.
     """Upload artifacts of a run that goes on; idempotent.
 
     Args:
-        uri: tracking URI.
         run_id: id of the MLflow run.
         artifacts: local file by artifact name, such as ``monitor.html``.
         timeout: seconds to retry while the server is unavailable.

@@ -39,8 +39,6 @@ def finish(
     The call is idempotent, also after one that failed half-way.
 
     Args:
-        uri: tracking URI.
-        run_id: id of the MLflow run.
         status: final status.
         tags: such as ``stop.rule``, ``stop.step``, ``stop.reason``, ``exit.cause``; None values are
             skipped.
@@ -71,10 +69,6 @@ def finish(
 def reopen(uri: str, run_id: str) -> None:
     """Set the status of an ended run to RUNNING again.
 
-    Args:
-        uri: tracking URI.
-        run_id: id of the MLflow run.
-
     Raises:
         TrackingError: the server or its database refused or stayed unavailable.
     """
@@ -93,8 +87,6 @@ def set_tags(
     """Set tags of a run.
 
     Args:
-        uri: tracking URI.
-        run_id: id of the MLflow run.
         tags: values by name; None values are skipped.
         timeout: seconds to retry while the database is locked or the server unavailable; None: it
             is called once.
@@ -115,10 +107,6 @@ def set_tags(
 
 def tags_of(uri: str, run_id: str) -> dict[str, str]:
     """Return the tags of a run, without retrying.
-
-    Args:
-        uri: tracking URI.
-        run_id: id of the MLflow run.
 
     Raises:
         TrackingError: the server or its database refused or is unavailable.

@@ -38,7 +38,6 @@ class MetricSink:
     creates no duplicates.
 
     Args:
-        uri: tracking URI.
         capacity: maximum number of queued points; 200,000 take about 40 MB.
         interval: seconds between batches; a full batch is sent at once.
         on_problem: called once when the server becomes unavailable, once when it is back, and once

@@ -47,7 +47,6 @@ def prepare_tracking(
     it, in ``mlartifacts``, independent of the working directory.
 
     Args:
-        experiment: the experiment's name.
         timeout: seconds to retry while the database is locked or the server unavailable. Creating
             the database is not limited.
         say: is called with a sentence before a wait that may be long.
@@ -94,7 +93,6 @@ def start_preparing(uri: str, experiment: str, say: Callable[[str], object]) -> 
     again.
 
     Args:
-        experiment: the experiment's name.
         say: see `prepare_tracking`.
     """
 

@@ -62,7 +62,6 @@ def create_run(
     """Create an MLflow run, or return the one that was created before for the same run.
 
     Args:
-        uri: tracking URI.
         experiment_id: the result of `prepare_tracking`.
         name: display name.
         parameters: hyperparameters; nested values are written as JSON.

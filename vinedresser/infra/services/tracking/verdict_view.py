@@ -55,9 +55,6 @@ def save_verdict_view(uri: str, experiment_id: str) -> str:
     A view that the user has changed and a note that exists are kept. Saving it again adds the
     metrics of newer runs.
 
-    Args:
-        uri: tracking URI.
-
     Returns:
         The key of the view, for `mlflow_page`.
 

@@ -347,9 +347,6 @@ class HostsJob:
 class _Host:
     """One process of the launcher, and the ranks that it starts.
 
-    Args:
-        storage: the run directory.
-
     Attributes:
         number: its number.
         ranks: its ranks.

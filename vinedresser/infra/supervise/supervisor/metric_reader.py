@@ -31,7 +31,6 @@ class MetricReader:
 
     Args:
         metrics: see `LaunchSettings`.
-        directory: the run directory.
         selector: calls the key's data when ready.
         family: leaves it out.
         report: called with one sentence per problem.

@@ -22,7 +22,6 @@ class Ownership:
     its worker dies.
 
     Args:
-        storage: the run directory.
         launch: names the owner and the patience.
         selector: calls the key's data when ready.
         report: called with one sentence per problem.

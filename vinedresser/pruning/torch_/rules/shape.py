@@ -100,7 +100,6 @@ def _moved(
     """Apply an operator to the labels of a tensor.
 
     Args:
-        ctx: the trace.
         apply: the operator, of labels of every element.
         dims: dimensions whose layers are locked and left out.
     """
