@@ -25,7 +25,7 @@ import vinedresser.rules
 from vinedresser.rules import rule_runner
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.rules.registry import RULES
-from vinedresser.rules.wording import worded
+from vinedresser.rules.rule_runner import worded
 from vinedresser.store.finding import Finding
 
 PAGE = Path(__file__).parent / "rules" / "messages.md"

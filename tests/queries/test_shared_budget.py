@@ -12,8 +12,7 @@ from tests.queries.offering import event
 from vinedresser.cli.views.answers import answer_view
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.query import Query
-from vinedresser.queries.shared_budget import SHARE
-from vinedresser.queries.table import StreamTable
+from vinedresser.queries.table import SHARE, StreamTable
 
 STEP = 0.02
 LOOK = 0.004

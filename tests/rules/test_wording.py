@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.explain.reports.pages import finding
-from vinedresser.rules.wording import worded
+from vinedresser.rules.rule_runner import worded
 
 
 @pytest.mark.parametrize(

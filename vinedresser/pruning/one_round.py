@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +14,16 @@ from vinedresser.plain_logs import plain_logger
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.cost import Cost
-from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors, Measured
+from vinedresser.pruning.criteria.criterion import (
+    Criterion,
+    Floats,
+    GroupTensors,
+    Measured,
+    Measurement,
+)
 from vinedresser.pruning.criteria.registry import criterion_named
-from vinedresser.pruning.group import Group
+from vinedresser.pruning.group import Group, Role, layer_of
 from vinedresser.pruning.latency import Latency
-from vinedresser.pruning.measured import read_measured
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.proof import Proof, global_generators_kept, prove
 from vinedresser.pruning.ranking import Removal, candidates, rank
@@ -34,6 +39,7 @@ _LOG = plain_logger(__name__)
 _SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 
 CustomCriterion = Callable[[GroupTensors], Floats]
+_ROLES: dict[Measurement, Role] = {"input_taylor": "input", "weight_taylor": "filter"}
 
 
 @dataclass(frozen=True)
@@ -209,7 +215,7 @@ def _measure(
             "called with the model and yields the losses of some batches"
         )
     if isinstance(losses, Run):
-        return read_measured(losses, groups, criterion.measurements)
+        return _read_measured(losses, groups, criterion.measurements)
     return measure(model, losses, groups, criterion.measurements)
 
 
@@ -229,3 +235,60 @@ def _criterion(given: str | Criterion | CustomCriterion) -> Criterion:
     if isinstance(given, str):
         return criterion_named(given)
     return given if isinstance(given, Criterion) else _Custom(given)
+
+
+def _tensors(
+    groups: Iterable[Group], measurements: Iterable[Measurement]
+) -> dict[str, tuple[Measurement, str]]:
+    """Return the names under which a hook captures what is to be measured.
+
+    Args:
+        measurements: what the criterion needs.
+
+    Returns:
+        By full name of the captured tensor, the measurement and the weight that it belongs to.
+    """
+    found: dict[str, tuple[Measurement, str]] = {}
+    for measurement in measurements:
+        for group in groups:
+            for member in group.of_role(_ROLES[measurement]):
+                # The input belongs to the layer, the other products to the weight itself.
+                path = member.tensor if measurement == "weight_taylor" else layer_of(member.tensor)
+                found[f"{measurement}/{path}"] = measurement, member.tensor
+    return found
+
+
+def _read_measured(
+    run: Run, groups: Sequence[Group], measurements: Sequence[Measurement]
+) -> Measured:
+    """Return what a run has measured.
+
+    Args:
+        run: a run that captured the collections of that name at some steps.
+        measurements: what the criterion needs.
+
+    Raises:
+        PruningError: it captured none of it, or a value is not finite.
+        StoreError: the run cannot be read.
+    """
+    measured: dict[Measurement, dict[str, list[Floats]]] = {one: {} for one in measurements}
+    names = set(run.tensor_names())
+    for name, (measurement, tensor) in _tensors(groups, measurements).items():
+        # A layer that is called several times has a number from the second call on.
+        calls = [one for one in names if one == name or one.startswith(f"{name}#")]
+        if calls:
+            steps = set.intersection(*(set(run.tensor(call).steps().tolist()) for call in calls))
+            measured[measurement][tensor] = [_step(run, calls, step) for step in sorted(steps)]
+    for one, found in measured.items():
+        if not any(found.values()):
+            raise PruningError(f"{run.path}: no {one} of this model; capture the collection {one}")
+    return measured
+
+
+def _step(run: Run, calls: Sequence[str], step: int) -> Floats:
+    """Return what all calls of a layer measured at a step, one after the other."""
+    values = [np.asarray(run.tensor(call).value(step), dtype=np.float64) for call in calls]
+    for call, value in zip(calls, values, strict=True):
+        if not np.isfinite(value).all():
+            raise PruningError(f"{run.path}: {call}, step {step}: not finite")
+    return values[0] if len(values) == 1 else np.concatenate(values)

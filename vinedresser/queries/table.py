@@ -13,10 +13,9 @@ from vinedresser.errors import ConfigError
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.observables import Observables
 from vinedresser.queries.query import Query
-from vinedresser.queries.shared_budget import SharedBudget
 from vinedresser.queries.standing import DEFAULT_RATE, StandingQuery
 
-__all__ = ["MOST_STREAMS", "Armed", "Sink", "StreamTable", "Subscription"]
+__all__ = ["Armed", "MOST_STREAMS", "SHARE", "Sink", "StreamTable", "Subscription"]
 
 MOST_STREAMS = 64
 # Events after which a query without an answer is explained; some tensors come only now and then.
@@ -24,6 +23,11 @@ _MOST_SILENT = 100
 
 # Receives answers on the training's thread; it must neither wait nor raise.
 Sink = Callable[[Answer], object]
+SHARE = 0.05
+"""Share of a training's time for evaluating its queries, except for those without a rate."""
+
+# Seconds that may be spent in advance.
+_CREDIT = 0.25
 
 
 @dataclass(eq=False)
@@ -118,7 +122,7 @@ class StreamTable:
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._clock = clock
-        self._budget = SharedBudget(clock)
+        self._budget = _SharedBudget(clock)
         self._known = known
         self.changed = False
         self._lock = threading.Lock()
@@ -300,3 +304,36 @@ class StreamTable:
             answer = stream.standing.flush()
             if answer is not None:
                 stream.deliver(replace(answer, ended=True))
+
+
+class _SharedBudget:
+    """An allowance that grows with the time of a training, up to a credit with which it starts.
+
+    Args:
+        clock: time of the training in seconds.
+        computing: computing time of the thread in seconds, which other programs do not change.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        computing: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.computing = computing
+        self._clock = clock
+        self._allowance = _CREDIT
+        self._last: float | None = None
+
+    @property
+    def used_up(self) -> bool:
+        """Whether queries have to leave out the event that begins now."""
+        now = self._clock()
+        if self._last is not None:
+            grown = self._allowance + SHARE * max(now - self._last, 0.0)
+            self._allowance = min(grown, _CREDIT)
+        self._last = now
+        return self._allowance < 0
+
+    def spend(self, seconds: float) -> None:
+        """Account for the evaluation of a query."""
+        self._allowance -= seconds

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 
@@ -13,15 +15,23 @@ from vinedresser.rules.causes.reliability import calibrated
 from vinedresser.rules.need import Need
 from vinedresser.rules.shield import shielded
 from vinedresser.rules.signals.base import SignalPool, signals_of
-from vinedresser.rules.wording import worded
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["RuleRunner"]
+__all__ = ["RuleRunner", "worded"]
 
 # Start of the names of modules with built-in rules, whose findings were measured.
 _BUILT_IN = "vinedresser.rules."
+# What Python writes for numbers of few digits, such as 1.8e+21, 5.2e+00 and 1.35e+05.
+_SCIENTIFIC = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-]\d{2,3})(?![\w.]*\w)")
+# A script has no such names in front of its losses and parameters.
+_COLLECTIONS = re.compile(
+    r"(?<![\w/.])(?:losses|metrics|gradients|weights|biases|buffers|optimizer_state)/(?=\S)"
+)
+_SIDES = re.compile(r"(?<![\w/.])(inputs|outputs)/(?=\S)")
+# Decimal exponents of numbers that are written in full.
+_LEAST, _MOST = -4, 5
 
 
 class RuleRunner:
@@ -240,3 +250,26 @@ def _named_by_user(rule: Rule) -> set[str]:
         for name, value in rule.params.items()
         if isinstance(value, str) and value != defaults[name].default
     }
+
+
+def worded(finding: Finding) -> Finding:
+    """Return a finding whose sentences have 0.0002 for 2e-04, 5.2 for 5.2e+00, and so on.
+
+    Powers of ten stay above a million and below a ten-thousandth (1.8e21); names of losses,
+    metrics, parameters, buffers and settings of optimizers lose their collections, and
+    ``outputs/1`` is "outputs of 1".
+    """
+    seen, cause, remedy = map(_plain, (finding.seen, finding.cause, finding.remedy))
+    return replace(finding, seen=seen, cause=cause, remedy=remedy)
+
+
+def _plain(text: str) -> str:
+    named = _SIDES.sub(r"\1 of ", _COLLECTIONS.sub("", text))
+    return _SCIENTIFIC.sub(_number, named)
+
+
+def _number(match: re.Match[str]) -> str:
+    mantissa, power = match[1], int(match[2])
+    if _LEAST <= power <= _MOST:
+        return f"{float(match[0]):,.15g}"
+    return f"{mantissa}e{power}"

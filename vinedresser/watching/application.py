@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -19,7 +20,6 @@ from vinedresser.explain.reports.comparison.report import comparison_page
 from vinedresser.explain.reports.templating import rendered
 from vinedresser.explain.watching.view import View
 from vinedresser.plain_text import visible
-from vinedresser.watching.assets import asset
 from vinedresser.watching.chosen_runs import differences
 from vinedresser.watching.curve_answers import (
     MOST_CURVES,
@@ -36,6 +36,8 @@ __all__ = ["application"]
 _MOST_DIGITS = 18
 # What the numbers in requests are numbers of.
 _NUMBERED = {"step": "step", "since": "revision"}
+_KINDS = {".js": "text/javascript", ".css": "text/css"}
+_FOLDER = "page"
 
 
 def application(store: WatchedStore) -> Starlette:
@@ -49,7 +51,7 @@ def application(store: WatchedStore) -> Starlette:
             Route("/curves", pages.curves),
             Route("/differences", pages.differences),
             Route("/compare.html", pages.comparison),
-            Route("/assets/{name}", asset),
+            Route("/assets/{name}", _asset),
             Route("/run/{name}", pages.run),
             Route("/run/{name}/view", pages.run_view),
             Route("/run/{name}/moment", pages.moment),
@@ -159,3 +161,17 @@ def _update(request: Request, view: View) -> Response:
         return Response(status_code=204)
     fields = {"version": view.version, "title": visible(view.title), "state": view.state}
     return JSONResponse(fields | {"html": view.html, "over": view.over, "steps": view.steps})
+
+
+def _asset(request: Request) -> Response:
+    """Answer with a file; only those of the listing are read.
+
+    Raises:
+        HTTPException: no such file (404).
+    """
+    name = request.path_params["name"]
+    for one in files("vinedresser.watching").joinpath(_FOLDER).iterdir():
+        kind = next((kind for end, kind in _KINDS.items() if one.name.endswith(end)), None)
+        if one.name == name and kind is not None:
+            return Response(one.read_bytes(), media_type=kind)
+    raise HTTPException(404, "no such file")

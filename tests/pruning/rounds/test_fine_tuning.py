@@ -17,7 +17,7 @@ from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.errors import PruningError
 from vinedresser.pruning import fine_tuning, load, prune
 from vinedresser.pruning.folders import PRUNED, TUNED, TUNING, round_folder
-from vinedresser.pruning.rounds.tuning_command import fine_tune_by_command
+from vinedresser.pruning.rounds.round_run import fine_tune_by_command
 from vinedresser.pruning.saving import save_model
 
 

@@ -14,8 +14,7 @@ from vinedresser.errors import ConfigError, UnknownStream
 from vinedresser.objects import open_storage
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.asking import ask
-from vinedresser.queries.stored.saving import saved
-from vinedresser.queries.stored.stream_writer import StreamWriter
+from vinedresser.queries.stored.saving import StreamWriter, saved
 from vinedresser.queries.stored.streams import streams
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.testing.runs import make_run, step_record

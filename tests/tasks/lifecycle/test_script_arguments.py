@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vinedresser.tasks.lifecycle.script_arguments import parameters_of_arguments
+from vinedresser.tasks.lifecycle.run_script import parameters_of_arguments
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
@@ -16,15 +17,22 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.capture.recording.tensor_copier import TensorCopier
-from vinedresser.capture.recording.unmatched import Unmatched
 from vinedresser.capture.shield import Shield
+from vinedresser.errors import did_you_mean
 from vinedresser.objects import Storage
+from vinedresser.store.collections.collection import BUILT_IN, Collection
+from vinedresser.store.collections.modules import module_of
 from vinedresser.store.step_record import ScalarStep, StepRecord
 from vinedresser.store.writing.record_queue import QueuePolicy
 from vinedresser.store.writing.writer import RunWriter
 
 K = TypeVar("K", bound=TensorCopier)
 S = TypeVar("S")
+# Collections of built-in rules for values that not every training has.
+_OF_SOME_TRAININGS = (
+    *("learning_rate", "loss_scale", "scheduler"),
+    *("rank_data", "rank_gradients", "rank_gradient_norms", "replicas", "synchronised_statistics"),
+)
 
 
 class Session:
@@ -106,7 +114,7 @@ class Session:
         self.joint_stop: JointStop | None = None
         self._agrees = guard("agreeing on the last step", self._stops_with_others)
         self._stop = stop
-        self._unmatched = Unmatched(names)
+        self._unmatched = _Unmatched(names)
         self._unmatched.expect(config.collections.values())
         self._copiers: dict[type[TensorCopier], TensorCopier] = {}
         self._copiers_lock = threading.Lock()
@@ -253,3 +261,73 @@ class Session:
 
     def _on_problem(self, problem: str) -> None:
         self.shield.report(f"{problem}; training continues")
+
+
+class _Unmatched:
+    """Finds custom collections that captured nothing when they were first due.
+
+    Evaluations lack many tensors of a train step, so the first train step counts, unless a
+    collection is for evaluations only.
+
+    Args:
+        names: return the names of all tensors available for capture.
+    """
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+        self._known: set[str] = set()
+        self._pending: set[str] = set()
+
+    def expect(self, collections: Iterable[Collection]) -> None:
+        """Add custom collections to check."""
+        fresh = {
+            collection.name
+            for collection in collections
+            if collection.selects
+            and collection.name not in BUILT_IN
+            and collection.name not in _OF_SOME_TRAININGS
+        }
+        self._pending |= fresh - self._known
+        self._known |= fresh
+
+    def complaints(self, recording: Recording) -> list[str]:
+        """Return a message for each collection that was due for the first time and is empty."""
+        if not self._pending:
+            return []
+        fresh = [
+            collection
+            for name, collection in recording.due.collections().items()
+            if name in self._pending and (recording.mode == "train" or not _trains(collection))
+        ]
+        self._pending.difference_update(collection.name for collection in fresh)
+        captured = recording.names()
+        empty = [one for one in fresh if not any(one.holds(name) for name in captured)]
+        return [self._complaint(collection, recording) for collection in empty]
+
+    def _complaint(self, collection: Collection, recording: Recording) -> str:
+        names = sorted({*self._names(), *recording.names()})
+        if collection.regex is None:
+            paths = sorted({path for path in map(module_of, names) if path})
+            asked = [*collection.modules, *collection.types]
+            near = did_you_mean(str(asked[0]), paths)
+            there = ", ".join(paths[:8]) + (", …" if len(paths) > 8 else "")
+            return (
+                f"collection {collection.name} matched nothing at step {recording.step} "
+                f"({recording.mode}): {', '.join(map(str, asked))}: no such modules with the "
+                f"requested tensors{near or f'; modules: {there}'}"
+            )
+        # Compare the names with the pattern without its special characters.
+        plain = re.sub(r"\\[a-zA-Z]|[^\w/.]", "", collection.regex or "")
+        near = did_you_mean(plain, names) or did_you_mean(
+            plain, [name.rpartition("/")[2] for name in names]
+        )
+        there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        return (
+            f"collection {collection.name} matched nothing at step {recording.step} "
+            f"({recording.mode}): no name contains its regex {collection.regex!r}"
+            f"{near or f'; names: {there}'}"
+        )
+
+
+def _trains(collection: Collection) -> bool:
+    return any("train" in save.modes for save in collection.saves)

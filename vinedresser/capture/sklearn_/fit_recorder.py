@@ -14,7 +14,6 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.sklearn_.inner_estimator import InnerEstimator, inner_estimator
-from vinedresser.capture.sklearn_.learned_parameters import learned_parameters, learned_scalars
 from vinedresser.capture.sklearn_.prediction import (
     SCORES,
     Prediction,
@@ -26,6 +25,33 @@ from vinedresser.capture.sklearn_.sample import Sample, dense
 from vinedresser.capture.sklearn_.stages import Stages, stages_of
 
 _IMPORTANCE = "feature_importance/impurity"
+# Tensor name by attribute.
+_ARRAYS = {
+    "coef_": "weights/coef",
+    "intercept_": "biases/intercept",
+    "dual_coef_": "weights/dual_coef",
+    "feature_log_prob_": "weights/feature_log_prob",
+    "class_log_prior_": "biases/class_log_prior",
+    "theta_": "weights/theta",
+    "var_": "weights/var",
+    "components_": "weights/components",
+    "mean_": "biases/mean",
+    "scale_": "weights/scale",
+    "cluster_centers_": "weights/cluster_centers",
+    "means_": "weights/means",
+    "feature_importances_": "feature_importance/impurity",
+}
+# Attributes of neural networks, lists with one array per layer.
+_LAYERS = {"coefs_": "weights/layers", "intercepts_": "biases/layers"}
+# Scalar name by attribute.
+_SCALARS = {
+    "loss_": "losses/objective",
+    "inertia_": "losses/inertia",
+    "n_iter_": "metrics/n_iter",
+    "lower_bound_": "metrics/lower_bound",
+    "oob_score_": "metrics/oob_score",
+    "best_score_": "metrics/best_score",
+}
 
 
 class FitRecorder:
@@ -183,7 +209,7 @@ class FitRecorder:
 
     def _learned_scalars(self, inner: InnerEstimator) -> dict[str, float]:
         """Return the scalars of a pipeline or search and of the estimator inside."""
-        return learned_scalars(self._estimator) | learned_scalars(inner.estimator)
+        return _learned_scalars(self._estimator) | _learned_scalars(inner.estimator)
 
     def _targets(self, sample: Sample) -> NDArray[Any] | None:
         """Return the targets; class numbers for a classifier."""
@@ -194,7 +220,7 @@ class FitRecorder:
 
     def _record_learned(self, recording: Recording, inner: InnerEstimator) -> None:
         if any(map(recording.due.reaches, ("weights", "biases", "feature_importance"))):
-            for name, values in learned_parameters(inner.estimator).items():
+            for name, values in _learned_parameters(inner.estimator).items():
                 self._keep(recording, name, values)
 
     def _record_scalars(self, recording: Recording, found: Mapping[str, float]) -> None:
@@ -222,3 +248,32 @@ class FitRecorder:
 
 def _next(predictions: Iterator[Prediction]) -> Prediction | None:
     return next(predictions, None)
+
+
+def _learned_parameters(estimator: Any) -> dict[str, NDArray[Any]]:
+    """Return the learned arrays of an estimator by full name.
+
+    Args:
+        estimator: a fitted estimator; attributes it does not have are skipped.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for attribute, name in _ARRAYS.items():
+        # Some are properties that raise AttributeError, such as coef_ of a kernel machine.
+        value = getattr(estimator, attribute, None)
+        array = None if value is None else dense(value)
+        if array is not None and array.dtype.kind in "biuf":
+            found[name] = np.atleast_1d(array)
+    for attribute, name in _LAYERS.items():
+        for layer, value in enumerate(getattr(estimator, attribute, ())):
+            found[f"{name}.{layer}"] = np.asarray(value)
+    return found
+
+
+def _learned_scalars(estimator: Any) -> dict[str, float]:
+    """Return the scalars with which a fitted estimator describes its fit, by full name."""
+    found: dict[str, float] = {}
+    for attribute, name in _SCALARS.items():
+        value = getattr(estimator, attribute, None)
+        if value is not None and np.ndim(value) == 0 and np.isreal(value):
+            found[name] = float(value)
+    return found

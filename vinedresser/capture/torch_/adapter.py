@@ -39,9 +39,9 @@ from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
 from vinedresser.capture.torch_.rank_state import RankState
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
-from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
 from vinedresser.capture.torch_.weights.restored_weights import RestoredWeights
 from vinedresser.capture.torch_.worker_states import WORKERS
+from vinedresser.errors import ConfigError
 from vinedresser.frameworks.torch_.hidden_hooks import hide_hooks
 from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable, before_calls
 from vinedresser.frameworks.torch_.names import Names, unwrapped
@@ -82,8 +82,8 @@ class TorchAdapter(Adapter):
         optimizer: Optimizer | Sequence[Optimizer] | None,
         name: str | None = None,
     ) -> None:
-        check_loss(loss)
-        given = given_optimizers(optimizer)
+        _check_loss(loss)
+        given = _given_optimizers(optimizer)
         self.versions = {"torch": torch.__version__}
         self._session = session
         self._recorder = session.recorder
@@ -441,3 +441,38 @@ class TorchAdapter(Adapter):
         """Let the steps of an optimizer of this model end the train steps."""
         self._session.leader = self
         self._optimizers.end_with(optimizer)
+
+
+def _check_loss(loss: object) -> None:
+    """Check that a loss can be watched.
+
+    Raises:
+        ConfigError: the loss is neither None nor an ordinary nn.Module.
+    """
+    scripted = isinstance(loss, torch.jit.ScriptModule)
+    if loss is not None and (scripted or not isinstance(loss, nn.Module)):
+        name = getattr(loss, "__name__", "…")
+        what = "is TorchScript" if scripted else "is not a torch.nn.Module"
+        raise ConfigError(
+            f"loss: {loss!r} {what}; wrap the function, `loss_fn = "
+            f"hook.loss({name})`, or call hook.save('losses/{name}', value) in the training loop"
+        )
+
+
+def _given_optimizers(given: object) -> list[Optimizer]:
+    """Return the given optimizers as a list.
+
+    Args:
+        given: an optimizer, a list or tuple of optimizers, or None.
+
+    Raises:
+        ConfigError: an item is not an optimizer.
+    """
+    some = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    for one in some:
+        if not isinstance(one, Optimizer):
+            raise ConfigError(
+                f"optimizer: {one!r} is not a torch.optim.Optimizer; without this argument, the "
+                "optimizer is found automatically"
+            )
+    return list(some)

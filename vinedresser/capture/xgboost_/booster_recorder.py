@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import Booster
 
-from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
+from vinedresser.capture.adapters.tree_table import TreeTable, keep_trees, tree_names
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.shield import Shield
@@ -23,7 +23,7 @@ from vinedresser.capture.xgboost_.contributions import (
     ShapleyValues,
 )
 from vinedresser.capture.xgboost_.data import DataSet
-from vinedresser.capture.xgboost_.trees import newest_trees, serialize
+from vinedresser.capture.xgboost_.ubjson import read_ubjson
 from vinedresser.store.collections.collection import TRAINED_ROWS
 from vinedresser.store.reductions.sampling import some_rows
 from vinedresser.store.step_record import StepRecord
@@ -205,13 +205,13 @@ class BoosterRecorder:
             )
         else:
             recording.awaited.update(names)
-            self._read_later(recording, serialize(rounds.recent()))
+            self._read_later(recording, _serialize(rounds.recent()))
 
     def _read_later(self, recording: Recording, document: bytes) -> None:
         """Convert serialized trees in the writer's thread."""
 
         def complete(record: StepRecord) -> None:
-            keep_trees(recording, self._copier, newest_trees(document), self._prefix)
+            keep_trees(recording, self._copier, _newest_trees(document), self._prefix)
             record.scalars = recording.scalars()
 
         recording.arriving.append(self._guard("reading trees", complete))
@@ -284,3 +284,58 @@ def _drawn(values: NDArray[Any], most: int | None, *, seed: int) -> NDArray[Any]
     if most is None or len(values) <= most:
         return values
     return values[np.random.default_rng(seed).choice(len(values), most, replace=False)]
+
+
+def _serialize(rounds: Booster) -> bytes:
+    """Serialize a booster for `_newest_trees`, which may run in another thread.
+
+    Args:
+        rounds: a booster with few rounds, so that the cost does not grow during a training.
+    """
+    return bytes(rounds.save_raw("ubj"))
+
+
+def _newest_trees(document: bytes) -> list[TreeTable]:
+    """Return the trees of the newest round: ``num_parallel_tree`` per class or output.
+
+    Args:
+        document: a booster from `_serialize`.
+
+    Raises:
+        CorruptData: The document is not valid.
+    """
+    gradient_booster = read_ubjson(document)["learner"]["gradient_booster"]
+    # DART nests the trees one level deeper.
+    model = gradient_booster.get("gbtree", gradient_booster)["model"]
+    # The first tree of each round, followed by the total number of trees.
+    first = model["iteration_indptr"][-2]
+    return [
+        _table(tree, int(group))
+        for tree, group in zip(model["trees"][first:], model["tree_info"][first:], strict=True)
+    ]
+
+
+def _table(tree: dict[str, Any], group: int) -> TreeTable:
+    """Convert a tree from the format of XGBoost."""
+    left = tree["left_children"].astype(np.int32)
+    right = tree["right_children"].astype(np.int32)
+    condition = tree["split_conditions"].astype(np.float32)
+    outputs = int(tree["tree_param"]["size_leaf_vector"])
+    leaf_value = condition
+    if outputs > 1:
+        # For a leaf, the right child is the index of its vector.
+        vectors = tree["leaf_weights"].astype(np.float32).reshape(-1, outputs)
+        leaf_value = vectors[np.where(left < 0, right, 0)]
+    categorical = tree["split_type"] == 1
+    return TreeTable.of(
+        group,
+        left=left,
+        right=right,
+        # uint32; the maximum for a pruned node.
+        split_feature=tree["split_indices"].astype(np.int64),
+        threshold=np.where(categorical, np.float32(np.nan), condition),
+        default_left=tree["default_left"].astype(bool),
+        gain=tree["loss_changes"].astype(np.float32),
+        cover=tree["sum_hessian"].astype(np.float32),
+        leaf_value=leaf_value,
+    )

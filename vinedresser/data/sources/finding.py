@@ -5,14 +5,22 @@ from __future__ import annotations
 import glob
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from vinedresser.data.sources.augmented import described, is_augmented
 from vinedresser.data.sources.base import DataObject
 from vinedresser.data.sources.cached import cached
-from vinedresser.data.sources.local import find_file
-from vinedresser.errors import ConfigError, KeyMissing, MissingDependency
+from vinedresser.errors import (
+    ConfigError,
+    KeyMissing,
+    MissingDependency,
+    NotAFile,
+    SourceChanged,
+    StoreError,
+)
 from vinedresser.objects import is_remote
 
 __all__ = ["find_objects"]
@@ -95,12 +103,12 @@ def _on_s3(source: str) -> Iterator[DataObject]:
 def _local(path: str) -> Iterator[DataObject]:
     if os.path.isdir(path):
         names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files]
-        found = (find_file(name) for name in sorted(names) if _is_data(name, path))
+        found = (_find_file(name) for name in sorted(names) if _is_data(name, path))
         yield from (one for one in found if one.size)
     elif any(sign in path for sign in _MAGIC) and not os.path.exists(path):
-        yield from (find_file(name) for name in sorted(glob.glob(path)) if os.path.isfile(name))
+        yield from (_find_file(name) for name in sorted(glob.glob(path)) if os.path.isfile(name))
     else:
-        yield find_file(path)
+        yield _find_file(path)
 
 
 def _is_data(name: str, folder: str) -> bool:
@@ -154,3 +162,68 @@ def _single(source: str) -> DataObject:
 
 def _on_s3_or_local(source: str) -> Iterator[DataObject]:
     return _on_s3(source) if is_remote(source) else _local(source)
+
+
+@dataclass(frozen=True)
+class _LocalObject:
+    """See `DataObject`; opened anew for each read, so that it can be sent to other processes."""
+
+    uri: str
+    size: int
+    version: str
+
+    def read(self, start: int, stop: int) -> bytes:
+        """See `DataObject.read`."""
+        try:
+            descriptor = os.open(self.uri, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _translated(self.uri, error) from error
+        try:
+            if _version(os.fstat(descriptor)) != self.version:
+                raise SourceChanged(f"{self.uri}: the file was changed while it was in use")
+            content = _read_all(descriptor, start, stop)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise _translated(self.uri, error) from error
+        finally:
+            os.close(descriptor)
+        if len(content) < stop - start:
+            raise SourceChanged(f"{self.uri}: the file was cut off while it was in use")
+        return content
+
+
+def _find_file(path: str) -> _LocalObject:
+    """Return a file.
+
+    Raises:
+        KeyMissing: there is none.
+        NotAFile: it is something else, such as a FIFO.
+        StoreError: it cannot be examined.
+    """
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise _translated(path, error) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise NotAFile(f"{path}: not a file")
+    return _LocalObject(path, found.st_size, _version(found))
+
+
+def _version(found: os.stat_result) -> str:
+    return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+
+
+def _read_all(descriptor: int, start: int, stop: int) -> bytes:
+    """Read a range, less if the file ends earlier; a single pread returns at most 2 GiB."""
+    parts = []
+    while part := os.pread(descriptor, stop - start, start):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _translated(path: str, error: OSError) -> StoreError:
+    if isinstance(error, FileNotFoundError):
+        return KeyMissing(f"{path}: no such file")
+    return StoreError(f"{path}: {error.strerror or error}")

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.drift.contents import Contents
+from vinedresser.drift.distances import SortedSample
 from vinedresser.drift.evidence.bins import BINS, Edges
 from vinedresser.drift.evidence.likelihood import array_of
 from vinedresser.drift.sizes.categories import CategorySizes
 from vinedresser.drift.sizes.change import Change
 from vinedresser.drift.sizes.history import History
 from vinedresser.drift.sizes.numbers import NumberSizes
-from vinedresser.drift.sizes.phases import NumberPhases, SharePhases, rows_alike
 from vinedresser.drift.sizes.sensitivity import (
     Ladder,
     Sensitivity,
@@ -30,6 +30,10 @@ __all__ = ["ColumnSizes"]
 # Factor by which the rows have to grow before the smallest change that would have been found is
 # computed anew; until then the last one still holds.
 _GROWTH = 1.25
+# Values count up to so many standard deviations in the middle of a phase.
+_MOST_DEVIATIONS = 10.0
+# A phase may be so much wider or narrower than the others.
+_RATIO = 5.0
 
 
 class ColumnSizes:
@@ -43,7 +47,7 @@ class ColumnSizes:
     def __init__(self, baseline: Contents, needed: float, at_least: tuple[float, float]) -> None:
         self._baseline, self._needed, self._at_least = baseline, needed, at_least
         self._sizes: list[NumberSizes | CategorySizes] = []
-        self._phases: list[NumberPhases | SharePhases] = []
+        self._phases: list[_NumberPhases | _SharePhases] = []
         at_phase = baseline.phase
         for column in baseline.columns:
             if not column.monitored:
@@ -52,11 +56,11 @@ class ColumnSizes:
             if column.kind == "category":
                 sizes = CategorySizes(column.name, sample)
                 self._sizes.append(sizes)
-                self._phases.append(SharePhases(sizes, sample, at_phase))
+                self._phases.append(_SharePhases(sizes, sample, at_phase))
                 continue
             encoded = encoder.encode(sample)
             for at, stream in enumerate(encoder.streams):
-                phases = NumberPhases(encoded[:, at], at_phase)
+                phases = _NumberPhases(encoded[:, at], at_phase)
                 alike = phases.alike(encoded[:, at], at_phase)
                 self._sizes.append(NumberSizes(column.name, alike, stream))
                 self._phases.append(phases)
@@ -113,7 +117,7 @@ class ColumnSizes:
     ) -> NDArray[np.float64]:
         """Return the sums of a stream over values, as they would be without the cycle."""
         sizes, phases = self._sizes[stream], self._phases[stream]
-        if isinstance(phases, SharePhases):
+        if isinstance(phases, _SharePhases):
             return sizes.sums(values) + phases.correction(phase)
         return sizes.sums(phases.alike(values, phase))
 
@@ -127,7 +131,7 @@ class ColumnSizes:
         first = len(self._sizes) * BINS
         phases = slice(first, first + len(self._in_phases))
         rows = self._in_phases + before[phases]
-        earlier *= rows_alike(rows, after[phases]) / rows.sum()
+        earlier *= _rows_alike(rows, after[phases]) / rows.sum()
         return self._sizes[stream].change(before[bounds], after[bounds], (earlier, after[bins]))
 
     def rows(self) -> NDArray[np.float64]:
@@ -171,7 +175,7 @@ class ColumnSizes:
                 sizes, phases = self._sizes[stream], self._phases[stream]
                 own = _of_stream(baseline.edges, stream)
                 if len(self._in_phases) > 1:
-                    if isinstance(phases, NumberPhases):
+                    if isinstance(phases, _NumberPhases):
                         values = phases.alike(values, baseline.phase)
                     # Shifts of ranks are the same in all phases.
                     own = Edges.of(values[:, None], ties)
@@ -227,3 +231,87 @@ def _binning(edges: Edges, seed: int) -> Callable[[NDArray[np.float64]], NDArray
 def _of_stream(edges: Edges, stream: int) -> Edges:
     one = slice(stream, stream + 1)
     return Edges(edges.values[:, :, one], edges.ties[:, :, one], edges.rows[:, one])
+
+
+class _NumberPhases:
+    """Moves and stretches numbers of each phase to where those of all phases are.
+
+    Args:
+        sample: values of the baseline, float64 [rows]; NaN is missing.
+        phase: int64 [rows], phase of each.
+    """
+
+    def __init__(self, sample: NDArray[np.float64], phase: NDArray[np.int64]) -> None:
+        phases = int(phase.max(initial=0)) + 1
+        self._middle = 0.0
+        self._centres, self._ratios = np.zeros(phases), np.ones(phases)
+        known = ~np.isnan(sample)
+        if phases == 1 or not known.any():
+            return
+        values = SortedSample(sample[known])
+        limit = _MOST_DEVIATIONS * values.spread
+        middle = values.quantile(0.5)
+        clipped = sample[known].clip(middle - limit, middle + limit)
+        at = phase[known]
+        counts = np.maximum(np.bincount(at, minlength=phases), 1)
+        self._middle = float(clipped.mean())
+        present = np.bincount(at, minlength=phases) > 0
+        sums = np.bincount(at, clipped, phases) / counts
+        self._centres = np.where(present, sums, self._middle)
+        squares = np.bincount(at, (clipped - self._centres[at]) ** 2, phases) / counts
+        within = float(np.sqrt((squares * counts).sum() / counts.sum()))
+        spreads = np.sqrt(squares)
+        known_spread = (spreads > 0) & (within > 0)
+        ratios = np.divide(within, spreads, out=np.ones(phases), where=known_spread)
+        self._ratios = ratios.clip(1 / _RATIO, _RATIO)
+
+    def alike(self, values: NDArray[np.float64], phase: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return values as they would be without the cycle, float64 [rows]."""
+        if len(self._centres) == 1:
+            return values
+        return np.asarray((values - self._centres[phase]) * self._ratios[phase] + self._middle)
+
+
+class _SharePhases:
+    """By how much the sums of categories differ between phases.
+
+    Args:
+        sizes: of the column.
+        sample: values of the baseline, object [rows].
+        phase: int64 [rows], phase of each.
+    """
+
+    def __init__(
+        self, sizes: CategorySizes, sample: NDArray[Any], phase: NDArray[np.int64]
+    ) -> None:
+        phases = int(phase.max(initial=0)) + 1
+        usual = sizes.sums(sample) / len(sample)
+        self._more = np.zeros((phases, sizes.size))
+        for one in range(phases if phases > 1 else 0):
+            values = sample[phase == one]
+            if len(values):
+                self._more[one] = sizes.sums(values) / len(values) - usual
+
+    def correction(self, phase: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the sums of rows would have without the cycle, less what they have.
+
+        Args:
+            phase: int64 [rows], phase of each row.
+        """
+        counts = np.bincount(phase, minlength=len(self._more))
+        return np.asarray(-(counts @ self._more))
+
+
+def _rows_alike(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
+    """Return how many rows tell as much as those before, in the phases of those after.
+
+    Args:
+        before: float64 [phases], rows in each phase before a change.
+        after: float64 [phases], rows since.
+    """
+    shares = after / max(float(after.sum()), 1.0)
+    used = shares > 0
+    if not used.any():
+        return float(before.sum())
+    # The variance of a mean of the phases with these shares.
+    return float(1 / (shares[used] ** 2 / np.maximum(before[used], 1)).sum())

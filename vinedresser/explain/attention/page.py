@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from vinedresser.errors import ConfigError
 from vinedresser.explain.attention.cells import MASKED
 from vinedresser.explain.attention.grid import MOST_CELLS, matrix_grid, statistic_grid
-from vinedresser.explain.attention.head_view import head_view
 from vinedresser.explain.attention.statistics import HeadStatistics, head_statistics
 from vinedresser.explain.attention.tokens import (
     SEPARATORS,
@@ -27,11 +27,9 @@ from vinedresser.explain.attention.tokens import (
 from vinedresser.explain.attention.weights import Attention, LayerAttention
 from vinedresser.explain.charts.figure import Figure
 from vinedresser.explain.charts.palette import ZERO, colour, colour_bar
-from vinedresser.explain.charts.svg import Svg
-from vinedresser.explain.formatting import count, number
+from vinedresser.explain.charts.svg import Svg, chart, element
+from vinedresser.explain.formatting import count, number, shortened
 from vinedresser.explain.reports.templating import write_page
-
-__all__ = ["write_attention"]
 
 # Layers and heads of the page, and tokens of a head view. 24 layers of 16 heads give about 4 MB.
 _MOST_LAYERS, _MOST_HEADS = 24, 16
@@ -50,6 +48,12 @@ _STATISTICS = {
     "separator": ("To separators", "weight"),
     "masked": ("Masked queries", "share"),
 }
+# Lines of a query: its largest weights, from this weight on.
+_MOST_KEYS, _LEAST_WEIGHT = 4, 0.05
+# Lines are drawn in classes of weights, each in one path, which keeps the page small.
+_EDGES = (_LEAST_WEIGHT, 0.15, 0.35, 0.65, 1.0 + 1e-9)
+_LINE, _CHARACTER, _LONGEST = 13.0, 6.1, 14
+_SPAN = 90.0
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ def _views(
         Figure(
             f"head {head}",
             "",
-            head_view(one[window, window], rows, columns, f"{name}, head {head}"),
+            _head_view(one[window, window], rows, columns, f"{name}, head {head}"),
         )
         for head, one in enumerate(matrix)
     ]
@@ -246,3 +250,54 @@ def _notes(attention: Attention, matrices: Sequence[NDArray[np.float64]]) -> lis
     if heads > _MOST_HEADS:
         notes.append(f"the first {_MOST_HEADS} of {heads} heads")
     return notes
+
+
+def _head_view(
+    weights: NDArray[np.float64], queries: Sequence[str], keys: Sequence[str], label: str
+) -> Svg:
+    """Return a chart with queries on the left and keys on the right.
+
+    Args:
+        weights: attention of one head, float64 [L, S]; NaN for masked queries, whose token is
+            struck through and has no lines.
+        queries: tokens of the queries, L strings.
+        keys: tokens of the keys, S strings.
+        label: accessible name of the chart.
+    """
+    left = 8.0 + _CHARACTER * min(_LONGEST, max(map(len, queries)))
+    right = left + _SPAN
+    width = right + 8.0 + _CHARACTER * min(_LONGEST, max(map(len, keys)))
+    masked = np.isnan(weights[:, 0])
+    words = [
+        element(
+            "text",
+            shortened(token, _LONGEST),
+            x=left - 5,
+            y=_LINE * (place + 0.8),
+            class_="y masked" if masked[place] else "y",
+        )
+        for place, token in enumerate(queries)
+    ]
+    words += [
+        element("text", shortened(token, _LONGEST), x=right + 5, y=_LINE * (place + 0.8))
+        for place, token in enumerate(keys)
+    ]
+    lines = [
+        element("path", d=drawn, class_="w", stroke_opacity=low**0.5)
+        for low, high in pairwise(_EDGES)
+        if (drawn := _lines(weights, low, high, left, right))
+    ]
+    height = _LINE * max(len(queries), len(keys)) + 4
+    style = f"max-width:{width:.0f}px"
+    return chart(label, width, height, *lines, *words, kind="head", style=style)
+
+
+def _lines(weights: NDArray[np.float64], low: float, high: float, left: float, right: float) -> str:
+    """Return the path of the lines with weights in [low, high)."""
+    found = []
+    for query, row in enumerate(np.nan_to_num(weights)):
+        for key in np.argsort(-row, kind="stable")[:_MOST_KEYS].tolist():
+            if low <= row[key] < high:
+                start, end = _LINE * (query + 0.5), _LINE * (key + 0.5)
+                found.append(f"M{left:.0f} {start:g}L{right:.0f} {end:g}")
+    return "".join(found)

@@ -25,19 +25,27 @@ from vinedresser.explain.reports.evidence import (
 )
 from vinedresser.explain.reports.last_batches import LastBatches, last_batches
 from vinedresser.explain.reports.overview import Overview, overview
-from vinedresser.explain.reports.rank_output import RankOutput, rank_outputs
 from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections, system_section
 from vinedresser.explain.reports.snapshots import ShownSnapshot, shown_snapshots
 from vinedresser.explain.reports.timeline import timeline
 from vinedresser.explain.verdicts import verdict
+from vinedresser.masking import masked_text
+from vinedresser.objects import Storage
+from vinedresser.objects.base import get_or_none
+from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
-from vinedresser.store.records import heartbeats
+from vinedresser.store.records import ExitRecord, LaunchRecord, heartbeats, rank_log_key
 from vinedresser.store.status import Status
 
 __all__ = ["HeatFigure", "Page", "build_page"]
+
+_MOST_LINES = 25
+_MOST_BYTES = 16 * 1024
+# Side by side they are compared, which nobody does with more.
+_MOST_RANKS = 8
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ class Page:
     timeline: Svg
     findings_note: str
     preflight: PreflightRecord | None
-    outputs: Sequence[RankOutput]
+    outputs: Sequence[_RankOutput]
     snapshots: Sequence[ShownSnapshot]
     losses: Section
     metrics: Section
@@ -118,7 +126,7 @@ def build_page(run: Run) -> Page:
         timeline=timeline(cards, controls, extent, WIDE.width) if cards or controls else Svg(),
         findings_note=findings_note,
         preflight=checked,
-        outputs=rank_outputs(run.storage, faults),
+        outputs=_rank_outputs(run.storage, faults),
         snapshots=shown_snapshots(run, faults),
         losses=sections.loss_section(head, markers, extent),
         metrics=sections.metric_section(markers, extent),
@@ -182,3 +190,42 @@ def _commands(run: Run) -> list[tuple[str, str]]:
         (f"vinedresser compare {store}", "compare all runs of the store on one page"),
         (f"vinedresser ui {store}", "compare them in MLflow"),
     ]
+
+
+@dataclass(frozen=True)
+class _RankOutput:
+    """The last output of a rank.
+
+    Attributes:
+        rank: the rank.
+        first: whether it is the one that failed first.
+        lines: its last lines, without what looks like a secret.
+    """
+
+    rank: int
+    first: bool
+    lines: Sequence[str]
+
+
+def _rank_outputs(storage: Storage, faults: list[str]) -> list[_RankOutput]:
+    """Return the last output of the ranks if one of them failed: that one, then the others.
+
+    Args:
+        faults: gets a sentence for each record that cannot be read.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    end = read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults)
+    launch = read_record_or_none(storage, LaunchRecord, LaunchRecord.KEY, faults)
+    if end is None or launch is None or end.rank is None:
+        return []
+    others = (rank for rank in range(launch.ranks) if rank != end.rank)
+    shown = [end.rank, *others][:_MOST_RANKS]
+    return [_RankOutput(rank, rank == end.rank, _last_lines(storage, rank)) for rank in shown]
+
+
+def _last_lines(storage: Storage, rank: int) -> list[str]:
+    content = get_or_none(storage, rank_log_key(rank)) or b""
+    text = content[-_MOST_BYTES:].decode("utf-8", errors="replace")
+    return [visible(masked_text(line)) for line in text.splitlines()[-_MOST_LINES:]]

@@ -8,20 +8,27 @@ was killed continues with the phase in which that happened.
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 from vinedresser.capture import Hook
+from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import ConfigError, PruningError
 from vinedresser.infra.command_line import parameters_as_options, resolved_command
 from vinedresser.objects import LocalStorage
-from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
+from vinedresser.pruning.backends import backend_of
+from vinedresser.pruning.folders import PRUNED, TUNED, TUNING, round_folder
 from vinedresser.pruning.one_round import prune
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.rounds.figures import (
@@ -31,15 +38,15 @@ from vinedresser.pruning.rounds.figures import (
     report,
     report_round,
 )
+from vinedresser.pruning.rounds.fine_tuning import ROUND_VARIABLE
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable, tuning_of
-from vinedresser.pruning.rounds.tuning_command import fine_tune_by_command
 from vinedresser.pruning.rounds.user_functions import UserFunctions
-from vinedresser.pruning.saving import is_saved, load_with_plans, read_proof, save_model
+from vinedresser.pruning.saving import WEIGHTS, is_saved, load_with_plans, read_proof, save_model
 from vinedresser.pruning.targets import are_for_speed
 from vinedresser.store.records import Record, read_record, write_record
 
-__all__ = ["ENTRY", "FOLDER", "NUMBER", "Refusal", "Round", "main"]
+__all__ = ["ENTRY", "FOLDER", "NUMBER", "Refusal", "Round", "fine_tune_by_command", "main"]
 
 ENTRY = "vinedresser.pruning.rounds.round_run:main"
 # Parameters of the run besides the settings of the table.
@@ -245,3 +252,66 @@ class Round:
         # Last: with its record, the round is complete.
         write_record(LocalStorage(self._here), record)
         return record
+
+
+def fine_tune_by_command(argv: Sequence[str], model: Any, folder: Path, name: str) -> None:
+    """Have a command fine-tune a model, and load the weights that it has saved.
+
+    SIGTERM is passed on to the command, which saves a checkpoint and ends.
+
+    Args:
+        argv: program and arguments.
+        model: the pruned model, which gets the weights; None: they are for another rank.
+        folder: folder of the round.
+        name: name of the command, for messages.
+
+    Raises:
+        PruningError: the command saved no model, or another one.
+        TrainingStopped: it was stopped by SIGTERM.
+        SystemExit: it failed, with its exit code or 128 + the signal that ended it.
+        OSError: the program cannot be started.
+    """
+    given = folder / TUNING
+    if model is not None and given.exists():
+        # A command that was killed may have saved a model before its training was complete.
+        shutil.rmtree(given)
+    code = _run(argv, {**os.environ, ROUND_VARIABLE: str(folder)})
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
+    if model is None:
+        return
+    if not is_saved(given):
+        raise PruningError(
+            f"{name}: ended without a saved model: call vinedresser.pruning.fine_tuning.save(model)"
+        )
+    try:
+        backend_of(model).read_weights(model, given / WEIGHTS)
+    except PruningError as error:
+        raise PruningError(f"{name}: saved a model that is not the pruned one: {error}") from error
+    finally:
+        shutil.rmtree(given)
+
+
+def _run(argv: Sequence[str], environment: dict[str, str]) -> int:
+    """Return the exit code of a command, or the negative number of the signal that ended it."""
+    process: subprocess.Popen[bytes] | None = None
+    asked = 0
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        nonlocal asked
+        asked = number
+        if process is not None:
+            process.send_signal(number)
+
+    # The hook's handler would wait for the next step of this process, which makes none.
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        process = subprocess.Popen(argv, env=environment)
+        if asked:
+            process.send_signal(asked)
+        code = process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+    if asked:
+        raise TrainingStopped(128 + asked)
+    return code

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from vinedresser.errors import PruningError
+from vinedresser.frameworks.torch_.names import Names
+from vinedresser.frameworks.torch_.taylor import taylor_terms
 from vinedresser.objects.files import replacing
 from vinedresser.pruning.backend import Losses
-from vinedresser.pruning.criteria.criterion import Measured, Measurement
+from vinedresser.pruning.criteria.criterion import Floats, Measured, Measurement
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.prunable import Prunable
-from vinedresser.pruning.torch_.measuring import losses_of, measure
+from vinedresser.pruning.taylor_terms import TaylorTerms, check_loss, weights_by_layer
 from vinedresser.pruning.torch_.prunable import TorchPrunable
 from vinedresser.pruning.torch_.running import RAISED, Example, copied, summary
 from vinedresser.pruning.torch_.surgery import removed
 from vinedresser.pruning.weights import METADATA, add_checksum, check_shapes, reading
 
-__all__ = ["TorchBackend"]
+__all__ = ["TorchBackend", "losses_of", "measure"]
 
 
 class TorchBackend:
@@ -100,3 +105,134 @@ def _synchronize(devices: Iterable[torch.device]) -> None:
     """Wait for accelerators, which compute while Python continues."""
     for device in devices:
         torch.accelerator.synchronize(device)
+
+
+def measure(
+    model: nn.Module,
+    losses: Losses,
+    groups: Iterable[Group],
+    measurements: Collection[Measurement],
+) -> Measured:
+    """Measure what criteria need, in evaluation mode; the model ends as it was.
+
+    Args:
+        losses: yields the losses of batches.
+
+    Returns:
+        One array per batch, for each weight; see `Measurement`.
+
+    Raises:
+        PruningError: there is no batch, or a loss or a gradient is not finite.
+    """
+    if not measurements:
+        return {}
+    terms = TaylorTerms(measurements)
+    readers = weights_by_layer(groups, "input") if "input_taylor" in measurements else {}
+    makers = weights_by_layer(groups, "filter") if "weight_taylor" in measurements else {}
+    wanted = set().union(*makers.values())
+    with _in_evaluation(model), _reading(model, readers, terms):
+        for loss in losses(model):
+            _backward(loss, terms.batches)
+            _add_weights(model, wanted, terms)
+            terms.end_batch()
+            model.zero_grad()
+    return terms.finish()
+
+
+def losses_of(model: nn.Module, losses: Losses) -> list[float]:
+    """Return the losses of all batches, in evaluation mode; the model ends as it was.
+
+    The generator of torch begins with the same state each time, so shuffled batches are the same.
+
+    Args:
+        losses: yields the losses of batches.
+
+    Raises:
+        PruningError: one is not a scalar tensor.
+    """
+    with _in_evaluation(model), torch.random.fork_rng(devices=[]):
+        return [_scalar(loss, batch).item() for batch, loss in enumerate(losses(model))]
+
+
+def _scalar(loss: Any, batch: int) -> Tensor:
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise PruningError(
+            f"losses: batch {batch}: must be a scalar tensor that depends on the model, not "
+            f"{type(loss).__name__}"
+        )
+    return loss
+
+
+def _backward(loss: Any, batch: int) -> None:
+    scalar = _scalar(loss, batch)
+    if not scalar.requires_grad:
+        raise PruningError(f"losses: batch {batch}: the loss does not depend on the model")
+    check_loss(scalar.item(), batch)
+    scalar.backward()
+
+
+def _add_weights(model: nn.Module, wanted: set[str], terms: TaylorTerms) -> None:
+    for parameter in Names(model).parameters():
+        if parameter.path in wanted:
+            # A layer that the batch did not use has no gradient.
+            gradient = (
+                torch.zeros_like(parameter.value)
+                if parameter.value.grad is None
+                else parameter.value.grad
+            )
+            terms.add_weight(parameter.path, _array(parameter.taylor_terms(gradient)))
+
+
+def _before(
+    terms: TaylorTerms, weights: set[str], module: nn.Module, args: tuple[Any, ...]
+) -> None:
+    """Await the gradient of the input of the layer with these weights."""
+    if not args or not isinstance(args[0], Tensor) or not args[0].requires_grad:
+        return
+    value = args[0].detach()
+    last = isinstance(module, nn.Linear)
+
+    def arrived(gradient: Tensor) -> None:
+        terms.add_input(weights, _array(taylor_terms(value, gradient.detach(), last=last)))
+
+    args[0].register_hook(arrived)
+
+
+@contextmanager
+def _reading(
+    model: nn.Module, readers: Mapping[str, set[str]], terms: TaylorTerms
+) -> Iterator[None]:
+    """Observe the inputs of the layers that read channels."""
+    handles = []
+    try:
+        for path, module in Names(model).modules():
+            if weights := readers.get(path):
+                handles.append(module.register_forward_pre_hook(partial(_before, terms, weights)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Compute gradients in evaluation mode; afterwards modes and gradients are as before."""
+    modes = {module: module.training for module in model.modules()}
+    before = [(one, one.requires_grad, one.grad) for one in model.parameters()]
+    try:
+        model.eval()
+        for parameter, _, _ in before:
+            if parameter.is_floating_point():
+                parameter.requires_grad_(True)
+            parameter.grad = None
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+        for parameter, required, gradient in before:
+            parameter.requires_grad_(required)
+            parameter.grad = gradient
+
+
+def _array(tensor: Tensor) -> Floats:
+    return tensor.detach().to("cpu", torch.float64).numpy()

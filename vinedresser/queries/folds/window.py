@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,17 +12,26 @@ import numpy as np
 from vinedresser.errors import QueryError
 from vinedresser.queries.answer import Kind
 from vinedresser.queries.folds.numbers import Entry, Fold, Mean, Samples, fold_maker
-from vinedresser.queries.folds.plain_values import plain
 from vinedresser.queries.language.context import MOST_LABELS
 from vinedresser.queries.language.reducing import largest
 from vinedresser.queries.language.syntax import Call
-from vinedresser.queries.language.values import ByLabel, Confusion, Histogram, Share, Top
+from vinedresser.queries.language.values import (
+    ByLabel,
+    Confusion,
+    Examples,
+    Histogram,
+    Image,
+    Points,
+    Share,
+    Top,
+)
 
 __all__ = ["MOST_KEPT", "WindowFold"]
 
 # Numbers that the folds of all labels keep together.
 MOST_KEPT = 1 << 20
 _TOO_MANY = f"more than {MOST_LABELS:,} labels within a window: close windows more often"
+_LONGEST_TEXT = 2_000
 
 
 class WindowFold:
@@ -119,19 +130,19 @@ class WindowFold:
         if state is None:
             return "none", None
         if isinstance(state, Fold):
-            return plain(state.result())
+            return _plain(state.result())
         if isinstance(state, dict):
             if not state:
                 return "by", {}
             found = {
-                label: plain(one.result() if isinstance(one, Fold) else one)
+                label: _plain(one.result() if isinstance(one, Fold) else one)
                 for label, one in state.items()
             }
             histograms = any(kind == "histogram" for kind, _ in found.values())
             return "histograms" if histograms else "by", {
                 label: value for label, (_, value) in found.items()
             }
-        return plain(state)
+        return _plain(state)
 
 
 def _add(fold: Fold, value: float | Share, label: str, step: int) -> None:
@@ -162,3 +173,63 @@ def _plain_only(result: float | Share | ByLabel) -> tuple[Kind, Any]:
     if isinstance(result, ByLabel):
         return "by", {label: float(value) for label, value in result.entries.items()}
     return "scalar", float(result)
+
+
+def _plain(value: Any) -> tuple[Kind, Any]:
+    """Return the kind and the value of an answer; see `vinedresser.queries.answer.Answer`.
+
+    Args:
+        value: what a window's fold has kept: a number, a text, an array, a list of the largest
+            entries, or a type of `vinedresser.queries.language.values`; None: NaN.
+    """
+    if type(value) in _PLAIN:
+        kind, write = _PLAIN[type(value)]
+        return kind, write(value)
+    return "scalar", float(value) if value is not None else math.nan
+
+
+def _confusion(value: Confusion) -> dict[str, Any]:
+    classes = [str(number) for number in range(len(value.counts))]
+    return {"classes": classes, "counts": value.counts.tolist()}
+
+
+def _top(value: Sequence[Entry]) -> list[dict[str, Any]]:
+    return [{"value": one.value, "at": one.at, "step": one.step} for one in value]
+
+
+def _image(value: Image) -> dict[str, Any]:
+    shape = dict(zip(("height", "width", "channels"), value.pixels.shape, strict=True))
+    return {**shape, "data": base64.b64encode(value.pixels.tobytes()).decode()}
+
+
+def _examples(value: Examples) -> list[dict[str, Any]]:
+    samples: list[dict[str, Any]] = [{"image": _image(image)} for image in value.images]
+    samples = samples or [{"row": _short(row)} for row in value.rows]
+    return [
+        {"label": label, "prediction": guess, **one}
+        for label, guess, one in zip(value.labels, value.predictions, samples, strict=True)
+    ]
+
+
+def _points(value: Points) -> dict[str, list[float]]:
+    return {"x": _short(value.x.tolist()), "y": _short(value.y.tolist())}
+
+
+def _short(values: Sequence[float]) -> list[float]:
+    """Return numbers with the digits that a picture shows, so that answers stay small."""
+    return [float(f"{value:.6g}") for value in values]
+
+
+_PLAIN: Mapping[type[Any], tuple[Kind, Callable[[Any], Any]]] = {
+    str: ("text", lambda value: value[:_LONGEST_TEXT]),
+    Histogram: (
+        "histogram",
+        lambda value: {"edges": value.edges.tolist(), "counts": value.counts.tolist()},
+    ),
+    Confusion: ("confusion", _confusion),
+    list: ("top", _top),
+    np.ndarray: ("vector", lambda value: value.tolist()),
+    Image: ("image", _image),
+    Examples: ("examples", _examples),
+    Points: ("points", _points),
+}

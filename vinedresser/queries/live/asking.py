@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
-from vinedresser.errors import AgentAway, QueryError
+from vinedresser.errors import AgentAway, QueryError, VinedresserError
 from vinedresser.queries.answer import Answer
-from vinedresser.queries.live.client import AgentLost, agent_status, ask_live
-from vinedresser.queries.live.ranks import RankAnswers
+from vinedresser.queries.live.client import AgentLost, agent_status, ask_live, ask_with_pauses
 from vinedresser.queries.query import Query
 from vinedresser.queries.ranks import check_rank
 from vinedresser.store.reading.reader import Run
@@ -20,6 +21,8 @@ __all__ = ["ask_running", "is_asked_live"]
 # Seconds from the end of an agent until the end of its run is noted.
 _NOTED_WITHIN = 5.0
 _POLL = 0.1
+# Answers that wait for a slow reader.
+_MOST_WAITING = 1000
 
 
 def is_asked_live(run: Run) -> bool:
@@ -81,7 +84,7 @@ def _answers(
     if len(ranks) == 1:
         yield from ask_live(location, query, rank=ranks[0], rate=rate)
     else:
-        yield from RankAnswers(location, query, ranks, rate)
+        yield from _RankAnswers(location, query, ranks, rate)
 
 
 def _after_the_end(run: Run) -> Status:
@@ -105,3 +108,64 @@ def _how_to_be_asked(run: Run) -> str:
         "start the training with `vinedresser run --live`, Hook(live=True) or [live] enabled = "
         "true, and ask as its user on its machine"
     )
+
+
+class _RankAnswers:
+    """The answers of several ranks as they come, each read by a thread.
+
+    Args:
+        ranks: ranks to ask.
+        rate: maximum number of windows per second and rank; None: no limit.
+    """
+
+    def __init__(
+        self, location: str, query: Query, ranks: Sequence[int], rate: float | None
+    ) -> None:
+        self._location = location
+        self._query = query
+        self._ranks = ranks
+        self._rate = rate
+        # None: the stream of a rank has ended.
+        self._found: queue.Queue[Answer | VinedresserError | None] = queue.Queue(_MOST_WAITING)
+        self._ended = threading.Event()
+
+    def __iter__(self) -> Iterator[Answer]:
+        """Yield the answers until all ranks end.
+
+        Raises:
+            AgentAway: one of them does not listen.
+        """
+        for rank in self._ranks:
+            threading.Thread(target=self._read, args=(rank,), daemon=True).start()
+        running = len(self._ranks)
+        try:
+            while running:
+                one = self._found.get()
+                if isinstance(one, VinedresserError):
+                    raise one
+                if one is None:
+                    running -= 1
+                else:
+                    yield one
+        finally:
+            self._ended.set()
+
+    def _read(self, rank: int) -> None:
+        try:
+            for answer in ask_with_pauses(self._location, self._query, rank=rank, rate=self._rate):
+                if answer is not None:
+                    self._pass_on(answer)
+                if self._ended.is_set():
+                    return
+        except VinedresserError as error:
+            self._pass_on(error)
+        else:
+            self._pass_on(None)
+
+    def _pass_on(self, one: Answer | VinedresserError | None) -> None:
+        while not self._ended.is_set():
+            try:
+                self._found.put(one, timeout=0.2)
+            except queue.Full:
+                continue
+            return

@@ -20,7 +20,6 @@ from vinedresser.replay.batch import Batch, batch_size
 from vinedresser.replay.changed_inputs import changed_inputs
 from vinedresser.replay.what_if.change import Change, Facts
 from vinedresser.replay.what_if.changeable import Changeable
-from vinedresser.replay.what_if.input_scales import Scales
 from vinedresser.replay.what_if.network_changes import likely_changes, output_changes
 from vinedresser.replay.what_if.precision import cast_batch, in_precision
 from vinedresser.replay.what_if.results import SHUFFLED
@@ -32,6 +31,8 @@ _EPS = 1e-4
 _CLIP = 1.0
 _USUAL_PACE = 1e-3
 _SEED = 4711
+# Inputs within these limits are not worth a change.
+_LARGEST, _SMALLEST = 3.0, 0.1
 
 
 def changes_for(
@@ -114,7 +115,7 @@ def _networks(training: Changeable, models: list[nn.Module], first: Batch) -> It
     if dropouts:
         within = partial(_without_dropout, dropouts)
         yield Change("dropout", "no dropout", within, values=(float(dropouts[0].p), 0.0))
-    scales = Scales(first)
+    scales = _Scales(first)
     if scales.unusual:
         yield Change(
             "inputs",
@@ -247,3 +248,52 @@ def _other_random_numbers() -> Iterator[None]:
 
 def _word(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+class _Scales:
+    """Mean and deviation of each feature of a model's arguments in one batch.
+
+    Arguments of one shape share them, so that equal samples stay equal.
+
+    Attributes:
+        lowest: smallest input.
+        highest: largest input.
+        unusual: whether a mean or deviation is far from 0 and 1.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        groups: dict[tuple[int, ...], list[Tensor]] = {}
+        for _, one in leaves((batch.args, batch.kwargs)):
+            if _is_input(one):
+                groups.setdefault(tuple(one.shape[1:]), []).append(one.detach().float())
+        self._known: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self.lowest, self.highest, self.unusual = 0.0, 0.0, False
+        for shape, tensors in groups.items():
+            values = torch.cat(tensors)
+            if not torch.isfinite(values).all():
+                continue
+            # Of images and sequences per channel or feature.
+            kept = 1 if values.dim() != 3 else 2
+            others = [place for place in range(values.dim()) if place != kept]
+            mean = values.mean(others, keepdim=True)
+            deviation = values.std(others, keepdim=True, correction=0)
+            self.lowest = min(self.lowest, float(values.min()))
+            self.highest = max(self.highest, float(values.max()))
+            self.unusual |= bool((mean.abs() > _LARGEST).any() or (deviation > _LARGEST).any())
+            self.unusual |= 0 < float(deviation.max()) < _SMALLEST
+            deviation = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+            self._known[shape] = mean, deviation
+
+    def normalized(self, value: Any) -> Any:
+        """Return an input with mean 0 and deviation 1; any other value as it is."""
+        if not isinstance(value, Tensor) or not _is_input(value):
+            return value
+        known = self._known.get(tuple(value.shape[1:]))
+        if known is None:
+            return value
+        mean, deviation = (one.to(value.device) for one in known)
+        return ((value - mean) / deviation).to(value.dtype)
+
+
+def _is_input(value: Tensor) -> bool:
+    return value.is_floating_point() and value.dim() > 1 and value.layout == torch.strided

@@ -9,6 +9,7 @@ from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim import Optimizer
 
 from vinedresser.frameworks.loss_functions import loss_form, measures_errors
 from vinedresser.replay.what_if.change import Change, Facts
@@ -22,7 +23,6 @@ from vinedresser.replay.what_if.replaced_functions import (
     replaced_loss,
     without_cuts,
 )
-from vinedresser.replay.what_if.untrained import trained, untrained
 
 __all__ = ["likely_changes", "output_changes"]
 
@@ -71,13 +71,13 @@ def likely_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
         training: the training.
         facts: what is known about it.
     """
-    others = untrained(training.model, training.optimizers)
+    others = _untrained(training.model, training.optimizers)
     if others:
         yield Change(
             "parameters",
             f"{len(others)} other parameters trained, too: {others[0][0]}"
             + (", ..." if len(others) > 1 else ""),
-            partial(trained, [one for _, one in others], training.optimizers),
+            partial(_trained, [one for _, one in others], training.optimizers),
         )
     network = facts.network
     if network is None:
@@ -205,3 +205,48 @@ def _scaled(free: Callable[[], AbstractContextManager[None]], loss: Loss) -> Ite
 
 def _same(value: Tensor) -> Tensor:
     return value
+
+
+def _untrained(model: nn.Module, optimizers: list[Optimizer]) -> list[tuple[str, nn.Parameter]]:
+    """Return name and value of the parameters that are frozen or in no optimizer.
+
+    [] if most are, which is usual where a trained model is adapted.
+    """
+    held = {
+        id(one) for each in optimizers for group in each.param_groups for one in group["params"]
+    }
+    found = [
+        (name, one)
+        for name, one in model.named_parameters()
+        if not one.requires_grad or id(one) not in held
+    ]
+    number = sum(one.numel() for _, one in found)
+    return found if 2 * number <= sum(parameter.numel() for parameter in model.parameters()) else []
+
+
+@contextmanager
+def _trained(parameters: list[nn.Parameter], optimizers: list[Optimizer]) -> Iterator[None]:
+    """Train parameters by the first optimizer, with the options of its first group."""
+    optimizer = optimizers[0]
+    held = {
+        id(one) for each in optimizers for group in each.param_groups for one in group["params"]
+    }
+    group = optimizer.param_groups[0]
+    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
+    # In a group that has them already, they are only frozen.
+    missing = [parameter for parameter in parameters if id(parameter) not in held]
+    for one in frozen:
+        one.requires_grad_(True)
+    if missing:
+        options = {key: value for key, value in group.items() if key != "params"}
+        optimizer.add_param_group({**options, "params": missing})
+    try:
+        yield
+    finally:
+        if missing:
+            optimizer.param_groups.pop()
+            for one in missing:
+                optimizer.state.pop(one, None)
+        for one in frozen:
+            one.requires_grad_(False)
+            one.grad = None

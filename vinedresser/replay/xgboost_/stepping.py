@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 import xgboost
 from numpy.typing import NDArray
+from xgboost import DMatrix
 
 from vinedresser.capture.run.environment import versions
-from vinedresser.errors import ConfigError
-from vinedresser.frameworks.xgboost_.objectives import all_finite, environment
+from vinedresser.errors import ConfigError, CorruptData
+from vinedresser.frameworks.xgboost_.objectives import SOURCE, all_finite, environment
 from vinedresser.replay.comparing import differing
 from vinedresser.replay.referenced import referenced
 from vinedresser.replay.results import Bisection, Comparison, SampleTensor
 from vinedresser.replay.samples import breaking, numbered
-from vinedresser.replay.xgboost_.recorded import RecordedRound, recorded_round
-from vinedresser.snapshots.arrays import host_array_of
+from vinedresser.snapshots.arrays import ArrayCodec, host_array_of
 from vinedresser.snapshots.reading import Snapshot
 from vinedresser.snapshots.record import SnapshotRecord
 from vinedresser.snapshots.trees import array_digest
+from vinedresser.store.json_values import DAMAGE
 
 __all__ = ["NEEDED", "ObjectiveOutcome", "ReplayedObjective", "bisect", "replay", "sample"]
 
@@ -68,7 +69,7 @@ class ReplayedObjective:
     """
 
     objective: Callable[..., Any]
-    step: RecordedRound
+    step: _RecordedRound
     outcome: ObjectiveOutcome
     comparison: Comparison
 
@@ -85,7 +86,7 @@ def replay(snapshot: Snapshot, factory: str) -> ReplayedObjective:
         StoreError: the storage refused.
     """
     objective = referenced(factory, "OBJECTIVE")
-    step = recorded_round(snapshot)
+    step = _recorded_round(snapshot)
     outcome = _call(objective, step)
     return ReplayedObjective(objective, step, outcome, _compared(snapshot.record, step, outcome))
 
@@ -133,7 +134,7 @@ def sample(replayed: ReplayedObjective, number: int, row: int) -> list[SampleTen
 
 
 def _call(
-    objective: Callable[..., Any], step: RecordedRound, rows: Sequence[int] | None = None
+    objective: Callable[..., Any], step: _RecordedRound, rows: Sequence[int] | None = None
 ) -> ObjectiveOutcome:
     """Call an objective as XGBoost does.
 
@@ -164,7 +165,9 @@ def _call(
     return ObjectiveOutcome({"gradient": pair[0], "hessian": pair[1]})
 
 
-def _compared(record: SnapshotRecord, step: RecordedRound, outcome: ObjectiveOutcome) -> Comparison:
+def _compared(
+    record: SnapshotRecord, step: _RecordedRound, outcome: ObjectiveOutcome
+) -> Comparison:
     recorded = {"gradient": step.gradient, "hessian": step.hessian}
     different = [
         name
@@ -173,3 +176,82 @@ def _compared(record: SnapshotRecord, step: RecordedRound, outcome: ObjectiveOut
     ]
     now = versions(xgboost=xgboost.__version__) | environment()
     return Comparison(None, len(recorded), different, differing(record, now), objective=True)
+
+
+@dataclass(frozen=True)
+class _RecordedRound:
+    """A round whose trees were not grown yet.
+
+    Attributes:
+        number: number of the round, from 0.
+        call: how XGBoost calls the objective; see `ObjectiveName`.
+        predictions: raw predictions, float32 [rows] or [rows, outputs].
+        gradient: what the objective returned, of any dtype and shape.
+        hessian: likewise.
+        data: by name what the training data says of its rows, [rows], [rows, outputs], or empty.
+        groups: sizes of the groups of a ranking; empty if there are none.
+    """
+
+    number: int
+    call: str
+    predictions: NDArray[Any]
+    gradient: NDArray[Any]
+    hessian: NDArray[Any]
+    data: dict[str, NDArray[Any]]
+    groups: NDArray[Any]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.predictions)
+
+    def matrix(self, rows: Sequence[int] | None = None) -> DMatrix:
+        """Return the training data without its features.
+
+        Args:
+            rows: the rows; None: all, with their groups.
+        """
+        count = self.rows if rows is None else len(rows)
+        found = DMatrix(np.zeros((count, 1), np.float32))
+        # XGBoost's methods for these two keep the shape.
+        shaped = {"label": found.set_label, "base_margin": found.set_base_margin}
+        for name, values in self.data.items():
+            # Weights of a ranking are those of its groups.
+            chosen = values if rows is None or not values.size else values[list(rows)]
+            if name in shaped and values.size:
+                shaped[name](chosen)
+            elif values.size:
+                found.set_float_info(name, chosen)
+        if rows is None and self.groups.size:
+            found.set_group(self.groups)
+        return found
+
+
+def _recorded_round(snapshot: Snapshot) -> _RecordedRound:
+    """Return the round of a snapshot.
+
+    Raises:
+        CorruptData: it is damaged.
+        StoreError: the storage refused.
+    """
+    models = snapshot.value(snapshot.record.contents.get("models"), ArrayCodec())
+    try:
+        one = models[SOURCE]
+        found = _RecordedRound(
+            int(one["round"]),
+            str(one["objective"]["call"]),
+            one["predictions"],
+            one["gradient"],
+            one["hessian"],
+            dict(one["data"]),
+            one["groups"],
+        )
+    except DAMAGE as error:
+        raise CorruptData(f"{snapshot.location}: not the contents of a round: {error!r}") from error
+    arrays = (found.predictions, found.gradient, found.hessian, found.groups, *found.data.values())
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        raise CorruptData(f"{snapshot.location}: not the contents of a round: a value is no array")
+    sized = [] if found.groups.size else [one for one in found.data.values() if one.size]
+    if not found.predictions.shape or any(len(one) != found.rows for one in sized):
+        raise CorruptData(f"{snapshot.location}: not the contents of a round: shapes do not match")
+    return found

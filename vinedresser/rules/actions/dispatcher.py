@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from vinedresser.errors import VinedresserError
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.requests.requesting import await_change, request_capture
+from vinedresser.errors import ConfigError, VinedresserError
+from vinedresser.objects import Storage
 from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.actions.action_queue import ActionQueue, await_queues
 from vinedresser.rules.actions.alerts import Alerts, Message
@@ -17,19 +20,24 @@ from vinedresser.rules.actions.message import action_id, document, message_id
 from vinedresser.rules.actions.plan import MESSAGES, ActionPlan
 from vinedresser.rules.actions.senders import senders
 from vinedresser.rules.actions.settings import BoostSettings, SnapshotSettings
-from vinedresser.rules.actions.snapshot import SnapshotAction
 from vinedresser.rules.actions.stop import StopAction
 from vinedresser.rules.actions.tag import TagAction
 from vinedresser.rules.actions.trainer import AdjustAction, BoostAction, CheckpointAction
+from vinedresser.store.collections.collection import Collection
+from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, read_record
+from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, last_step, read_record
+from vinedresser.store.status import run_status
 
 _LOG = plain_logger(__name__)
 
 # Actions that the training must take before it stops.
 _BEFORE_STOP = frozenset({"snapshot", "checkpoint"})
+# Seconds to wait for the training to reply, and again to take the steps.
+_PATIENCE = 30.0
+_POLL = 0.05
 
 
 class Dispatcher:
@@ -174,10 +182,63 @@ def _actions(settings: Mapping[str, Any], group: str) -> dict[str, Action]:
     """Return the actions by name, except the stop, which depends on the finding."""
     found: list[Action] = [
         TagAction(group),
-        SnapshotAction(settings.get("snapshot", SnapshotSettings())),
+        _SnapshotAction(settings.get("snapshot", SnapshotSettings())),
         CheckpointAction(),
         BoostAction(settings.get("boost", BoostSettings())),
     ]
     if "adjust" in settings:
         found.append(AdjustAction(settings["adjust"]))
     return {action.name: action for action in found} | senders(settings)
+
+
+class _SnapshotAction:
+    """Requests full tensors of the next steps from the training, and waits for these steps.
+
+    Args:
+        settings: number of steps, and collections.
+    """
+
+    name: ClassVar[str] = "snapshot"
+
+    def __init__(self, settings: SnapshotSettings) -> None:
+        self._settings = settings
+
+    def take(self, context: ActionContext) -> ActionResult:
+        """See `Action.take`."""
+        steps = self._settings.steps
+        try:
+            number = request_capture(context.storage, self._wanted(context.storage), steps=steps)
+        except ConfigError as error:
+            return ActionResult("refused", str(error))
+        change = await_change(context.storage, number, _PATIENCE)
+        if change is None:
+            return ActionResult("failed", "the training did not reply")
+        if change.refused:
+            return ActionResult("refused", change.refused)
+        last = change.step + steps - 1
+        taken = _await_step(context.storage, last)
+        if taken < change.step:
+            return ActionResult("failed", f"the training took no steps after step {taken}")
+        return ActionResult("done", f"full tensors of steps {change.step} to {min(taken, last)}")
+
+    def _wanted(self, storage: Storage) -> list[Collection]:
+        """Return the collections, with what is captured already and their full tensors."""
+        record = read_record(storage, RunRecord)
+        known = CaptureConfig.from_json(record.capture if record else {}).collections
+        full = SaveConfig(every=1, tensor=True)
+        found = []
+        for name in self._settings.collections:
+            before = known[name].saves if name in known else ()
+            found.append(Collection(name, save=(*before, full)))
+        return found
+
+
+def _await_step(storage: Storage, step: int) -> int:
+    """Wait for a step or a timeout; return the last step, -1 if there is none."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        over = run_status(storage).over or time.monotonic() > deadline
+        last = last_step(storage)
+        if over or (last is not None and last >= step):
+            return -1 if last is None else last
+        time.sleep(_POLL)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
-from vinedresser.rules.losses.flat_scores import flat_scores
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
@@ -23,6 +23,10 @@ from vinedresser.store.records import RunRecord
 # Number of examples from which a model can be expected to learn anything: with a batch of one, a
 # few hundred steps are few.
 _EXAMPLES = 4096
+# Gain, less two standard errors, of predictions that are clearly better than guessing.
+_RIGHT, _SURE = 0.2, 2.0
+# Difference of scores that changes the share of a class by a tenth at most.
+_FLAT = 0.1
 
 
 class LossNotDecreasing(OnceRule):
@@ -120,7 +124,7 @@ class LossNotDecreasing(OnceRule):
         error = math.hypot(trajectory.start_error, stretch.error)
         margin = (stretch.level - threshold) / error if error else math.inf
         fault, advice, correction = self._diagnosis.explain(trajectory, self.rate, self.predicted)
-        flat = flat_scores(self.scores) if fault == "not_learning" else None
+        flat = _flat_scores(self.scores) if fault == "not_learning" else None
         if flat is not None:
             fault, advice = "loss_output_mismatch", flat
         return self.found(
@@ -155,3 +159,31 @@ def _examples(batches: Batches) -> int:
     if labels:
         return max(label.size if label.dtype.kind in "iu" else len(label) for label in labels)
     return max((len(one) for one in batches.inputs.values() if one.ndim), default=0)
+
+
+def _flat_scores(spread: ScoreSpread) -> Advice | None:
+    """Return the diagnosis of a cross-entropy that stands although the right scores are highest.
+
+    Scores that an unsuitable learning rate or the data keep close to each other are not in the
+    right order. These are, so something scales them: a temperature that is far too high, or a mean
+    in place of a sum. None if this is not so for every loss between classes.
+
+    Args:
+        spread: scores of the training.
+    """
+    losses = spread.fit.of("train")
+    if not losses or losses.keys() != spread.greatest.keys():
+        return None
+    gains = [series.gain() for series in losses.values()]
+    right = all(gain and gain.value - _SURE * gain.error > _RIGHT for gain in gains)
+    widest = max(spread.greatest.values())
+    if not right or widest > _FLAT:
+        return None
+    score = min(gain.score for gain in gains if gain is not None)
+    return Advice(
+        cause=f"the highest score is right in {score:.0%} of the rows, but the scores of a row "
+        f"never differ by more than {widest:.2g}: softmax makes almost equal shares of them, as of "
+        "a temperature that is far too high",
+        remedy="divide the scores by a smaller temperature (0.05 to 0.2 for cosines), or multiply "
+        "them by a scale that is learned",
+    )

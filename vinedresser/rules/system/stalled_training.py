@@ -28,7 +28,7 @@ class StalledTraining(Rule):
     with the same text, based on the times of the steps or the end of the run: it reports the
     minimum length of the silence. Before the first step and after the last one, what takes long is
     unknown: its findings, whose evidence has the "section" "start" or "end", then need
-    confirmation (`vinedresser.rules.stalls`).
+    confirmation (`vinedresser.rules.judge`).
 
     Args:
         seconds: seconds without a step.

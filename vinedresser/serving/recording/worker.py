@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ from vinedresser.serving.recording.alert_watch import AlertWatch
 from vinedresser.serving.recording.backlog import Backlog
 from vinedresser.serving.recording.describing import Described, Describer
 from vinedresser.serving.recording.faults import Faults
-from vinedresser.serving.recording.inbox import Inbox
 from vinedresser.serving.recording.input_ring import InputRing
+from vinedresser.serving.recording.items import Item
 from vinedresser.serving.recording.sampling import Sampling
 from vinedresser.serving.recording.settings import Settings
 from vinedresser.serving.storing.layout import REQUESTS, process_name
@@ -65,7 +66,7 @@ class Worker:
         limits = settings.limits
         remote = is_remote(str(settings.folder.location))
         flush = limits.flush_seconds or (10.0 if remote else 5.0)
-        self.inbox = Inbox(limits.queue_bytes)
+        self.inbox = _Inbox(limits.queue_bytes)
         self.sampling = Sampling(settings.sample, limits.rate, limits.cost)
         self._settings = settings
         self._faults = faults
@@ -235,3 +236,81 @@ class Worker:
             most_seconds=limits.store_seconds / _RUNS,
             beat_seconds=self._pace.beat,
         )
+
+
+class _Counts(NamedTuple):
+    """What happened since a recorder began in this process.
+
+    Attributes:
+        seen: number of requests, recorded or not.
+        refused: number of chosen requests that found the queue full.
+        failed: number of requests that could not be copied.
+        busy: seconds of processor time that recording took in the callers' threads, an estimate.
+    """
+
+    seen: int
+    refused: int
+    failed: int
+    busy: float
+
+
+class _Inbox:
+    """A queue that never makes a caller wait for the worker.
+
+    Args:
+        most_bytes: bytes of waiting items, above which new ones are refused.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.wake = threading.Event()
+        self._most_bytes = most_bytes
+        self._items: deque[Item] = deque()
+        # Among callers only: the worker, which may lose the interpreter at any point, never has it.
+        self._lock = threading.Lock()
+        self._put_bytes = 0
+        self._taken_bytes = 0
+        self._seen = 0
+        self._refused = self._failed = 0
+        self._busy = 0.0
+
+    @property
+    def counts(self) -> _Counts:
+        """What happened so far."""
+        return _Counts(self._seen, self._refused, self._failed, self._busy)
+
+    def count(self, seen: int) -> None:
+        """Count requests, recorded or not."""
+        with self._lock:
+            self._seen += seen
+
+    def fail(self, requests: int) -> None:
+        """Count requests that could not be copied."""
+        with self._lock:
+            self._failed += requests
+
+    def count_busy(self, seconds: float) -> None:
+        """Count processor time of a caller's thread."""
+        with self._lock:
+            self._busy += seconds
+
+    def put(self, item: Item) -> bool:
+        """Add an item, measured; return False if there is no room for it."""
+        with self._lock:
+            waiting = self._put_bytes - self._taken_bytes
+            if waiting and waiting + item.size > self._most_bytes:
+                self._refused += len(item.ids)
+                return False
+            self._put_bytes += item.size
+            self._items.append(item)
+        return True
+
+    def take(self) -> list[Item]:
+        """Return all waiting items."""
+        items = []
+        while self._items:
+            items.append(self._items.popleft())
+        return items
+
+    def settle(self, items: list[Item]) -> None:
+        """Count taken items as no longer in memory."""
+        self._taken_bytes += sum(item.size for item in items)

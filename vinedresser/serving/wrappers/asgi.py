@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from vinedresser.errors import ConfigError
 from vinedresser.serving.recording.items import Item
 from vinedresser.serving.recording.recorder import RequestRecorder
-from vinedresser.serving.wrappers.bodies import read_bodies
 
 __all__ = ["RequestMiddleware"]
 
@@ -17,6 +16,10 @@ _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 _Application: TypeAlias = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+# Entries of a body that hold several requests, as in the protocols of MLflow, TensorFlow Serving
+# and others; the first one found counts.
+_INPUTS = ("inputs", "instances", "dataframe_records")
+_OUTPUTS = ("predictions", "outputs")
 
 
 class RequestMiddleware:
@@ -32,7 +35,7 @@ class RequestMiddleware:
         recorder: records the requests.
         paths: paths whose requests are recorded; None: all.
         read: returns inputs and outputs from the decoded bodies of request and response; None:
-            `read_bodies`.
+            `_read_bodies`.
         id_header: name of the header with the id of a request; without it, a request gets a new id.
         most_bytes: size of a body above which a request is not recorded.
 
@@ -55,7 +58,7 @@ class RequestMiddleware:
         self._app = app
         self._recorder = recorder
         self._paths = None if paths is None else frozenset(paths)
-        self._read = read or read_bodies
+        self._read = read or _read_bodies
         self._id_header = id_header.lower().encode()
         self._most_bytes = most_bytes
 
@@ -169,3 +172,34 @@ def _decoded(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a body is not JSON: {error}") from error
+
+
+def _read_bodies(request: Any, response: Any) -> tuple[Any, Any]:
+    """Return inputs and outputs from decoded bodies.
+
+    Several requests are a list, or an entry "inputs", "instances", "dataframe_records" or
+    "dataframe_split" of an object; their outputs are a list, or an entry "predictions" or
+    "outputs". Any other value is a single request or its output, such as
+    ``{"age": 42, "city": "Bern"}`` and ``{"prediction": "yes", "confidence": 0.9}``.
+
+    Args:
+        request: decoded body of the request.
+        response: decoded body of the response.
+
+    Raises:
+        ValueError: the columns of "dataframe_split" do not fit its data.
+    """
+    return _several(request, _INPUTS), _several(response, _OUTPUTS)
+
+
+def _several(body: Any, entries: tuple[str, ...]) -> Any:
+    if not isinstance(body, Mapping):
+        return body
+    split = body.get("dataframe_split")
+    if isinstance(split, Mapping):
+        rows = split["data"]
+        return [dict(zip(split["columns"], row, strict=True)) for row in rows]
+    entry = next((one for one in entries if isinstance(body.get(one), list | dict)), None)
+    if entry is not None:
+        return body[entry]
+    return {name: [value] for name, value in body.items()}

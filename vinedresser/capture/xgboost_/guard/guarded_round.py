@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from xgboost.objective import Objective
 
 from vinedresser.capture.recording.alarms import Alarm
-from vinedresser.capture.xgboost_.guard.objectives import ObjectiveName
 from vinedresser.capture.xgboost_.guard.updates import ObjectiveCall
 from vinedresser.frameworks.xgboost_.objectives import all_finite
 
-__all__ = ["GuardedRound", "nonfinite_rows"]
+__all__ = ["Call", "GuardedRound", "nonfinite_rows"]
 
 _MOST_ROWS = 5
+Call = Literal["native", "estimator", "object"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class GuardedRound:
     def contents(self) -> dict[str, Any]:
         """Return the round as the contents of a snapshot."""
         call, data = self.call, self.call.data
-        objective = ObjectiveName.of(call.objective)
+        objective = _ObjectiveName.of(call.objective)
         bounds = ("label_lower_bound", "label_upper_bound")
         return {
             "fold": self.fold,
@@ -73,7 +76,7 @@ class GuardedRound:
             for word, rows in reversed(bad.items())
             if rows.size
         ]
-        objective = ObjectiveName.of(self.call.objective)
+        objective = _ObjectiveName.of(self.call.objective)
         inside = f" of {self.fold}" if self.fold else ""
         whose = (
             "Booster.boost gets values"
@@ -124,3 +127,44 @@ def nonfinite_rows(values: NDArray[Any], rows: int) -> NDArray[np.bool_]:
         finite = np.isfinite(np.asarray(values, np.float32))
     found: NDArray[np.bool_] = np.logical_not(finite.reshape(rows, -1).all(axis=1))
     return found
+
+
+@dataclass(frozen=True)
+class _ObjectiveName:
+    """The names of a custom objective.
+
+    Attributes:
+        name: its name in the program.
+        reference: ``module:name`` if it can be imported, with "MODULE" for that of a script.
+        call: how XGBoost calls it: "native", as one of `xgboost.train`, with predictions and
+            DMatrix; "estimator", with labels, predictions and ``sample_weight`` if there are
+            weights; "object", as an `Objective`, with round, predictions and DMatrix.
+    """
+
+    name: str
+    reference: str
+    call: Call
+
+    @classmethod
+    def of(cls, objective: Any) -> Self:
+        """Return the names of an objective as it is passed to `xgboost.Booster.update`.
+
+        None stands for the unknown function that computes the gradients for `Booster.boost`.
+        """
+        if objective is None:
+            return cls("", "MODULE:OBJECTIVE", "native")
+        call: Call = "object" if isinstance(objective, Objective) else "native"
+        if getattr(objective, "__module__", "") == "xgboost.sklearn":
+            # The function that makes an estimator's objective one of `xgboost.train`.
+            inner = inspect.getclosurevars(objective).nonlocals.get("func")
+            if inner is not None:
+                objective, call = inner, "estimator"
+        importable = not isinstance(objective, partial)
+        while isinstance(objective, partial):
+            objective = objective.func
+        path = getattr(objective, "__qualname__", "")
+        importable = importable and path.isidentifier()
+        name = path.rpartition(".")[2] or type(objective).__qualname__
+        module = getattr(objective, "__module__", "")
+        module = "MODULE" if module in ("__main__", "", None) else module
+        return cls(name, f"{module}:{name}" if importable else "MODULE:OBJECTIVE", call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -12,16 +12,18 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from vinedresser.errors import SaliencyError
-from vinedresser.explain.saliency.axes import Role
+from vinedresser.explain.saliency.axes import Axes, Role, arrangement
 from vinedresser.explain.saliency.enlarging import enlarged
 from vinedresser.explain.saliency.keras_.graph import Found, Noted, noted_operators
-from vinedresser.explain.saliency.keras_.terms import Term, term
 from vinedresser.explain.saliency.options import Method, Postprocess
 from vinedresser.explain.saliency.result import TOLERANCES, BiasTerm, Saliency
 from vinedresser.explain.saliency.targets import Targets, checked_targets
 from vinedresser.frameworks.keras_.double_precision import double_precision
 
 __all__ = ["Shown", "Traced"]
+
+# Added to the largest value, which may be zero; as in the implementation of the paper's authors.
+_EPSILON = 1e-6
 
 
 class Shown(NamedTuple):
@@ -179,7 +181,7 @@ class Traced:
         method = self._shown.method
         pictures: dict[tuple[int, ...], Any] = {}
 
-        def add(one: Term | None) -> None:
+        def add(one: _Term | None) -> None:
             if one is not None and one.picture is not None:
                 size = tuple(one.picture.shape.as_list()[1:])
                 picture = one.picture
@@ -199,16 +201,16 @@ class Traced:
             elif method == "simple_fullgrad":
                 add(self._term(above, noted))
         shown = gradient if method == "gradient" else input_term
-        add(term(shown, found.axes, self._batch, [*self._shown.pixels], self._shown.postprocess))
+        add(_term(shown, found.axes, self._batch, [*self._shown.pixels], self._shown.postprocess))
         empty = tf.zeros([0, self._batch], tf.float64)
         return {
             "sums": tf.stack(sums) if sums else empty,
             "pictures": list(pictures.values()) if self._shown.pixels else [],
         }
 
-    def _term(self, values: Any, noted: Noted) -> Term | None:
+    def _term(self, values: Any, noted: Noted) -> _Term | None:
         pixels = [*self._shown.pixels]
-        return term(values, noted.axes, self._batch, pixels, self._shown.postprocess)
+        return _term(values, noted.axes, self._batch, pixels, self._shown.postprocess)
 
 
 def _by_scope(noted: list[Noted], gradients: list[Any]) -> Iterator[tuple[Noted, Any, Any]]:
@@ -235,3 +237,52 @@ def _named(noted: list[Noted]) -> Iterator[str]:
         name = f"{one.layer}/{one.operator}" if one.layer else one.operator
         calls[name] += 1
         yield f"{name}#{calls[name]}" if calls[name] > 1 else name
+
+
+class _Term(NamedTuple):
+    """A term by example.
+
+    Attributes:
+        sums: sum over everything, [batch].
+        picture: processed sum over everything but pixels, [batch, pixels...]; None if there are
+            no pixels.
+    """
+
+    sums: Any
+    picture: Any | None
+
+
+def _term(
+    values: Any, axes: Axes, batch: int, pixels: Sequence[Role], postprocess: str
+) -> _Term | None:
+    """Return a term; None if its examples cannot be told apart.
+
+    Args:
+        values: gradient times implicit bias, of known shape.
+        axes: where examples and pixels lie in it.
+        pixels: roles of the dimensions of the map; none for no map.
+        postprocess: what is done before channels are summed.
+    """
+    shape, places = arrangement(values.shape.as_list(), axes, batch)
+    if "example" not in places:
+        return None
+    arranged = tf.reshape(values, shape)
+    roles: list[Role] = ["example", *pixels]
+    kept = [places[role] for role in roles if role in places]
+    order = [*kept, *(dim for dim in range(len(shape)) if dim not in kept)]
+    arranged = tf.transpose(arranged, order)
+    others = list(range(1, len(shape)))
+    sums = tf.reduce_sum(arranged, others)
+    if len(kept) < len(roles) or not pixels:
+        return _Term(sums, None)
+    shown = arranged if postprocess == "none" else tf.abs(arranged)
+    picture = tf.reduce_sum(shown, others[len(pixels) :])
+    if postprocess == "rescale":
+        ends = [-1, *[1] * len(pixels)]
+        least = tf.reshape(tf.reduce_min(shown, others), ends)
+        most = tf.reshape(tf.reduce_max(shown, others), ends)
+        layers = 1
+        for dim in order[len(kept) :]:
+            layers *= shape[dim]
+        picture = (picture - layers * least) / (most - least + _EPSILON)
+    return _Term(sums, picture)

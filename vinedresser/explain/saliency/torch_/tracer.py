@@ -12,7 +12,6 @@ from torch.autograd.graph import get_gradient_edge
 from vinedresser.explain.saliency.axes import Axes
 from vinedresser.explain.saliency.torch_.axes import axes_of_output
 from vinedresser.explain.saliency.torch_.biases import Bias, dense
-from vinedresser.explain.saliency.torch_.followed import Followed
 from vinedresser.explain.saliency.torch_.implicit_biases import (
     DispatchState,
     implicit_biases,
@@ -21,6 +20,8 @@ from vinedresser.explain.saliency.torch_.implicit_biases import (
 from vinedresser.frameworks.torch_.call import Call, tensors_in
 
 __all__ = ["Noted", "Tracer"]
+
+_Place = tuple[int, torch.Size, tuple[int, ...]]
 
 
 class Noted(NamedTuple):
@@ -64,7 +65,7 @@ class Tracer:
         self._path = path
         self._on_gradient = on_gradient
         self._state = DispatchState.current()
-        self._followed = Followed()
+        self._followed = _Followed()
         self._calls: Counter[str] = Counter()
         self._unsettled: list[tuple[torch.Tensor, Noted]] = []
         self._fresh: list[torch.Tensor] = []
@@ -199,3 +200,45 @@ def _lifted(
     part = whole.as_strided(view.size(), view.stride(), view.storage_offset())
     part.copy_(torch.zeros_like(view) if bias is None else dense(bias, view))
     return whole
+
+
+class _Followed:
+    """Axes of tensors by storage, offset, shape and strides.
+
+    Autograd returns a view as another object than the mode below it has seen.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[_Place, Axes]] = {}
+
+    def put(self, tensor: torch.Tensor, axes: Axes, *, fresh: bool) -> None:
+        """Note the axes of a tensor.
+
+        Args:
+            tensor: the tensor.
+            axes: its axes.
+            fresh: whether its storage is new, perhaps in the place of another one.
+        """
+        if fresh:
+            self.forget(tensor)
+        self._known.setdefault(_storage(tensor), {})[_place(tensor)] = axes
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Forget everything in the storage of a tensor."""
+        self._known.pop(_storage(tensor), None)
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Return whether something in the storage of a tensor depends on the input."""
+        return _storage(tensor) in self._known
+
+    def axes(self, tensor: torch.Tensor) -> Axes:
+        """Return the axes of a tensor; none if they are unknown."""
+        return self._known.get(_storage(tensor), {}).get(_place(tensor), {})
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _place(tensor: torch.Tensor) -> _Place:
+    return int(tensor.storage_offset()), tensor.shape, tensor.stride()

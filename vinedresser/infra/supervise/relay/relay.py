@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vinedresser.errors import KeyTaken, NotAFile, RunError, RunRemoved, StillRunning
+from vinedresser.errors import KeyTaken, NotAFile, RunError, RunRemoved, StillRunning, StoreFull
 from vinedresser.infra.supervise.launcher import settle
 from vinedresser.infra.supervise.relay.claiming import claim_rank, claim_run
 from vinedresser.infra.supervise.relay.fetching import Fetcher
 from vinedresser.infra.supervise.relay.files import Files
 from vinedresser.infra.supervise.relay.heartbeats import Heartbeats
-from vinedresser.infra.supervise.relay.outage import Outage
 from vinedresser.infra.supervise.relay.segments import AT_ONCE, Segments
 from vinedresser.objects import LocalStorage, Storage
 from vinedresser.objects.files import is_missing
+from vinedresser.objects.retrying import backoff
 from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.records import ExitRecord, RunRecord
 from vinedresser.store.spool import PRIVATE, Target
 
 # Seconds between two looks for segments, for other files, and whether the training has ended.
 _LOOK, _FILES, _LIFE = 0.02, 0.25, 1.0
+_FIRST, _LONGEST = 0.2, 3.0
 
 
 class Relay:
@@ -45,7 +47,7 @@ class Relay:
         self._target = target
         self._spool = LocalStorage(folder)
         self._store = store
-        self._outage = Outage(
+        self._outage = _Outage(
             say, f"captured data waits in {folder} and is uploaded later; training continues"
         )
         self._files = Files(self._spool, store, target.rank)
@@ -177,3 +179,42 @@ class Relay:
         except StillRunning:
             return
         self._over = True
+
+
+class _Outage:
+    """Tracks the outages of one store; each is reported when it begins and when it ends.
+
+    Args:
+        say: reports a sentence to the user.
+        what: fate of the data captured meanwhile, worded to follow a semicolon.
+    """
+
+    def __init__(self, say: Callable[[str], object], what: str) -> None:
+        self._say = say
+        self._what = what
+        self._since = 0.0
+        self._pauses: Iterator[float] | None = None
+
+    def failed(self, error: OSError) -> float:
+        """Record a failure; return the seconds to wait before the next attempt.
+
+        The pauses double up to 3 s. Each is drawn at random between half and all of that, so that
+        the relays of many trainings do not return at the same moment.
+        """
+        if self._pauses is None:
+            self._pauses = backoff(_FIRST, _LONGEST)
+            self._since = time.monotonic()
+            self._say(f"{error}; {self._what}")
+        pause = _LONGEST if isinstance(error, StoreFull) else next(self._pauses)
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 (nothing secret)
+
+    def succeeded(self, where: str) -> None:
+        """Record a success.
+
+        Args:
+            where: location of the store, for the message.
+        """
+        if self._pauses is not None:
+            away = time.monotonic() - self._since
+            self._say(f"{where}: takes uploads again, after {away:.0f} s; nothing was lost")
+        self._pauses = None

@@ -13,7 +13,6 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.data.leakage.future_tokens import FutureTokens
 from vinedresser.rules.data.leakage.sentinels import Sentinels
-from vinedresser.rules.data.leakage.window_end import WindowEnd
 from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
 from vinedresser.rules.signals.rows import are_tokens, row_digests
 from vinedresser.store.finding import Finding
@@ -29,6 +28,11 @@ _COLUMNS = 4096
 _ROWS_OF_CLASS = 8
 # Multiple of the rows after which a class with fewer rows is no longer waited for.
 _MOST = 4
+# Minimum length of a window, number of distinct values of a target, and largest number of pairs of
+# targets and features.
+_LENGTH, _VALUES, _PAIRS = 4, 8, 4096
+# Axes of windows that may be time: [rows, time, features] or [rows, features, time].
+_AXES = (1, 2)
 
 
 class TargetLeakage(OnceRule):
@@ -48,7 +52,7 @@ class TargetLeakage(OnceRule):
       if a column equals the target of a regression, or if it is known only of one of two classes
       (`Sentinels`);
     - windows of series, [rows, time, features] or [rows, features, time], if over ``rows`` distinct
-      windows the targets are values of the last position (`WindowEnd`).
+      windows the targets are values of the last position (`_WindowEnd`).
 
     Args:
         rows: number of distinct rows of a table, or windows.
@@ -70,7 +74,7 @@ class TargetLeakage(OnceRule):
         # Whether enough rows of a table were seen to tell the columns of one value per class.
         self._asked = False
         self._future = FutureTokens()
-        self._end = WindowEnd()
+        self._end = _WindowEnd()
         self._sentinels = Sentinels()
 
     def watch(self, step: Step) -> Finding | None:
@@ -374,3 +378,63 @@ class _Columns:
         self._values = {
             target: (count, values[same]) for target, (count, values) in self._values.items()
         }
+
+
+class _WindowEnd:
+    """Compares the targets of a forecast with the last values of its windows; a pure fold.
+
+    A window that ends one step late contains what it should predict. Then each target is, in all
+    rows and bit for bit, a value of the last position. Autoencoders have a target for each position
+    of the window, and are left out.
+
+    Attributes:
+        apart: whether the targets are other values: the question does not arise.
+    """
+
+    def __init__(self) -> None:
+        self.apart = False
+        self._seen: set[bytes] = set()
+        # For each axis, whether a target was a feature so far, bool [targets, features].
+        self._same: dict[int, NDArray[np.bool_]] = {}
+        self._values: list[set[float]] = []
+
+    @property
+    def rows(self) -> int:
+        """Number of distinct windows so far."""
+        return len(self._seen)
+
+    def add(self, inputs: NDArray[Any], labels: NDArray[Any]) -> None:
+        """Process a batch.
+
+        Args:
+            inputs: windows, [rows, ., .].
+            labels: targets, [rows] or [rows, targets].
+        """
+        if labels.dtype.kind != "f" or labels.ndim > 2 or len(inputs) != len(labels):
+            self.apart = True
+            return
+        targets = labels.reshape(len(labels), -1)
+        for axis in _AXES:
+            last = inputs.take(-1, axis)
+            if inputs.shape[axis] < _LENGTH or targets.shape[1] * last.shape[1] > _PAIRS:
+                continue
+            same = (targets[:, :, None] == last[:, None, :]).all(0)
+            before = self._same.get(axis, np.ones_like(same) if not self._seen else None)
+            if before is not None and before.shape == same.shape:
+                self._same[axis] = before & same
+        self._same = {axis: same for axis, same in self._same.items() if same.any(1).all()}
+        self.apart = not self._same
+        if self.apart:
+            return
+        self._seen.update(row_digests(inputs))
+        self._values = self._values or [set() for _ in range(targets.shape[1])]
+        for known, column in zip(self._values, targets.T, strict=True):
+            if len(known) < _VALUES:
+                known.update(column.tolist())
+
+    def features(self) -> list[int]:
+        """Return the feature that each target is, at the last position; [] if that is open."""
+        if self.apart or not self._values or min(len(value) for value in self._values) < _VALUES:
+            return []
+        same = next(iter(self._same.values()))
+        return [int(one) for one in same.argmax(1)]

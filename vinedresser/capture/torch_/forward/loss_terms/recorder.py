@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,10 @@ from vinedresser.capture.torch_.forward.loss_terms.edges import (
     on_gradient,
     on_result,
 )
-from vinedresser.capture.torch_.forward.loss_terms.examples import Examples, chosen_examples
 from vinedresser.capture.torch_.forward.loss_terms.layers import channels_are_last
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
+from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["LossTerms"]
 
@@ -48,7 +48,7 @@ class LossTerms:
         self._keep = keep
         self._guard = shield.guard
         self._recording: Recording | None = None
-        self._examples: Examples | None = None
+        self._examples: _Examples | None = None
         self._calls: list[TermCall] = []
         self._root: TermCall | None = None
         self._given: list[Tensor] = []
@@ -70,7 +70,7 @@ class LossTerms:
             return
         self._recording = recording
         most = recording.due.ask(f"{_KIND}/").rows
-        self._examples = chosen_examples(batch, most, _rows_of_labels(recording.due))
+        self._examples = _chosen_examples(batch, most, _rows_of_labels(recording.due))
 
     def enter(
         self,
@@ -234,3 +234,54 @@ def _rows_of_labels(due: Due) -> int | None:
     """Return how many rows of the labels are kept; None: all, or none."""
     ask = due.ask("labels/")
     return ask.rows if ask.tensor else None
+
+
+class _Examples(NamedTuple):
+    """Some examples of a batch.
+
+    Attributes:
+        numbers: their rows in the batch, int64 [K], ascending.
+        batch: number of examples in the batch.
+    """
+
+    numbers: Tensor
+    batch: int
+
+    def of(self, value: Tensor) -> Tensor | None:
+        """Return a copy of their part of a tensor, [K, ...], in its dtype.
+
+        Args:
+            value: [batch, ...], [steps, batch, ...] with three axes, or [batch * parts, ...] with
+                the parts of an example in sequence, which become [K, parts, ...].
+
+        Returns:
+            None if it has no axis of examples.
+        """
+        plain = value.detach()
+        if plain.layout is not torch.strided or not plain.dim():
+            return None
+        length = plain.shape[0]
+        if length != self.batch:
+            if plain.dim() == 3 and plain.shape[1] == self.batch:
+                plain = plain.movedim(1, 0)
+            elif length and length % self.batch == 0:
+                plain = plain.unflatten(0, (self.batch, -1))
+            else:
+                return None
+        return plain.index_select(0, self.numbers.to(plain.device))
+
+
+def _chosen_examples(batch: int, most: int | None, among: int | None) -> _Examples:
+    """Return evenly strided examples.
+
+    Args:
+        batch: number of examples in the batch.
+        most: maximum number of examples; None: all.
+        among: number of evenly strided examples from which they are taken; None: the batch.
+    """
+    numbers = torch.arange(batch)
+    for limit in (among, most):
+        places = None if limit is None else strided_rows(len(numbers), limit)
+        if places is not None:
+            numbers = numbers[torch.from_numpy(places)]
+    return _Examples(numbers, batch)
