@@ -16,7 +16,7 @@ from tests.data.faulty_proxy import Proxy, faulty_proxy
 from tests.data.test_s3 import put_files
 from vinedresser.data import Dataset
 from vinedresser.data.sources import s3 as s3_source
-from vinedresser.data.sources.throttle import Throttle
+from vinedresser.data.sources.s3 import Throttle
 from vinedresser.objects.hedging import Hedge
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
 

@@ -104,7 +104,7 @@ def test_only_known_versions_are_repaired(
     import keras
     from keras.src.backend.tensorflow import trainer
 
-    from vinedresser.capture.attach.keras_workers import repair_fit
+    from vinedresser.capture.attach.keras_training import repair_fit
 
     monkeypatch.setattr(keras, "__version__", version)
     cluster = {"worker": [f"127.0.0.1:{port}" for port in range(workers)]}

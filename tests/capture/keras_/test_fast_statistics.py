@@ -19,7 +19,7 @@ from vinedresser.store.reductions import compute_statistics
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from vinedresser.capture.keras_.backends.fast_statistics import fast_statistics
+from vinedresser.capture.keras_.backends.tensorflow_backend import fast_statistics
 
 ALL = frozenset(FIGURES)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinedresser.capture.live.outbox import Outbox
+from vinedresser.capture.live.server import Outbox
 from vinedresser.queries.answer import Answer
 
 

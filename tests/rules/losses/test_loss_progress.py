@@ -16,8 +16,8 @@ from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
 from vinedresser.rules.signals.losses.loss_progress import LossProgress, spread
+from vinedresser.rules.signals.outcomes.learning_outcome import MetricTrend
 from vinedresser.rules.signals.outcomes.metric_scale import direction
-from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
 
 Series = NDArray[np.float64]
 T = np.arange(2000)

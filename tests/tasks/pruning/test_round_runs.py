@@ -26,7 +26,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.tasks.config.prune_file import Pruning, load_pruning
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.pruning.round_runs import RoundRuns
+from vinedresser.tasks.pruning.round_queue import RoundRuns
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.testing.runs import make_run, step_record
 

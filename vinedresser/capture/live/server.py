@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,8 +23,8 @@ from uvicorn import Config, Server
 
 from vinedresser.capture.config.asked import check_kinds
 from vinedresser.capture.live.observer import LiveObserver
-from vinedresser.capture.live.outbox import Outbox
 from vinedresser.errors import ConfigError
+from vinedresser.queries.answer import Answer
 from vinedresser.queries.live.place import peer_is_this_user
 from vinedresser.queries.live.prompt_connection import PromptConnection
 from vinedresser.queries.query import Query
@@ -30,8 +32,10 @@ from vinedresser.queries.standing import DEFAULT_RATE
 from vinedresser.queries.table import Subscription
 from vinedresser.store.json_values import shown
 
-__all__ = ["MOST_CLIENTS", "AgentServer"]
+__all__ = ["AgentServer", "MOST_CLIENTS", "Outbox"]
 
+# Answers for a client that does not read, or for the time until they are sent.
+_MOST = 4096
 MOST_CLIENTS = 32
 # Bytes of a request's head; requests have no bodies.
 _LARGEST_HEAD = 16 * 1024
@@ -45,6 +49,45 @@ _PAUSE = 0.005
 _SIGN = 1.0
 _LONGEST_NAME = 200
 _HOSTS = ("vinedresser", "localhost", "127.0.0.1")
+
+
+class Outbox:
+    """A bounded queue of answers; the oldest are dropped and counted.
+
+    `put` is called on the training's thread and `take` on another one, without a lock.
+
+    Args:
+        most: maximum number of answers.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._answers: deque[Answer] = deque()
+        self._most = most
+        # Windows and events that the dropped answers stand for; and those told so far.
+        self._missed = self._told = (0, 0)
+
+    def put(self, answer: Answer) -> None:
+        """Add an answer; never waits."""
+        if len(self._answers) >= self._most:
+            # The other thread may be faster.
+            with suppress(IndexError):
+                oldest, (dropped, thinned) = self._answers.popleft(), self._missed
+                self._missed = dropped + 1 + oldest.dropped, thinned + oldest.thinned
+        self._answers.append(answer)
+
+    def take(self) -> list[Answer]:
+        """Return the answers so far; the first one counts those that were dropped before it."""
+        taken: list[Answer] = []
+        while self._answers:
+            taken.append(self._answers.popleft())
+        missed, told = self._missed, self._told
+        if taken and missed != told:
+            first, self._told = taken[0], missed
+            dropped, thinned = missed[0] - told[0], missed[1] - told[1]
+            taken[0] = replace(
+                first, dropped=first.dropped + dropped, thinned=first.thinned + thinned
+            )
+        return taken
 
 
 class AgentServer:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from threading import Condition
 from typing import Any
 
 from botocore import exceptions as boto
 from botocore.awsrequest import AWSRequest
 from botocore.response import StreamingBody
 
-from vinedresser.data.sources.throttle import throttle
 from vinedresser.errors import ConfigError, KeyMissing, SourceChanged, StoreError
 from vinedresser.objects.hedging import hedge
 from vinedresser.objects.retrying import backoff, retry
 from vinedresser.objects.s3_client import code_of, s3_client, translated
 
-__all__ = ["S3Object", "find_object", "has_opaque_etag", "list_objects", "split_url"]
+__all__ = [
+    "S3Object",
+    "Throttle",
+    "find_object",
+    "has_opaque_etag",
+    "list_objects",
+    "split_url",
+    "throttle",
+]
 
 # Bytes that are received at a time: joining smaller parts costs as much processor time as receiving
 # them. What has arrived of a part is lost if the connection is reset, not if it ends.
@@ -202,3 +212,58 @@ def _is_busy(error: Exception) -> bool:
     if not isinstance(error, boto.ClientError):
         return False
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _BUSY
+
+
+class Throttle:
+    """A limit of concurrent requests: halved by a busy server, and raised by one per round.
+
+    Additive increase, multiplicative decrease (Chiu and Jain 1989).
+
+    Attributes:
+        limit: maximum number of requests; infinite until the server is busy for the first time.
+    """
+
+    def __init__(self) -> None:
+        self.limit = float("inf")
+        self._changed = Condition()
+        self._active = 0
+        # Requests that were under way when the limit was reduced must not reduce it again.
+        self._reductions = 0
+
+    @contextmanager
+    def request(self, is_busy: Callable[[Exception], bool]) -> Iterator[None]:
+        """Wait until a request may be sent; the block sends it.
+
+        Args:
+            is_busy: whether an error of the block says that the server is busy.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._active < max(self.limit, 1.0))
+            self._active += 1
+            reductions = self._reductions
+        try:
+            yield
+        except Exception as error:
+            if is_busy(error):
+                with self._changed:
+                    if reductions == self._reductions:
+                        self._reductions += 1
+                        self.limit = max(self._active / 2, 1.0)
+            raise
+        else:
+            with self._changed:
+                self.limit += 1 / self.limit
+        finally:
+            with self._changed:
+                self._active -= 1
+                self._changed.notify_all()
+
+
+def throttle() -> Throttle:
+    """Return the throttle of this process."""
+    return _throttle(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _throttle(_pid: int) -> Throttle:
+    return Throttle()

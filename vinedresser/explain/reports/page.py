@@ -26,7 +26,6 @@ from vinedresser.explain.reports.evidence import (
 from vinedresser.explain.reports.last_batches import LastBatches, last_batches
 from vinedresser.explain.reports.overview import Overview, overview
 from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections, system_section
-from vinedresser.explain.reports.snapshots import ShownSnapshot, shown_snapshots
 from vinedresser.explain.reports.timeline import timeline
 from vinedresser.explain.verdicts import verdict
 from vinedresser.masking import masked_text
@@ -34,6 +33,10 @@ from vinedresser.objects import Storage
 from vinedresser.objects.base import get_or_none
 from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
+from vinedresser.snapshots.reading import list_snapshots
+from vinedresser.snapshots.record import REASONS, SnapshotRecord
+from vinedresser.snapshots.replay_options import replay_options
+from vinedresser.snapshots.replay_record import ReplayRecord, TriedChange, read_replay
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
@@ -46,6 +49,7 @@ _MOST_LINES = 25
 _MOST_BYTES = 16 * 1024
 # Side by side they are compared, which nobody does with more.
 _MOST_RANKS = 8
+_FURTHER = ("--save",)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Page:
     findings_note: str
     preflight: PreflightRecord | None
     outputs: Sequence[_RankOutput]
-    snapshots: Sequence[ShownSnapshot]
+    snapshots: Sequence[_ShownSnapshot]
     losses: Section
     metrics: Section
     heat: HeatFigure | None
@@ -127,7 +131,7 @@ def build_page(run: Run) -> Page:
         findings_note=findings_note,
         preflight=checked,
         outputs=_rank_outputs(run.storage, faults),
-        snapshots=shown_snapshots(run, faults),
+        snapshots=_shown_snapshots(run, faults),
         losses=sections.loss_section(head, markers, extent),
         metrics=sections.metric_section(markers, extent),
         heat=_heat(run, markers),
@@ -229,3 +233,63 @@ def _last_lines(storage: Storage, rank: int) -> list[str]:
     content = get_or_none(storage, rank_log_key(rank)) or b""
     text = content[-_MOST_BYTES:].decode("utf-8", errors="replace")
     return [visible(masked_text(line)) for line in text.splitlines()[-_MOST_LINES:]]
+
+
+@dataclass(frozen=True)
+class _ShownSnapshot:
+    """A snapshot in a report.
+
+    Attributes:
+        record: its record.
+        replay: what replays found; None if nothing was saved.
+        command: the command that runs it again.
+    """
+
+    record: SnapshotRecord
+    replay: ReplayRecord | None
+    command: str
+
+    @property
+    def reason(self) -> str:
+        """Why it was taken, in words."""
+        return REASONS[self.record.reason]
+
+    @property
+    def size(self) -> str:
+        """Size of its tensors in words."""
+        return f"{self.record.bytes / 2**20:.1f} MiB"
+
+    @property
+    def trials(self) -> list[TriedChange]:
+        """The changes that were tried."""
+        return [TriedChange.from_json(trial) for trial in self.replay.trials] if self.replay else []
+
+
+def _shown_snapshots(run: Run, faults: list[str]) -> list[_ShownSnapshot]:
+    """Return the snapshots of a run, by step and rank.
+
+    Args:
+        faults: receives one sentence for each damaged record.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    return [
+        _ShownSnapshot(
+            snapshot,
+            read_replay(run.storage, snapshot.name, faults),
+            shlex.join(
+                [
+                    *("vinedresser", "replay", f"{run.path}/{SnapshotRecord.KEY}/{snapshot.name}"),
+                    *replay_options(
+                        snapshot.framework,
+                        run.info.command,
+                        _FURTHER,
+                        world_size=snapshot.world_size,
+                        own_loop=snapshot.of_own_loop,
+                    ),
+                ]
+            ),
+        )
+        for snapshot in list_snapshots(run.storage, faults)
+    ]

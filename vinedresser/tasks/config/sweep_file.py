@@ -140,6 +140,7 @@ def load_sweep(
     """Read and check a sweep file.
 
     Args:
+        path: the TOML file.
         store: overrides ``run.store``, the directory that gets the sweep's own store.
         max_concurrent: overrides ``run.max_concurrent``.
 

@@ -67,6 +67,7 @@ def shared_table(experiment: Experiment, given: object, space: Space) -> PruneTa
     Args:
         experiment: experiment of the sweep file.
         given: table ``[prune]`` of the file.
+        space: the search space.
 
     Raises:
         ConfigError: a setting is invalid, also one in the space, or set twice.

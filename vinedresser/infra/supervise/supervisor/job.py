@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import selectors
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,7 +17,6 @@ from typing import Any
 
 from vinedresser.infra.supervise.supervisor.family import Family
 from vinedresser.infra.supervise.supervisor.first_failure import first_failure
-from vinedresser.infra.supervise.supervisor.metric_reader import MetricReader
 from vinedresser.infra.supervise.supervisor.output_log import OutputLog
 from vinedresser.infra.supervise.supervisor.output_pump import Outlet, OutputPump, Receiver
 from vinedresser.infra.supervise.supervisor.rank import Rank
@@ -32,7 +35,13 @@ from vinedresser.infra.supervise.supervisor.shown import (
 from vinedresser.infra.supervise.supervisor.spied_stacks import spied_stacks
 from vinedresser.infra.supervise.supervisor.trainer import Trainer
 from vinedresser.processes import Environment
-from vinedresser.store.records import LOG_KEY, LaunchRecord, rank_log_key
+from vinedresser.store.records import (
+    LOG_KEY,
+    METRICS_VARIABLE,
+    RUN_VARIABLE,
+    LaunchRecord,
+    rank_log_key,
+)
 
 __all__ = ["Job"]
 
@@ -41,6 +50,10 @@ _NEVER = float("inf")
 _DRAIN = 1.0
 # Seconds in which a rank says where it stands, unless it is stopped by a signal.
 _ANSWER = 1.0
+# Bytes that may wait for it; lines beyond that are left out, since no training waits for it.
+_MOST_WAITING = 8 * 1024**2
+# Seconds that it has to end after the last line.
+_PATIENCE = 10.0
 
 
 class Job:
@@ -106,7 +119,7 @@ class Job:
             self.family.kill()
             raise
         self._logs = [*common]
-        self._reader: MetricReader | None = None
+        self._reader: _MetricReader | None = None
         if launch.metrics and 0 in part.ranks:
             self._reader = self._start_reader(launch, directory, selector, report)
         self._receivers = (Receiver(selector, 1), Receiver(selector, 2)) if launch.forward else ()
@@ -126,10 +139,10 @@ class Job:
         directory: Path,
         selector: selectors.BaseSelector,
         report: Callable[[str], None],
-    ) -> MetricReader | None:
+    ) -> _MetricReader | None:
         """Start the process that searches metrics in the output of rank 0."""
         try:
-            return MetricReader(launch.metrics, directory, selector, self.family, report)
+            return _MetricReader(launch.metrics, directory, selector, self.family, report)
         except OSError as error:
             report(f"no metrics are searched in the output: {error}")
             return None
@@ -246,7 +259,7 @@ def _deliver(
     prefix: str,
     common: list[OutputLog],
     of_rank: list[OutputLog],
-    reader: MetricReader | None,
+    reader: _MetricReader | None,
     lines: list[str],
 ) -> None:
     """Write lines to the common log, with their rank, to that of the rank, and to a reader."""
@@ -256,3 +269,75 @@ def _deliver(
         log.write(f"{prefix}{line}" for line in lines)
     for log in of_rank:
         log.write(lines)
+
+
+class _MetricReader:
+    """The process that searches metrics in the output of a training.
+
+    It is a process of its own, since the supervisor loads the standard library only. Of a captured
+    Python process, the hook has found them before (`vinedresser.capture.run.printed_lines`).
+
+    Args:
+        metrics: see `LaunchSettings`.
+        selector: calls the key's data when ready.
+        family: leaves it out.
+        report: called with one sentence per problem.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, str],
+        directory: Path,
+        selector: selectors.BaseSelector,
+        family: Family,
+        report: Callable[[str], None],
+    ) -> None:
+        own = {RUN_VARIABLE: str(directory), METRICS_VARIABLE: json.dumps(metrics)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "vinedresser.capture.attach.printed_metrics"],
+            env=os.environ | own,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        family.spare(self._process.pid)
+        assert self._process.stdin is not None, "a pipe"
+        self._input = self._process.stdin
+        self._receiver = Receiver(selector, self._input.fileno())
+        self._waiting = 0
+        self._report = report
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Send lines, unless too many wait."""
+        content = "".join(f"{line}\n" for line in lines).encode()
+        if self._waiting > _MOST_WAITING:
+            self._report("metrics are missing: lines were printed faster than they are searched")
+            return
+        self._waiting += len(content)
+
+        def written() -> None:
+            self._waiting -= len(content)
+
+        self._receiver.write(content, written)
+
+    def end(self, turn: Callable[[], None]) -> None:
+        """Wait until it has stored what it found in the last line.
+
+        Args:
+            turn: handles pending events, or the first that arrives within a tick.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while not self._receiver.idle and time.monotonic() < deadline:
+            turn()
+        self._receiver.close()
+        self._input.close()
+        try:
+            code = self._process.wait(max(deadline - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        if code:
+            self._report(f"metrics are missing: their reader ended with exit code {code}")
