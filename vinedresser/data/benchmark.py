@@ -70,7 +70,6 @@ class Benchmark:
     """Measurements of a source.
 
     Attributes:
-        format: its format.
         objects: number of objects.
         records: number of records.
         size: bytes of all objects.

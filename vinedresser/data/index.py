@@ -30,12 +30,7 @@ _CONCURRENT = 8
 
 
 class Index(NamedTuple):
-    """The objects of a data set and their marks.
-
-    Attributes:
-        objects: the objects.
-        marks: the marks of each.
-    """
+    """The objects of a data set and their marks."""
 
     objects: list[DataObject]
     marks: list[Marks]

@@ -52,7 +52,6 @@ class Window(NamedTuple):
 
     Attributes:
         lane: number of the lane.
-        parts: the parts.
         records: number of records.
         seeds: the order of the records depends on them; None: as they are.
     """

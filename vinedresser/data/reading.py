@@ -24,7 +24,6 @@ class Rows(NamedTuple):
     """The records of a window in the order of the epoch.
 
     Attributes:
-        window: the window.
         contents: what the values are made of, by part of the window; see `Records`.
         places: for each record its part, where it begins and ends in the content, its byte offset
             and its number, int64, (5, records).

@@ -20,11 +20,8 @@ class Judgeable(NamedTuple):
     """What decides whether something can be told of a column in a window.
 
     Attributes:
-        window: the window.
-        evidence: the streams of the columns.
         rows: number of rows so far.
         judged: number of values that count so far, of each stream.
-        baseline: the baseline.
     """
 
     window: Window

@@ -45,7 +45,6 @@ class RunExplanation:
     """Examples of a run, and where its model looks.
 
     Attributes:
-        run: the run.
         examples: the examples; `Explained.classes` and `Explained.true` are names.
         groups: cells of the confusion matrix, or predictions with the least confidence; empty if
             the outputs are not classes.

@@ -23,7 +23,6 @@ class Span(NamedTuple):
     """A range of bytes of an object.
 
     Attributes:
-        key: key of the object.
         start: offset of the first byte.
         length: number of bytes.
     """

@@ -58,7 +58,6 @@ class Observed:
     """A training as far as it was seen.
 
     Attributes:
-        steps: its steps.
         models: the models called, by number.
         optimizers: optimizers that have stepped.
         first: the first step; None if it cannot be run again.

@@ -59,7 +59,6 @@ class FunctionEvent:
     """A call of a function of torch on what the models computed.
 
     Attributes:
-        function: the function.
         args: positional arguments.
         kwargs: keyword arguments.
         results: numbers of the tensors in its result.

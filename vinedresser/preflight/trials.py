@@ -34,7 +34,6 @@ class Fit:
 
     Attributes:
         losses: the loss of each step, until it is not finite.
-        models: the trained models.
     """
 
     losses: list[float]

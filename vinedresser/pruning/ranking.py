@@ -116,7 +116,6 @@ class Removal:
     """A ranked model, of which any number of filters can be planned away.
 
     Attributes:
-        prunable: the model.
         groups: groups to choose from.
         scores: float64 [channels] by group.
         criterion: name of the criterion.

@@ -48,7 +48,6 @@ class Answer:
         since: first step in the window.
         step: last step in the window.
         mode: "train", "eval" or "predict".
-        rank: the rank.
         time: time of the last event, seconds since the epoch.
         events: number of events that were reduced.
         kind: type of `value`:

@@ -84,7 +84,6 @@ class Expectation:
     """One line of what is expected.
 
     Attributes:
-        text: the line.
         claim: "holds" for comparisons; "falls" or "rises" of a value over the run; "trained" or
             "frozen" of parameters.
         subject: name of the value, or glob of the parameters; "" for comparisons.

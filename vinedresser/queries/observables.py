@@ -34,7 +34,6 @@ class Moment(NamedTuple):
             "evaluation" (it has ended), or the name of the user's event.
         step: number of the step; for an evaluation, number of completed steps.
         mode: "train", "eval" or "predict".
-        rank: the rank.
         time: time of the event, seconds since the epoch.
     """
 

@@ -47,7 +47,6 @@ class Replay:
 
     Attributes:
         parts: result of the factory.
-        step: the recorded step.
         whose: name of the factory, for messages.
         eager: whether compiled parts are run without their compiled code.
         runs: number of runs so far.

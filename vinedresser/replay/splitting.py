@@ -55,7 +55,6 @@ class Split:
     """A step that was run in parts.
 
     Attributes:
-        parts: the parts.
         recorded: recorded loss of each batch; None where none is known.
         inexact: why a part computes something else than the whole, in words.
     """

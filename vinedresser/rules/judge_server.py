@@ -29,7 +29,6 @@ class Request(NamedTuple):
     """A run to judge, and how.
 
     Attributes:
-        location: location of the run.
         group: name of the rule group.
         spec: path of the JSON file with the rules.
         log: path of the file that all output is appended to.

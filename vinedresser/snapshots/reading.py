@@ -35,7 +35,6 @@ class Snapshot:
     Attributes:
         location: its directory or URL.
         storage: storage of its run.
-        record: its record.
     """
 
     location: str

@@ -27,13 +27,7 @@ __all__ = ["SnapshotFolder"]
 
 @dataclass
 class SnapshotFolder:
-    """The snapshots that this process has written, within the limits of the settings.
-
-    Attributes:
-        storage: storage of the run.
-        rank: rank of this process.
-        settings: the limits.
-    """
+    """The snapshots that this process has written, within the limits of the settings."""
 
     storage: Storage
     rank: int

@@ -42,7 +42,6 @@ class RankLiveness:
     """The state of one rank's process, judged from its heartbeat.
 
     Attributes:
-        rank: the rank.
         last_step: last completed optimizer step, -1 before the first.
         closed: the writer shut down cleanly.
         alive: the process is alive, or may be.

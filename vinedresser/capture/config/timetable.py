@@ -15,7 +15,6 @@ class _Span(NamedTuple, Generic[T]):
     """A range of steps in which no save config starts or stops.
 
     Attributes:
-        first: first step.
         last: end of the range, exclusive; None: unbounded.
         beats: unique ``(every, remainder)`` of the periodic save configs.
         found: known values by which beats fall on the step; None: values are not kept.

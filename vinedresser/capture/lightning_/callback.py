@@ -39,7 +39,6 @@ class HookAccess(NamedTuple):
     """The parts of a hook that the callback uses.
 
     Attributes:
-        session: session of the hook.
         closed: return whether the hook is closed, or captures nothing.
         begin: prepare for a training.
         introduce: add a watched model, given its adapter and the number of ranks.

@@ -22,7 +22,6 @@ class LossJump(NamedTuple):
 
     Attributes:
         name: full name of the loss.
-        value: its value.
         least, most: the smallest and the largest value in the steps before.
         steps: number of these steps.
         limit: the value from which on it is a jump.

@@ -20,8 +20,6 @@ class Declared(NamedTuple):
     """A parameter that may be changed, and its bounds.
 
     Attributes:
-        name: name of the parameter.
-        tunable: the parameter.
         low: smallest value.
         high: largest value.
     """

@@ -18,7 +18,6 @@ class InnerEstimator(NamedTuple):
     """The last estimator of nested pipelines and searches.
 
     Attributes:
-        estimator: the estimator.
         before: pipelines with the preceding transformers, outermost first.
     """
 

@@ -31,7 +31,6 @@ class FeatureLine:
     """What a feature contributes to the outputs, of rows without maps.
 
     Attributes:
-        name: name of the feature.
         now: mean magnitude in the requests, as a share of all features.
         before: the same in the baseline.
     """

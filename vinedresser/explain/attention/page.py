@@ -61,7 +61,6 @@ class _Layer:
     """A layer of the page.
 
     Attributes:
-        name: name of the layer.
         heads: head views.
     """
 

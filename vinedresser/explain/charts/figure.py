@@ -15,9 +15,7 @@ class Figure:
     """A chart with its caption.
 
     Attributes:
-        title: title of the chart.
         note: last values, and anything left out of the chart.
-        svg: the chart.
     """
 
     title: str

@@ -76,7 +76,6 @@ class HistogramMap:
     Shape legend: C columns, each of one captured step; B bins.
 
     Attributes:
-        name: name of the tensor.
         steps: float64 [C], ascending: where the columns lie along the steps.
         edges: edges of the bins, float64 [B + 1].
         shares: float64 [B, C]; columns sum to 1, elements beyond the edges count in the outermost

@@ -19,7 +19,6 @@ class Marker:
 
     Attributes:
         number: number of the finding in the page.
-        step: step of the finding.
         severity: severity, which decides the colour.
         title: tooltip.
     """

@@ -21,7 +21,6 @@ class Plot:
     """Charts below each other, as an SVG document.
 
     Attributes:
-        title: the line at the top.
         legend: entries of the legend; see `standalone`.
         panels: the charts, from top to bottom.
     """

@@ -26,8 +26,6 @@ class ComparedRun:
 
     Attributes:
         name: its name, unique among the runs that are compared.
-        run: the run.
-        judged: verdict on it.
     """
 
     name: str

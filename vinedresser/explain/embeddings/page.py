@@ -39,7 +39,6 @@ class Embeddings:
     """Positions of the examples at each step.
 
     Attributes:
-        activations: the activations.
         pca: principal components, float64 [N, 2] for each step.
         shares: shares of the variance of the components, float64 [2] for each step.
         tsne: t-SNE, float64 [N, 2] for each step.

@@ -28,7 +28,6 @@ class Activations:
 
     Attributes:
         name: name of the tensor.
-        mode: mode of the steps.
         steps: the steps, ascending.
         values: activations of each step, float64 [N, F].
         labels: labels of the examples, [N]: integers of classes or float64; None if they were not

@@ -24,7 +24,6 @@ class Card:
     Attributes:
         number: number in the page and its charts.
         title: name of the rule as words.
-        finding: the finding.
         evidence: rows of name and text; none for a symptom.
         remedy: what to change; "" for a symptom, which goes with its cause.
         corrections: rows of a hyperparameter and its new value; none for a symptom.

@@ -39,8 +39,6 @@ class RankedRow(NamedTuple):
     """A row of a batch with its loss.
 
     Attributes:
-        loss: loss of the row.
-        batch: the batch.
         row: number of the row.
     """
 
@@ -54,8 +52,6 @@ class Example:
     """One row of a batch.
 
     Attributes:
-        step: step of the batch.
-        loss: loss of this row.
         truth: label as text.
         predicted: prediction as text.
         picture: input as a ``data:`` URL; "" if it is not an image.

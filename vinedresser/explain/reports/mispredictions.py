@@ -60,7 +60,6 @@ class Mispredictions:
     """Wrong predictions of some batches.
 
     Attributes:
-        run: the run.
         seen: the batches.
         cells: cells of the confusion matrix off its diagonal, the most frequent first; for labels
             that are not classes, a single cell with the rows of the highest loss.

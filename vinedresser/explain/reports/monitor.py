@@ -32,13 +32,11 @@ class MonitorPage:
     """Contents of the page.
 
     Attributes:
-        name: name of the monitor.
         answer: "drift", "no drift seen" or "cannot tell".
         text: the answer in a sentence.
         tone: "bad", "doubtful" or "good"; how the answer is shown.
         requests: numbers of requests by what happened to them; None where unknown.
         reasons: why it cannot be told of some features or requests.
-        baseline: its baseline.
         windows: number of windows that were judged.
         verdicts: verdicts of the last windows, as JSON; see `vinedresser.drift.Verdict`.
         columns: columns of the last window.

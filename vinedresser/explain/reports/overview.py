@@ -25,7 +25,6 @@ class Tile:
 
     Attributes:
         title: name of the number.
-        value: the number.
         note: explanation, "" for none.
         share: length of a bar, from 0 to 1; None for no bar.
     """

@@ -240,7 +240,6 @@ class _ShownSnapshot:
     """A snapshot in a report.
 
     Attributes:
-        record: its record.
         replay: what replays found; None if nothing was saved.
         command: the command that runs it again.
     """

@@ -33,7 +33,6 @@ class PruningPage:
     """Contents of the page.
 
     Attributes:
-        name: name of the pruning.
         table: settings of the pruning.
         rounds: records of the complete rounds, from round 0.
         chosen: the round that is the result, and why; None if there is none.

@@ -54,8 +54,6 @@ class SweepPage:
     """Contents of the page.
 
     Attributes:
-        name: name of the sweep.
-        settings: settings of the sweep.
         space: search space.
         trials: all trials that were started, by number.
         best: the best trial, or the Pareto front.
@@ -342,7 +340,6 @@ class Cause:
 
     Attributes:
         fault: the fault in words.
-        rules: rules that found it.
         trials: the trials, by number.
         where: part of the search space where they lie; "" if it is not a proper part.
         example: a trial, one that was stopped if there is any.

@@ -15,7 +15,6 @@ class Axis(NamedTuple):
     """Part of a dimension: at position i of it, the index is (i // stride) % size.
 
     Attributes:
-        dim: the dimension.
         size: number of examples, rows or columns.
         stride: number of consecutive positions with the same index.
     """
@@ -55,7 +54,6 @@ class Arrangement(NamedTuple):
 
     Attributes:
         shape: the shape.
-        places: the dimension of each role.
     """
 
     shape: list[int]

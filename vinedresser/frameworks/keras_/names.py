@@ -34,7 +34,6 @@ class NamedVariable(NamedTuple):
     """A variable of a model.
 
     Attributes:
-        value: the variable.
         kind: "weights", "biases" or "buffers".
         path: such as ``conv2d.kernel``.
     """

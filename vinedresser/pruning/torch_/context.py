@@ -21,7 +21,6 @@ class Layer(NamedTuple):
     """Labels of the slices of a tensor along one dimension.
 
     Attributes:
-        dim: the dimension.
         labels: int64 [length of the dimension].
     """
 
@@ -48,7 +47,6 @@ class Attribute(NamedTuple):
 
     Attributes:
         path: module and attribute ("block.conv.groups").
-        labels: the channels that it counts.
     """
 
     path: str

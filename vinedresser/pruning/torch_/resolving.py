@@ -44,8 +44,6 @@ class Resolved:
 
     Attributes:
         choices: the ways that were taken.
-        ctx: the trace.
-        grouping: its groups.
         counting: attributes of modules that change with the channels.
     """
 

@@ -57,7 +57,6 @@ class Example:
 
     Attributes:
         args: positional arguments.
-        kwargs: keyword arguments.
         precise: whether everything is computed in float64, whatever the model casts to.
     """
 

@@ -62,7 +62,6 @@ class Samples(NamedTuple):
 
     Attributes:
         values: float64 [samples].
-        step: their step.
     """
 
     values: NDArray[np.float64]

@@ -80,7 +80,6 @@ class KnownPiece(NamedTuple):
     Attributes:
         label: label of the tensor.
         size: number of its elements; None if it is unknown.
-        values: the statistics.
     """
 
     label: str | None

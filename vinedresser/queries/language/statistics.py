@@ -35,7 +35,6 @@ class _Statistic(NamedTuple):
         needs: names of statistics; see `Numeric.statistic`.
         join: joins the parts of a label.
         of: the function of a list of numbers, for results by label.
-        itself: of one tensor, it is the statistic.
     """
 
     needs: tuple[str, ...]

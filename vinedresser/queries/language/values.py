@@ -35,7 +35,6 @@ class Tensors:
     """Tensors by name, each computed when it is read and freed after it has been reduced.
 
     Attributes:
-        names: the names.
         read: returns the array of a name, or a number.
         known: returns a statistic of a name that is known without reading it, or None; the
             statistics are named as in `vinedresser.store.reductions`.
@@ -145,7 +144,6 @@ class Pending:
 
     Attributes:
         finish: returns the result, given the arrays as float64 in host memory.
-        arrays: the arrays.
     """
 
     finish: Callable[[Sequence[NDArray[np.float64]]], Any]

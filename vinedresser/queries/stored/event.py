@@ -29,7 +29,6 @@ class Offer:
 
     Attributes:
         names: the names, in order.
-        scalars: places of the scalars.
         statistics: places of the statistics, by tensor and reduction.
         tensors: names of the tensors stored in full, with the numbers of their elements.
         columns: where the statistic of several tensors is, as far as this was asked for.

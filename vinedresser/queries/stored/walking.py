@@ -83,8 +83,6 @@ class _Plan(NamedTuple):
     """What is read of a segment before its first record is evaluated.
 
     Attributes:
-        segment: the segment.
-        offers: what its rows offer.
         matrices: numbers of the matrices.
         pieces: names and rows of the tensors.
     """

@@ -57,7 +57,6 @@ class KerasReplay:
 
     Attributes:
         parts: result of the factory.
-        step: the recorded step.
         whose: name of the factory, for messages.
         eager: whether it is always run as it is written, without graphs.
         runs: number of runs so far.

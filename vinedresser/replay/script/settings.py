@@ -98,7 +98,6 @@ class TrialResult:
     """The steps of a trial, and what was seen in them.
 
     Attributes:
-        course: the steps.
         ended: why there are no more, in words; "" if there are as many as were asked for.
         batches: digest of the inputs of each step.
         pace: share of their norm by which the weights moved in a step.

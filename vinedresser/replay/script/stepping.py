@@ -30,7 +30,6 @@ class ScriptReplayed:
     Attributes:
         snapshot: the snapshot.
         command: the script and its arguments.
-        step: the recorded step.
         eager: see `replay`.
         result: what the script computed.
     """

@@ -26,7 +26,6 @@ class Unusual:
 
     Attributes:
         name: its name in the model.
-        value: the parameter.
         std: standard deviation of usual values; 0 of biases.
         why: "small", "large", "equal" or "biases".
     """

@@ -49,7 +49,6 @@ class Trial:
         kind: kind of the change, such as "learning rate".
         change: the change in words, such as "learning rate 0.02 instead of 0.2".
         control: whether it should cure nothing, such as shuffled labels.
-        course: the steps.
         cures: whether the symptom is gone.
         values: the value before and after; () if the change is not that of a number.
     """

@@ -62,8 +62,6 @@ class ReplayedObjective:
     """A snapshot of a round whose objective was called again.
 
     Attributes:
-        objective: the objective.
-        step: the recorded round.
         outcome: what the objective returned.
         comparison: how that compares with what was recorded.
     """

@@ -35,8 +35,6 @@ class ActionContext:
 
     Attributes:
         id: identifier of this action for this finding of this run; see `message.action_id`.
-        finding: the finding.
-        storage: storage of the run.
         document: content for programs and servers, as plain JSON types; see `message.document`.
         giving_up: set when no more attempts should be made.
         upto: step of the last finding that a message is about; None: that of the finding.

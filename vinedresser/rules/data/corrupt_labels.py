@@ -81,7 +81,6 @@ class _Evaluations:
         count: number of evaluations.
         rows: number of captured rows in the last evaluation.
         best: largest share of the chance-level loss that an evaluation removed.
-        best_loss: loss of that evaluation.
     """
 
     count: int = 0

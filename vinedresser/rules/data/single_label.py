@@ -42,7 +42,6 @@ class _Labels:
 
     Attributes:
         value: label that all rows share; b"" if they differ.
-        rows: number of rows.
         counts: number of rows of each class, float64 [classes].
         batches: number of batches whose classes were counted.
         together: mean probability that two rows of one of these batches have the same class.

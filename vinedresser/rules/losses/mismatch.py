@@ -134,8 +134,6 @@ class Mismatch(NamedTuple):
         value: value of the statistic.
         threshold: threshold of the statistic.
         seen: observation.
-        cause: cause.
-        remedy: remedy.
         hopeless: whether nothing can be learned.
         of: collection of the tensor that shows it, "predictions" or "labels".
     """

@@ -27,7 +27,6 @@ class _Fed(NamedTuple):
         random: CRC of the states of torch's generators before the step; None: not known.
         rows: rows of all training forwards so far; None: not known.
         parallel: whether each rank trains the same model with its own part of the data.
-        step: the step.
     """
 
     inputs: tuple[tuple[str, float], ...]

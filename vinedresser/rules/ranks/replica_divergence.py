@@ -274,7 +274,6 @@ class _Divergence:
 
     Attributes:
         kind: the cause, in one word.
-        cause: the cause.
         remedy: what to change.
         ranks: ranks that differ from the others, if that is known.
     """

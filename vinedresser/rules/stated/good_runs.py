@@ -37,7 +37,6 @@ class Distance(NamedTuple):
     """How far a level is from those of the good runs.
 
     Attributes:
-        value: the level.
         usual: mean of theirs.
         low, high: the least and the greatest of theirs.
         off: distance from the mean on the scale of the quantity; see `GoodRuns.distance`.

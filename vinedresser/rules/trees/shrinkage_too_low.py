@@ -33,9 +33,6 @@ class _Held(NamedTuple):
     Attributes:
         moved: share of a full step, or distance, by which all rounds can move a prediction.
         words: what moves a prediction by that, in words.
-        fault: the fault.
-        cause: its cause.
-        remedy: the remedy.
     """
 
     moved: float

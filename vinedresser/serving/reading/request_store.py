@@ -45,7 +45,6 @@ class Labelled(NamedTuple):
     """Requests whose labels have arrived.
 
     Attributes:
-        requests: the requests with their labels.
         unknown: ids with a label but without a recorded request.
         cursor: where to continue.
     """

@@ -16,7 +16,6 @@ class KeptInputs(NamedTuple):
     """Inputs of some requests.
 
     Attributes:
-        ids: ids of the requests.
         times: arrival of each, seconds since the epoch.
         inputs: inputs by name of the part.
     """

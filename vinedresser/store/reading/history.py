@@ -28,9 +28,6 @@ class History:
     Args:
         pool: shares equal layouts.
         problems: collects corrupt data.
-
-    Attributes:
-        storage: the run's storage.
     """
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:

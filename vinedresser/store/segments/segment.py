@@ -28,7 +28,6 @@ class TensorRow(NamedTuple):
     """The stored data of a tensor at one row.
 
     Attributes:
-        group: the group that stores it.
         which: position of the tensor in the group's layout.
         place: position of the row in the rows of the group.
     """
@@ -42,7 +41,6 @@ class TensorRows(NamedTuple):
     """The stored data of a tensor at several rows.
 
     Attributes:
-        group: the group that stores it.
         which: position of the tensor in the group's layout.
         rows: rows of the segment; int64 [n], ascending.
     """

@@ -95,7 +95,6 @@ class Experiment:
     """A checked experiment file; paths are absolute.
 
     Attributes:
-        path: the file.
         run: settings that the runs share.
         runner: engine on which they train.
         store: directory of the run directories, or the URL of an object store.

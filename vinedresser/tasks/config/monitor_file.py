@@ -199,7 +199,6 @@ class Monitor:
     """A checked monitor file; paths are absolute.
 
     Attributes:
-        path: the file.
         name: name of the monitor.
         state: folder of its state.
         requests: where the service records its requests.

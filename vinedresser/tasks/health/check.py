@@ -22,7 +22,6 @@ class Check:
         subject: what was looked at.
         state: "ok"; "warning": it works, but not as it should, or not for long; "problem": it does
             not work; "unknown": it could not be looked at.
-        seen: what was seen.
         remedy: what to do; "" for nothing.
     """
 

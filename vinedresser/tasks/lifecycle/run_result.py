@@ -36,7 +36,6 @@ class RunResult:
     Attributes:
         name: name of the run.
         directory: run directory, or its URL on an object store.
-        verdict: verdict on it.
         losses: last training loss by name.
         metrics: last value of each metric, from an evaluation if there was one.
         mlflow_run: MLflow's run id, "" if there is none.

@@ -40,12 +40,7 @@ _BASELINE = "vinedresser.explain.alerts.baseline:main"
 
 @dataclass(frozen=True)
 class Life:
-    """A life of a monitor.
-
-    Attributes:
-        monitor: the monitor.
-        record: its record.
-    """
+    """A life of a monitor."""
 
     monitor: Monitor
     record: MonitorRecord

@@ -55,7 +55,6 @@ class Subject:
 
     Attributes:
         id: id of the alert, or one of the window's own.
-        window: the window.
         text: what has drifted.
         ids: ids of its requests.
         is_alert: whether it is an alert's.
@@ -70,12 +69,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A complete explanation.
-
-    Attributes:
-        record: its record.
-        page: path of the page.
-    """
+    """A complete explanation."""
 
     record: ExplanationRecord
     page: Path

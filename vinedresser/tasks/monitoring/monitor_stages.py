@@ -36,7 +36,6 @@ class Answered(NamedTuple):
     """What the monitor says.
 
     Attributes:
-        record: the answer.
         problems: a sentence for each action that failed or was refused.
     """
 

@@ -70,9 +70,6 @@ class RemotePlace(RunPlace):
     Args:
         lock: file descriptor of the spool's lock.
         say: reports a sentence to the user.
-
-    Attributes:
-        url: URL of the run.
     """
 
     def __init__(

@@ -49,7 +49,6 @@ class Standing(NamedTuple):
     """The standing of a sweep.
 
     Attributes:
-        sweep: the sweep.
         running: trials that have begun and are not over.
         ended: trials that are over, in the order of their ends; it grows.
     """

@@ -26,7 +26,6 @@ class NotedCall:
 
     Attributes:
         args: positional arguments.
-        kwargs: keyword arguments.
         losses: name, value and arguments of each loss.
         outputs: the tensors that it returned.
     """

@@ -110,7 +110,6 @@ class ModelObserver(Protocol):
     """Observes a watched model outside of steps that a `StepObserver` observes.
 
     Attributes:
-        model: the watched model.
         loss: the watched loss object, or None.
         patch_points: methods of the backend to intercept in addition to those of Keras.
         guard: see `WatchedModel`.

@@ -38,10 +38,8 @@ class WatchedModel:
         on_new_layers: called when the model has new layers.
 
     Attributes:
-        session: session of the run.
         model: the model.
         names: names of its layers and variables.
-        backend: the backend in use.
         writer: writes captured tensors into recordings.
         counter: counts optimizer steps.
         busy: whether a loop of Keras is running the model, which captures by itself.

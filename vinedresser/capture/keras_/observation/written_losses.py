@@ -44,7 +44,6 @@ class _Logarithm(NamedTuple):
     """A product of labels y and logarithms of probabilities p.
 
     Attributes:
-        labels: y.
         argument: p without bounds, or the argument of a softmax.
         softmax: whether it is that.
         sign: -1 if the product is negated, else 1.

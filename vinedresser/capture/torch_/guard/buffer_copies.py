@@ -26,7 +26,6 @@ class _Kept(NamedTuple):
     Attributes:
         buffer: the buffer.
         version: its version when it was copied.
-        copy: the copy.
         place: address of the elements that `views` shows.
         views: numpy views of the buffer and of the copy, whose assignment takes a third of the time
             of torch's between two steps; None if the buffer is large or has no such view.

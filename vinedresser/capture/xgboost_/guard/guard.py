@@ -128,7 +128,6 @@ class _GuardedRound:
 
     Attributes:
         fold: name of the fold; "" outside of a cross-validation.
-        call: the call of its objective.
         gradient: [rows], [rows, outputs], or flat [rows * outputs], of any dtype.
         hessian: likewise.
     """

@@ -41,7 +41,6 @@ class CapturedSaliency:
     Shape legend: K examples.
 
     Attributes:
-        step: the step.
         inputs: the examples, [K, ...].
         predicted: class with the largest output, int64 [K]; None if the outputs are not classes.
         confidence: its share in the softmax of the outputs, float64 [K]; NaN if they are not

@@ -16,7 +16,6 @@ class Arranged(NamedTuple):
 
     Attributes:
         values: the elements.
-        places: the dimension of each role.
     """
 
     values: torch.Tensor

@@ -31,7 +31,6 @@ class Noted(NamedTuple):
         layer: path of the module that called it; "" for the model itself.
         operator: its name.
         name: both, and the number of the call from the second one on.
-        bias: implicit bias.
         shape: shape of the result.
         axes: where examples and pixels lie in the result.
     """

@@ -31,7 +31,6 @@ class Certificate(NamedTuple):
     """Paths of PEM files that only this user can read.
 
     Attributes:
-        authority: the certificate of the authority.
         certificate: the certificate of the server, as a server and as a client.
         key: its private key.
     """

@@ -39,7 +39,6 @@ class Gain(NamedTuple):
         error: standard error of the value.
         score: accuracy, or R2 for values.
         chance: accuracy of guessing the most frequent class; 0 for values.
-        rows: number of rows.
         step: train step of the last sample.
     """
 

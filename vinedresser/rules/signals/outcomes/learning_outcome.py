@@ -50,7 +50,6 @@ class Guessed(NamedTuple):
     Attributes:
         name: its full name.
         value: mean of its last values.
-        guessing: value of guessing, or of the untrained policy.
         values: number of values so far.
         words: a description with numbers.
         since: step of its first value.

@@ -68,7 +68,6 @@ class LostByJump(NamedTuple):
     Attributes:
         name: full name of the loss.
         start, level, now: the loss at its start, before the jump and now (medians).
-        jump: the jump.
     """
 
     name: str

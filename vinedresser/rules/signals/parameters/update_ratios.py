@@ -35,7 +35,6 @@ class GreatestUpdate(NamedTuple):
     """The check with the largest updates.
 
     Attributes:
-        step: step of the check.
         median: median of the ratios.
         ratios: ratios by name of the weight.
         decay: share of the weights that weight decay removes in a step.
