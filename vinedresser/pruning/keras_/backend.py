@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,6 @@ from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.prunable import Prunable
 from vinedresser.pruning.taylor_terms import TaylorTerms, check_loss, weights_by_layer
 from vinedresser.pruning.weights import read_tensors, write_tensors
-
-__all__ = ["KerasBackend", "losses_of", "measure"]
 
 # For axes whose length the model leaves open, such as the height of images.
 _OPEN = 64
@@ -60,12 +58,43 @@ class KerasBackend:
         groups: Iterable[Group],
         measurements: Iterable[Measurement],
     ) -> Measured:
-        """See `Backend.measure`."""
-        return measure(model, losses, [*groups], [*measurements])
+        """See `Backend.measure`.
+
+        Each loss is computed while the next one is taken from what `losses` returns, so that
+        TensorFlow can record it.
+        """
+        wanted, every = [*measurements], [*groups]
+        if not wanted:
+            return {}
+        found = [variable for variable in Names(model).variables() if variable.kind != "buffers"]
+        parameters = {one.path: one.value for one in found if "float" in one.value.dtype}
+        readers = weights_by_layer(every, "input") if "input_taylor" in wanted else {}
+        axes = _filter_axes(every) if "weight_taylor" in wanted else {}
+        terms, inputs = TaylorTerms(wanted), _Inputs()
+        with (
+            differentiation(list(parameters.values())) as engine,
+            _reading(model, readers, inputs, engine),
+        ):
+            batches = iter(losses(model))
+            while True:
+                loss: Any = engine.recorded(lambda: next(batches, _END))
+                if loss is _END:
+                    break
+                check_loss(_scalar(loss, terms.batches), terms.batches)
+                gradients = engine.gradients(loss, [*inputs.tensors, *parameters.values()])
+                _check_recorded(
+                    gradients, terms.batches, unseen=bool(readers) and not inputs.tensors
+                )
+                by_name = dict(zip(parameters, gradients[len(inputs.tensors) :], strict=True))
+                inputs.add_to(terms, gradients)
+                for name, axis in axes.items():
+                    terms.add_weight(name, _of_weight(parameters[name], by_name[name], axis))
+                terms.end_batch()
+        return terms.finish()
 
     def losses_of(self, model: Any, losses: Losses) -> list[float]:
         """See `Backend.losses_of`."""
-        return losses_of(model, losses)
+        return [_scalar(loss, batch) for batch, loss in enumerate(losses(model))]
 
     def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
         """See `Backend.forward_timer`."""
@@ -114,68 +143,6 @@ def _compiled(forward: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
         return torch.no_grad()(forward)
     return forward
-
-
-def measure(
-    model: Any,
-    losses: Losses,
-    groups: Sequence[Group],
-    measurements: Collection[Measurement],
-) -> Measured:
-    """Measure what criteria need; the model ends as it was.
-
-    Each loss is computed while the next one is taken from what `losses` returns, so that TensorFlow
-    can record it.
-
-    Args:
-        model: a Functional or Sequential model.
-        losses: yields the losses of batches.
-
-    Returns:
-        One array per batch, for each weight; see `Measurement`.
-
-    Raises:
-        PruningError: there is no batch, a loss does not depend on the model or was not recorded, or
-            a loss or a gradient is not finite.
-    """
-    if not measurements:
-        return {}
-    found = [variable for variable in Names(model).variables() if variable.kind != "buffers"]
-    parameters = {one.path: one.value for one in found if "float" in one.value.dtype}
-    readers = weights_by_layer(groups, "input") if "input_taylor" in measurements else {}
-    axes = _filter_axes(groups) if "weight_taylor" in measurements else {}
-    terms, inputs = TaylorTerms(measurements), _Inputs()
-    with (
-        differentiation(list(parameters.values())) as engine,
-        _reading(model, readers, inputs, engine),
-    ):
-        batches = iter(losses(model))
-        while True:
-            loss: Any = engine.recorded(lambda: next(batches, _END))
-            if loss is _END:
-                break
-            check_loss(_scalar(loss, terms.batches), terms.batches)
-            gradients = engine.gradients(loss, [*inputs.tensors, *parameters.values()])
-            _check_recorded(gradients, terms.batches, unseen=bool(readers) and not inputs.tensors)
-            by_name = dict(zip(parameters, gradients[len(inputs.tensors) :], strict=True))
-            inputs.add_to(terms, gradients)
-            for name, axis in axes.items():
-                terms.add_weight(name, _of_weight(parameters[name], by_name[name], axis))
-            terms.end_batch()
-    return terms.finish()
-
-
-def losses_of(model: Any, losses: Losses) -> list[float]:
-    """Return the losses of all batches.
-
-    Args:
-        model: a Functional or Sequential model.
-        losses: yields the losses of batches.
-
-    Raises:
-        PruningError: one is not a scalar tensor.
-    """
-    return [_scalar(loss, batch) for batch, loss in enumerate(losses(model))]
 
 
 def _scalar(loss: Any, batch: int) -> float:

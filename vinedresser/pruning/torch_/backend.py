@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,6 @@ from vinedresser.pruning.torch_.running import RAISED, Example, copied, summary
 from vinedresser.pruning.torch_.surgery import removed
 from vinedresser.pruning.weights import METADATA, add_checksum, check_shapes, reading
 
-__all__ = ["TorchBackend", "losses_of", "measure"]
-
 
 class TorchBackend:
     """The `vinedresser.pruning.backend.Backend` of PyTorch."""
@@ -50,11 +48,27 @@ class TorchBackend:
         measurements: Iterable[Measurement],
     ) -> Measured:
         """See `Backend.measure`."""
-        return measure(model, losses, [*groups], [*measurements])
+        wanted, every = [*measurements], [*groups]
+        if not wanted:
+            return {}
+        terms = TaylorTerms(wanted)
+        readers = weights_by_layer(every, "input") if "input_taylor" in wanted else {}
+        makers = weights_by_layer(every, "filter") if "weight_taylor" in wanted else {}
+        weights = set().union(*makers.values())
+        with _in_evaluation(model), _reading(model, readers, terms):
+            for loss in losses(model):
+                _backward(loss, terms.batches)
+                _add_weights(model, weights, terms)
+                terms.end_batch()
+                model.zero_grad()
+        return terms.finish()
 
     def losses_of(self, model: Any, losses: Losses) -> list[float]:
         """See `Backend.losses_of`."""
-        return losses_of(model, losses)
+        # The generator of torch begins with the same state each time, so shuffled batches are the
+        # same.
+        with _in_evaluation(model), torch.random.fork_rng(devices=[]):
+            return [_scalar(loss, batch).item() for batch, loss in enumerate(losses(model))]
 
     def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
         """See `Backend.forward_timer`."""
@@ -105,53 +119,6 @@ def _synchronize(devices: Iterable[torch.device]) -> None:
     """Wait for accelerators, which compute while Python continues."""
     for device in devices:
         torch.accelerator.synchronize(device)
-
-
-def measure(
-    model: nn.Module,
-    losses: Losses,
-    groups: Iterable[Group],
-    measurements: Collection[Measurement],
-) -> Measured:
-    """Measure what criteria need, in evaluation mode; the model ends as it was.
-
-    Args:
-        losses: yields the losses of batches.
-
-    Returns:
-        One array per batch, for each weight; see `Measurement`.
-
-    Raises:
-        PruningError: there is no batch, or a loss or a gradient is not finite.
-    """
-    if not measurements:
-        return {}
-    terms = TaylorTerms(measurements)
-    readers = weights_by_layer(groups, "input") if "input_taylor" in measurements else {}
-    makers = weights_by_layer(groups, "filter") if "weight_taylor" in measurements else {}
-    wanted = set().union(*makers.values())
-    with _in_evaluation(model), _reading(model, readers, terms):
-        for loss in losses(model):
-            _backward(loss, terms.batches)
-            _add_weights(model, wanted, terms)
-            terms.end_batch()
-            model.zero_grad()
-    return terms.finish()
-
-
-def losses_of(model: nn.Module, losses: Losses) -> list[float]:
-    """Return the losses of all batches, in evaluation mode; the model ends as it was.
-
-    The generator of torch begins with the same state each time, so shuffled batches are the same.
-
-    Args:
-        losses: yields the losses of batches.
-
-    Raises:
-        PruningError: one is not a scalar tensor.
-    """
-    with _in_evaluation(model), torch.random.fork_rng(devices=[]):
-        return [_scalar(loss, batch).item() for batch, loss in enumerate(losses(model))]
 
 
 def _scalar(loss: Any, batch: int) -> Tensor:
