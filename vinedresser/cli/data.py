@@ -194,11 +194,7 @@ def bench_data(
 
 
 def _decoder(reference: str) -> Callable[[Any], Any]:
-    """Return the function that ``--decode`` names.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the function that ``--decode`` names."""
     from vinedresser.infra.entry import function_here, is_reference
 
     if not is_reference(reference):
@@ -207,11 +203,7 @@ def _decoder(reference: str) -> Callable[[Any], Any]:
 
 
 def _channel(path: Path, name: str) -> list[str]:
-    """Return the sources of a channel of a file.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the sources of a channel of a file."""
     from vinedresser.infra.configuration import load_toml
     from vinedresser.tasks.config.data_table import checked_channels
 

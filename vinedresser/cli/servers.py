@@ -112,11 +112,7 @@ def up(
 
 
 def _settle_left(say: Callable[[str], object]) -> None:
-    """Settle what a crash has left in the stores of this machine that the user's flows have used.
-
-    Args:
-        say: prints a sentence.
-    """
+    """Settle what a crash has left in the stores on this machine that the user's flows used."""
     from vinedresser.infra.catalog.flow_records import dead_flows
     from vinedresser.infra.catalog.left_stores import left_stores
     from vinedresser.infra.services.prefect_environment import find_prefect

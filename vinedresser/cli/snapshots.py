@@ -194,11 +194,6 @@ def _check(
         needing_torch: values of the options for torch only, by name.
         beside_split: values of the options that do not go with --split.
         dtype: value of --dtype.
-        locate: value of --locate.
-        eager: value of --eager.
-
-    Raises:
-        ConfigError: an option does not fit.
     """
     framework = opened.record.framework
     for option, value in needing_torch.items():
@@ -224,9 +219,6 @@ def _inject(opened: Snapshot, run: str, others: dict[str, Any]) -> None:
     Args:
         run: the running training.
         others: values of the other options, by name; all are about a replay.
-
-    Raises:
-        ConfigError: another option is set, the run is over, or the training refuses.
     """
     for option, value in others.items():
         if value:
@@ -247,15 +239,7 @@ def _source(
     script: str | None,
     arguments: list[str],
 ) -> str | list[str] | None:
-    """Return what builds the step again: a factory, or a script with its arguments.
-
-    Args:
-        factory: value of --factory.
-        script: value of --script.
-
-    Raises:
-        ConfigError: the options do not fit each other or the snapshot.
-    """
+    """Return what builds the step again: a factory, or a script with its arguments."""
     if script is None:
         if arguments:
             raise ConfigError(f"{arguments[0]}: arguments belong to a script; add --script FILE")

@@ -79,9 +79,6 @@ def _stored(
         value: the value.
         origin: its origin.
         whole: it is the content of a whole file.
-
-    Raises:
-        ConfigError: it cannot be stored.
     """
     if whole:
         folder, _, name = origin.uri.rpartition("/")
@@ -96,11 +93,7 @@ def _stored(
 
 
 def _class(fields: Mapping[str, Any], name: str) -> str:
-    """Return the class of a record.
-
-    Raises:
-        ConfigError: it has no such field, or several values.
-    """
+    """Return the class of a record."""
     if name not in fields:
         raise ConfigError(f"no field {name!r}{did_you_mean(name, fields)}")
     value = fields[name]

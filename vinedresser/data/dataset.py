@@ -237,7 +237,6 @@ class Dataset(Feed):
             known: an index that may have some of them; None: the present one.
 
         Raises:
-            ConfigError: they are not what they were.
             StoreError: one of them cannot be read.
         """
         known = known or self._index
@@ -269,11 +268,7 @@ class Dataset(Feed):
                 self._note(DamagedData(found.uri, *marks.flaw))
 
     def _ordered(self, index: Index, epoch: int) -> Epoch:
-        """Return the order of an epoch.
-
-        Raises:
-            ConfigError: it has no batch for each of the ranks.
-        """
+        """Return the order of an epoch."""
         order = Epoch(index, self._settings, epoch)
         if not self._steps_of(order.batches):
             raise ConfigError(

@@ -411,7 +411,6 @@ class Mixture(Feed):
             drawn: how many of each class it has.
             number: number of the batch.
             lanes: by class and lane its reader, which is added when it is needed first.
-            pool: threads that read.
         """
         lane = number % self._order.lanes
         for one in np.flatnonzero(drawn.counts).tolist():
@@ -445,11 +444,7 @@ class Mixture(Feed):
         return self._decoded(shuffled, self._decode, [classes[one] for one in order.tolist()])
 
     def _first_weights(self, weights: Mapping[str, float]) -> NDArray[np.float64]:
-        """Return weights as a vector.
-
-        Raises:
-            ConfigError: a class or weight is invalid, or missing.
-        """
+        """Return weights as a vector."""
         vector = np.full(len(self._names), np.nan)
         for name, weight in _items(weights):
             vector[self._number(name)] = _checked(name, weight)
@@ -461,11 +456,7 @@ class Mixture(Feed):
         return vector
 
     def _number(self, name: str) -> int:
-        """Return the number of a class.
-
-        Raises:
-            ConfigError: there is no such class; the message has similar names.
-        """
+        """Return the number of a class."""
         if name not in self._names:
             near = did_you_mean(str(name), self._names) or f"; it has {', '.join(self._names)}"
             raise ConfigError(f"the mixture has no class {name!r}{near}")
@@ -494,11 +485,7 @@ def _checked_names(sources: Mapping[str, _Sources]) -> list[str]:
 def _class_of(
     names: Sequence[str], classes: Sequence[ClassRecords], uris: Sequence[str]
 ) -> dict[str, int]:
-    """Return by object the number of its class.
-
-    Raises:
-        ConfigError: an object is in two classes.
-    """
+    """Return by object the number of its class."""
     found: dict[str, int] = {}
     for number, records in enumerate(classes):
         for one in records.objects:
@@ -509,11 +496,7 @@ def _class_of(
 
 
 def _items(weights: Mapping[str, float]) -> Iterable[tuple[str, float]]:
-    """Return classes and their weights.
-
-    Raises:
-        ConfigError: it is not a mapping.
-    """
+    """Return classes and their weights."""
     if not isinstance(weights, Mapping):
         raise ConfigError(
             f"weights = {weights!r}: must be a mapping of names of classes to numbers"
@@ -522,11 +505,7 @@ def _items(weights: Mapping[str, float]) -> Iterable[tuple[str, float]]:
 
 
 def _checked(name: str, weight: float) -> float:
-    """Return a weight, or a factor of one.
-
-    Raises:
-        ConfigError: it is not a number from 0 to 1e12.
-    """
+    """Return a weight, or a factor of one."""
     number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
     if not number or not math.isfinite(weight) or not 0 <= weight <= _MOST:
         raise ConfigError(f"weight of {name} = {weight!r}: must be a number from 0 to {_MOST:g}")

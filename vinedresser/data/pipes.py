@@ -310,11 +310,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _make_pipe(name: str) -> None:
-    """Make a pipe, unless it is left over from a feeder that was killed.
-
-    Raises:
-        ConfigError: something else is there, or it cannot be made.
-    """
+    """Make a pipe, unless it is left over from a feeder that was killed."""
     try:
         os.mkfifo(name, 0o600)
     except FileExistsError:
@@ -325,11 +321,7 @@ def _make_pipe(name: str) -> None:
 
 
 def _streamed(kind: str) -> Framed:
-    """Return a format whose objects can be one behind the other in a stream.
-
-    Raises:
-        ConfigError: it is another one.
-    """
+    """Return a format whose objects can be one behind the other in a stream."""
     if kind not in _STREAMED:
         raise ConfigError(f"format = {kind!r}: a pipe can have {', '.join(_STREAMED)}")
     opened = open_format(kind)

@@ -103,9 +103,6 @@ def _swept(storage: Storage) -> Iterator[None]:
     """Remove unfinished files that a killed write left in a local target.
 
     A lock on the folder tells that no other process is writing them.
-
-    Raises:
-        StoreError: the folder cannot be made.
     """
     if not isinstance(storage, LocalStorage):
         yield
@@ -128,11 +125,7 @@ def _swept(storage: Storage) -> Iterator[None]:
 
 
 def _prepared(record: Any) -> tuple[str | None, bytes]:
-    """Return the class of a record, None if it has none, and the record as it is stored.
-
-    Raises:
-        ConfigError: it cannot be stored.
-    """
+    """Return the class of a record, None if it has none, and the record as it is stored."""
     kind, value = record if isinstance(record, tuple) and len(record) == 2 else (None, record)
     if kind is not None and not (isinstance(kind, str) and _CLASS.fullmatch(kind)):
         raise ConfigError(
@@ -175,7 +168,6 @@ class _Part:
             Key, number of records, size, and whether they were there.
 
         Raises:
-            ConfigError: a part with other records is there.
             StoreError: the storage refused.
         """
         if self.size > self._marks.offsets[-1]:
@@ -201,8 +193,6 @@ class _Writing:
     """A data set that is being written.
 
     Args:
-        storage: the target.
-        pool: puts the parts.
         part_bytes: maximum size of a part.
 
     Raises:
@@ -225,9 +215,6 @@ class _Writing:
     def add(self, kind: str | None, stored: bytes) -> None:
         """Add a record.
 
-        Args:
-            kind: its class.
-
         Raises:
             ConfigError: only some records have a class, or another data set is there.
             StoreError: the storage refused.
@@ -247,7 +234,6 @@ class _Writing:
         """Store what is left.
 
         Raises:
-            ConfigError: there were no records, or the target has others, too.
             StoreError: the storage refused.
         """
         for kind in list(self._open):
@@ -291,11 +277,7 @@ class _Writing:
 
 
 def _refuse_strangers(storage: Storage, keys: Sequence[str]) -> None:
-    """Refuse a target with other files, which readers would take for data.
-
-    Raises:
-        ConfigError: there are any.
-    """
+    """Refuse a target with other files, which readers would take for data."""
     if keys:
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         raise ConfigError(

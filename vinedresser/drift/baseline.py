@@ -179,9 +179,6 @@ def _apart(count: int, distances: Sequence[int]) -> NDArray[np.int64]:
 
     Args:
         distances: between independent rows, of each column.
-
-    Raises:
-        DriftError: there are too few.
     """
     reached = sorted(distance for distance in distances if distance < TOO_FAR)
     order = (
@@ -258,11 +255,7 @@ def _dependence(
 def _given_cycle(
     count: int, period: float | None, times: ArrayLike | None
 ) -> tuple[Cycle | None, NDArray[np.float64]]:
-    """Return the cycle that was given, if any, and where in a cycle rows are, float64 [rows].
-
-    Raises:
-        DriftError: the period is no positive number, or longer than half of the rows.
-    """
+    """Return the cycle that was given, if any, and where in a cycle rows are, float64 [rows]."""
     at = np.arange(float(count)) if times is None else read_times(times, count)
     if period is None:
         if times is not None:
@@ -313,9 +306,6 @@ def _correctness(
         correct: see `Baseline.of`.
         in_time_order: see `Baseline.of`.
         random: of the order of equal values.
-
-    Raises:
-        DriftError: they are no booleans, or no row has a label.
     """
     if correct is None:
         return None, math.nan, Correctness.unknown()
@@ -335,11 +325,7 @@ def _correctness(
 
 
 def _read(name: str, values: Any, coded: bool) -> tuple[Kind, NDArray[Any]]:
-    """Return the kind of a column, and its values.
-
-    Raises:
-        DriftError: it is of no kind that can be monitored.
-    """
+    """Return the kind of a column, and its values."""
     array = np.asarray(values)
     try:
         kind = kind_of(array)

@@ -41,7 +41,6 @@ class _Document:
     """Contents of the JSON file.
 
     Args:
-        version: of the format.
         seed: see `Contents`.
         accuracy: see `Contents`; None if unknown.
         columns: fields of each `Column`.

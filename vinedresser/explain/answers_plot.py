@@ -58,11 +58,7 @@ def plot_answers(sources: Mapping[str, Iterable[Answer]], title: str = "") -> Pl
 def _lines(
     sources: Mapping[str, Iterable[Answer]], queries: dict[str, None]
 ) -> dict[str, dict[str, Line]]:
-    """Return the lines of each label by their names; note the queries.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the lines of each label by their names; note the queries."""
     points: dict[str, dict[str, list[tuple[int, float]]]] = {}
     others: dict[str, None] = {}
     for name, answers in sources.items():

@@ -128,21 +128,13 @@ class _Subject:
         return self.name in self.run.scalar_names()
 
     def value(self) -> NDArray[Any]:
-        """Return the tensor at the step, any shape and dtype.
-
-        Raises:
-            ConfigError: no step is given.
-        """
+        """Return the tensor at the step, any shape and dtype."""
         if self.step is None:
             raise ConfigError(f"{self.name}: images need one step; choose it with --step")
         return self.run.tensor(self.name).value(self.step, self.mode, self.rank)
 
     def mosaic(self) -> NDArray[np.float64]:
-        """Return the tensor at the step as a grid of pictures: float64 [H, W, 3], from 0 to 1.
-
-        Raises:
-            ConfigError: no step is given, or the tensor's shape does not make a picture.
-        """
+        """Return the tensor at the step as a grid of pictures: float64 [H, W, 3], from 0 to 1."""
         value = self.value()
         filters = self.name.startswith(("weights/", "gradients/")) and value.ndim == 4
         last = self.run.info.framework == "keras"

@@ -85,10 +85,6 @@ def live(
 class _LiveView:
     """The state of a run at one moment, as a notebook shows it.
 
-    Args:
-        run: the run, refreshed.
-        asked: the queries.
-
     Attributes:
         over: whether the run had ended.
     """

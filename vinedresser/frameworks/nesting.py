@@ -129,8 +129,6 @@ def _with_attributes(made: Any, value: Any, parts: Mapping[str, tuple[Any, Any]]
     """Give a container the attributes of another one.
 
     Args:
-        made: the container.
-        value: the other one.
         parts: old and new part by the name of an attribute that may be the part, too.
     """
     # The method of the base: a user's own serves pickle.

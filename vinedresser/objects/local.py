@@ -115,7 +115,6 @@ class LocalStorage:
         """Make a folder.
 
         Raises:
-            StoreError: the file system has no place for it, as /proc.
             OSError: it cannot be made for another reason.
         """
         try:

@@ -242,9 +242,6 @@ def _tensors(
 ) -> dict[str, tuple[Measurement, str]]:
     """Return the names under which a hook captures what is to be measured.
 
-    Args:
-        measurements: what the criterion needs.
-
     Returns:
         By full name of the captured tensor, the measurement and the weight that it belongs to.
     """
@@ -265,10 +262,8 @@ def _read_measured(
 
     Args:
         run: a run that captured the collections of that name at some steps.
-        measurements: what the criterion needs.
 
     Raises:
-        PruningError: it captured none of it, or a value is not finite.
         StoreError: the run cannot be read.
     """
     measured: dict[Measurement, dict[str, list[Floats]]] = {one: {} for one in measurements}

@@ -130,7 +130,6 @@ def _by_latency(
     an odd number of channels can be slower than the next multiple of 8.
 
     Args:
-        removal: the ranked model.
         example: an input of the model.
         least: least number of filters to remove.
     """
@@ -169,7 +168,6 @@ def _smallest_below(removal: Removal, tried: _Tried, target: float) -> tuple[Pla
     most that may be removed is measured for longer before the target is said to be out of reach.
 
     Args:
-        removal: the ranked model.
         tried: what the search has measured.
         target: share of the latency of the model.
     """
@@ -193,7 +191,6 @@ class _Tried:
     """Removals whose latency was measured.
 
     Args:
-        removal: the ranked model.
         example: an input of the model.
 
     Attributes:
@@ -229,9 +226,6 @@ class _Tried:
         Args:
             plan: the plan.
             most: share up to which it fits.
-
-        Raises:
-            PruningError: the spread is too wide to tell whether it fits.
         """
         prunable = self._removal.prunable
         found = compared_latency(

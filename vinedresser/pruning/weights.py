@@ -83,7 +83,6 @@ def _check_checksum(path: Path, opened: str) -> None:
         opened: path of the opened file.
 
     Raises:
-        PruningError: it was changed.
         OSError: it cannot be read.
     """
     with open(opened, "rb") as file:

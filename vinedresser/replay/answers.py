@@ -104,11 +104,7 @@ def answer_of(
 
 
 def _read(place: Path, script: str, framework: str) -> dict[str, Any]:
-    """Return the result that the process has written, or that it has written none.
-
-    Raises:
-        ConfigError: the result cannot be read.
-    """
+    """Return the result that the process has written, or that it has written none."""
     if not place.exists():
         return {"failure": f"it was killed, or has not imported {framework}"}
     try:

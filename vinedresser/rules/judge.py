@@ -186,7 +186,6 @@ def _stop_record(finding: Finding, step: int) -> StopRecord:
     """Return the request to stop a training.
 
     Args:
-        finding: root cause.
         step: step of the finding that stops the run.
     """
     return StopRecord(

@@ -105,11 +105,9 @@ def _judge(
     """Judge a run until it is over and all actions are taken.
 
     Args:
-        rules: rules to apply.
         plan: actions that follow findings.
         group: name of the rule group and of its files.
         objective: metric and mode of a sweep, whose suspicions are stored; empty: none.
-        messages: whether messages are sent.
     """
     findings = FindingsFile(run.storage, group)
     dispatcher = Dispatcher(run, plan, group, messages=messages)

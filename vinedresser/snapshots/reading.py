@@ -164,7 +164,6 @@ def _read(storage: Storage, name: str) -> SnapshotRecord:
 
     Raises:
         KeyMissing: there is none.
-        CorruptData: it is damaged, of another version, or that of another snapshot.
     """
     key = record_key(name)
     content = storage.get(key, 0, _MOST_BYTES)

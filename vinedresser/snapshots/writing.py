@@ -90,9 +90,6 @@ class SnapshotFolder:
         """Remove periodic snapshots until another one fits.
 
         A jump is often harmless: beside its snapshot, one of non-finite gradients must fit.
-
-        Raises:
-            StoreFull: it does not fit.
         """
         limit = self.settings.max_bytes
         used = sum(sum(one.values()) for one in self._kept.values())

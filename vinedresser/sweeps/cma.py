@@ -114,11 +114,7 @@ class CmaEsSampler(BaseSampler):
 
 
 class _Axis:
-    """Maps the values of a parameter to [0, 1]; equal steps have equal shares.
-
-    Args:
-        distribution: range of the parameter.
-    """
+    """Maps the values of a parameter to [0, 1]; equal steps have equal shares."""
 
     def __init__(self, distribution: BaseDistribution) -> None:
         assert isinstance(distribution, (FloatDistribution, IntDistribution))

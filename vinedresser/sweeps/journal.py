@@ -118,9 +118,6 @@ class SweepJournal(BaseJournalBackend):
 class _StoredJournal(BaseJournalBackend):
     """A journal that another process may write, as it is now; a partial line does not count.
 
-    Args:
-        path: path of the file.
-
     Raises:
         CorruptData: a line is not an entry of a journal.
         StoreError: it cannot be read.
@@ -140,11 +137,7 @@ class _StoredJournal(BaseJournalBackend):
         return self._logs[log_number_from:]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Refuse to write.
-
-        Raises:
-            StoreError: always.
-        """
+        """Refuse to write."""
         raise StoreError(f"{self.path}: only read, not written ({len(logs)} lines)")
 
 
@@ -192,11 +185,7 @@ def _is_entry(entry: object) -> bool:
 
 
 def _check(trial: FrozenTrial) -> None:
-    """Check what Optuna takes from a journal without a look.
-
-    Raises:
-        TypeError: a configuration or a value is something else.
-    """
+    """Check what Optuna takes from a journal without a look."""
     if not _IS_CONFIGURATION(trial.params):
         raise TypeError(f"trial {trial.number} has the configuration {shown(trial.params)}")
     reported = trial.intermediate_values

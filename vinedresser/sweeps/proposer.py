@@ -155,7 +155,6 @@ class _Values(Suggested):
     Args:
         sampler: proposes values that are not given.
         trial: the trial that gets the configuration.
-        given: values by name.
     """
 
     def __init__(

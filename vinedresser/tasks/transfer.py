@@ -190,11 +190,7 @@ def _contents(storage: Storage) -> _Contents:
 
 
 def _is_there(target: Location, identity: str) -> bool:
-    """Return whether a run is at its destination.
-
-    Raises:
-        AlreadyARun: another one is.
-    """
+    """Return whether a run is at its destination."""
     present = read_record(open_storage(target), RunRecord)
     if present is not None and present.id != identity:
         raise AlreadyARun(f"{target}: another run of this name is there already")
@@ -240,9 +236,6 @@ def _verified(archive: zipfile.ZipFile, size: int) -> dict[str, tuple[str, _Cont
     Args:
         archive: the archive.
         size: its number of bytes.
-
-    Raises:
-        CorruptData: they are not, or the archive has something else.
     """
     members = [member for member in archive.infolist() if not member.is_dir()]
     stored = sum(member.file_size for member in members)

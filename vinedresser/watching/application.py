@@ -164,11 +164,7 @@ def _update(request: Request, view: View) -> Response:
 
 
 def _asset(request: Request) -> Response:
-    """Answer with a file; only those of the listing are read.
-
-    Raises:
-        HTTPException: no such file (404).
-    """
+    """Answer with a file; only those of the listing are read."""
     name = request.path_params["name"]
     for one in files("vinedresser.watching").joinpath(_FOLDER).iterdir():
         kind = next((kind for end, kind in _KINDS.items() if one.name.endswith(end)), None)

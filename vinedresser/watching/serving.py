@@ -66,11 +66,7 @@ def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> No
 
 
 def _listen(port: int | None) -> socket.socket:
-    """Return a socket that accepts connections on loopback.
-
-    Raises:
-        ConfigError: the port is not free.
-    """
+    """Return a socket that accepts connections on loopback."""
     if port is not None and not 0 < port <= _MOST_PORTS:
         raise ConfigError(f"--port {port}: give a port from 1 to {_MOST_PORTS:,}")
     listening = socket.socket()

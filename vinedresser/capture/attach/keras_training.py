@@ -134,7 +134,6 @@ class _VariableTrainings:
     one, or if a `tf.function` makes the updates, at its second call.
 
     Args:
-        shield: guards the callbacks.
         may_begin: returns whether a training may begin now.
         begin: watches the variables of a new training.
     """

@@ -26,7 +26,6 @@ class _LoggedInTrainings:
 
     Args:
         attachment: has the hook of that training.
-        package: Lightning.
     """
 
     def __init__(self, attachment: Attachment, package: Any) -> None:

@@ -24,9 +24,7 @@ class _OwnRun:
     fit.
 
     Args:
-        mlflow: the imported package.
         experiment: id of the experiment of the MLflow run.
-        run: its id.
     """
 
     def __init__(self, mlflow: Any, experiment: str, run: str) -> None:

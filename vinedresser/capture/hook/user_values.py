@@ -135,11 +135,7 @@ def _number(value: Any) -> float | None:
 
 
 def _check_number(value: Any) -> None:
-    """Refuse a value that is no number, and contains none.
-
-    Raises:
-        TypeError: it is a text, a mapping, None or complex.
-    """
+    """Refuse a value that is no number, and contains none."""
     if value is None or isinstance(value, str | bytes | bytearray | Mapping):
         raise TypeError(f"a {type(value).__name__} is not a number")
     if isinstance(value, complex) or "complex" in str(getattr(value, "dtype", "")):

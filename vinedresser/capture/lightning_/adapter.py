@@ -201,7 +201,6 @@ class _StepLosses:
     optimization, their values in training are those that the steps return.
 
     Args:
-        inner: adapter of the model.
         manual: the module calls the optimizers itself.
         adversaries: several optimizers minimize losses of their own. What functions compared is
             then not recorded, since it may belong to any of them.
@@ -266,7 +265,6 @@ class _StepLosses:
         A step of an evaluation that returns none has the loss that a function computed in it.
 
         Args:
-            result: what the step returns.
             arguments: arguments of the step, a nesting of tensors [batch, ...].
         """
         found = self._found[:]

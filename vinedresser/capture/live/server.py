@@ -307,11 +307,7 @@ def _names(observer: LiveObserver) -> list[str]:
 
 
 def _rate(text: str | None) -> float | None:
-    """Return the rate of a request.
-
-    Raises:
-        ConfigError: it is not a positive number.
-    """
+    """Return the rate of a request."""
     if text is None:
         return DEFAULT_RATE
     if not text:

@@ -133,11 +133,7 @@ class Executor:
         )
 
     def _save(self) -> list[str]:
-        """Save a checkpoint; return the keys of its files.
-
-        Raises:
-            ConfigError: nothing was saved.
-        """
+        """Save a checkpoint; return the keys of its files."""
         directory = folder_below(Path(self._storage.location), "checkpoints")
         directory.mkdir(exist_ok=True)
         before = _files(directory)
@@ -152,11 +148,7 @@ class Executor:
         return [f"checkpoints/{name}" for name in files]
 
     def _adjust(self, request: TrainerRequest, values: Sequence[float] | None) -> TrainerAnswer:
-        """Change a parameter.
-
-        Raises:
-            ConfigError: the parameter is not declared, or the new value is invalid.
-        """
+        """Change a parameter."""
         if self._control is False:
             raise ConfigError("the script forbids control of the training (control = false)")
         declared = find_declared(self.tunables, request.parameter)
@@ -165,11 +157,7 @@ class Executor:
         return TrainerAnswer(*self._now(), old=old, new=new, files=files)
 
     def _snapshot(self) -> TrainerAnswer:
-        """Request a snapshot of the next step.
-
-        Raises:
-            ConfigError: the hook takes no snapshots.
-        """
+        """Request a snapshot of the next step."""
         taker = self._session.snapshots
         if taker is None or not taker.sources:
             raise ConfigError(
@@ -180,11 +168,7 @@ class Executor:
         return TrainerAnswer(*self._now())
 
     def _inject(self, snapshot: str) -> TrainerAnswer:
-        """Compute loss and gradients of the batch of a snapshot, without an update.
-
-        Raises:
-            ConfigError: the script does not allow it, or the batch does not fit.
-        """
+        """Compute loss and gradients of the batch of a snapshot, without an update."""
         self._refuse_without_control("given a batch")
         takers = self._session.batch_takers
         if len(takers) != 1 or self._session.detected:
@@ -199,11 +183,7 @@ class Executor:
         return TrainerAnswer(*self._now(), told=told)
 
     def _pause(self, seconds: float) -> TrainerAnswer:
-        """Begin a pause.
-
-        Raises:
-            ConfigError: the script does not allow it, or the training is paused already.
-        """
+        """Begin a pause."""
         self._refuse_without_control("paused")
         if self.pause is not None:
             raise ConfigError("the training is paused already")

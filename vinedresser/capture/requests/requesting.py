@@ -134,8 +134,6 @@ def _running(storage: Storage) -> RunRecord:
     """Return the record of a run.
 
     Raises:
-        NotARun: run.json is missing.
-        ConfigError: the run is over.
         StoreError: the storage failed.
     """
     record = read_record(storage, RunRecord)

@@ -49,8 +49,6 @@ class _Value:
     """A number that functions of the script get and set.
 
     Args:
-        name: name of the parameter.
-        get: return the present value.
         set_to: set a value; integers stay integers.
 
     Raises:
@@ -144,7 +142,6 @@ def _of_optimizers(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable
     """Return the tunable for a parameter of optimizers.
 
     Raises:
-        ConfigError: the name is unknown, or a target does not have the parameter.
         MissingDependency: a package of the framework's extra is not installed.
     """
     if name not in _OF_OPTIMIZERS:

@@ -159,7 +159,6 @@ def _create(location: str, record: RunRecord, environment: Environment) -> Opene
     """Create a run.
 
     Raises:
-        AlreadyARun: the location already holds a run.
         StoreError: the object store failed, or the disk.
     """
     upload = Upload.create(location, environment.rank) if is_remote(location) else None
@@ -231,11 +230,7 @@ def _join(path: str, environment: Environment, *, numbered: bool) -> OpenedRun:
 
 
 def _awaited(path: str, read: Callable[[], T | None]) -> T:
-    """Return what rank 0 writes.
-
-    Raises:
-        NotARun: it is not there in time.
-    """
+    """Return what rank 0 writes."""
     deadline = time.monotonic() + _PATIENCE
     while (found := read()) is None:
         if time.monotonic() > deadline:

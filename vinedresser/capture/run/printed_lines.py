@@ -106,7 +106,6 @@ class PrintedLines:
 
         Args:
             rest: the beginning of the current line, which is updated.
-            text: what is printed.
         """
         if not isinstance(text, str):
             # The stream will refuse it.

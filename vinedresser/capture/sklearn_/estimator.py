@@ -262,7 +262,6 @@ def _save_checkpoint(estimator: Any, directory: Path, step: int) -> None:
     Args:
         estimator: the estimator, fitted or not.
         directory: target directory; created if missing.
-        step: number of completed steps.
     """
     steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
     arrays = {

@@ -444,11 +444,7 @@ class TorchAdapter(Adapter):
 
 
 def _check_loss(loss: object) -> None:
-    """Check that a loss can be watched.
-
-    Raises:
-        ConfigError: the loss is neither None nor an ordinary nn.Module.
-    """
+    """Check that a loss can be watched."""
     scripted = isinstance(loss, torch.jit.ScriptModule)
     if loss is not None and (scripted or not isinstance(loss, nn.Module)):
         name = getattr(loss, "__name__", "…")
@@ -464,9 +460,6 @@ def _given_optimizers(given: object) -> list[Optimizer]:
 
     Args:
         given: an optimizer, a list or tuple of optimizers, or None.
-
-    Raises:
-        ConfigError: an item is not an optimizer.
     """
     some = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
     for one in some:

@@ -151,7 +151,6 @@ class BoosterRecorder:
 
         Args:
             booster: the booster after a round.
-            info: its properties.
             chosen: selects rows of an array: ``chosen(array, maximum)``; None for all.
         """
         name = f"{self._prefix}{data.name}"

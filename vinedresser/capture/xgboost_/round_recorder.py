@@ -170,7 +170,6 @@ def _record_set(
     Args:
         recording: receives ``metrics/<set>-<metric>``, and ``losses/<set>-<metric>`` for the loss.
         metrics: values by round, by metric.
-        data: name of the set.
         loss: the metric that is the loss; None if no metric is.
     """
     for metric, value in _latest(metrics):

@@ -111,11 +111,7 @@ def ask(
 
 
 def _print(run: str, answer: Answer, *, as_json: bool, ranks: bool) -> None:
-    """Print an answer.
-
-    Raises:
-        QueryError: it is a fault of the query.
-    """
+    """Print an answer."""
     from vinedresser.cli.views.answers import answer_view
     from vinedresser.cli.views.console import console
 
@@ -130,11 +126,7 @@ def _print(run: str, answer: Answer, *, as_json: bool, ranks: bool) -> None:
 
 
 def _check_drawing(run: str, beside: Sequence[str], plot: Path | None) -> None:
-    """Check what is drawn, and where to, before answers come for hours.
-
-    Raises:
-        ConfigError: nothing is drawn, a run is given twice, or the file cannot be written.
-    """
+    """Check what is drawn, and where to, before answers come for hours."""
     if beside and plot is None:
         raise ConfigError("--beside: give --plot FILE")
     if len({run, *beside}) <= len(beside):
@@ -181,11 +173,7 @@ def _draw(target: Path, sources: dict[str, Iterable[Answer]]) -> None:
 
 
 def _ranks(text: str) -> tuple[int, ...] | None:
-    """Return the ranks to ask; None: all.
-
-    Raises:
-        ConfigError: the text is not a rank.
-    """
+    """Return the ranks to ask; None: all."""
     if text == "all":
         return None
     if not text.isdecimal():

@@ -140,11 +140,7 @@ def stop(run: RunArgument, *, timeout: _Timeout = PATIENCE) -> None:
 
 
 def _assignment(text: str) -> tuple[str, float]:
-    """Return name and value of ``NAME=VALUE``.
-
-    Raises:
-        ConfigError: it has another form, or the value is not a finite number.
-    """
+    """Return name and value of ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     try:
         number = float(value)
@@ -156,11 +152,7 @@ def _assignment(text: str) -> tuple[str, float]:
 
 
 def _when(at: str | None) -> dict[str, Any]:
-    """Return the fields of a request for ``--at``.
-
-    Raises:
-        ConfigError: it is not one of the known forms.
-    """
+    """Return the fields of a request for ``--at``."""
     if at is None:
         return {}
     if at in _EVENTS:
@@ -194,11 +186,7 @@ def _reason(kind: TrainerRequestKind) -> str:
 
 
 def _send(run: str, requests: Sequence[TrainerRequest], timeout: float) -> None:
-    """Send requests together, and print the answers.
-
-    Raises:
-        ConfigError: the run is over, or the training refuses one; the others are made and printed.
-    """
+    """Send requests together, and print the answers."""
     from vinedresser.capture.requests.requesting import await_trainer, request_trainer
     from vinedresser.cli.views.console import say
     from vinedresser.objects import open_storage

@@ -247,11 +247,7 @@ def log_page(run: str, page: Path) -> None:
 
 
 def _page(run: Run, target: Path | None, subject: str, *suffixes: str) -> Path:
-    """Return the file to write.
-
-    Raises:
-        ConfigError: its suffix is not one of these.
-    """
+    """Return the file to write."""
     if target is None:
         # The last part of the location: the name in the run's record could be any path.
         return Path(f"{PurePath(run.path).name}-{subject}{suffixes[0]}")
@@ -263,11 +259,7 @@ def _page(run: Run, target: Path | None, subject: str, *suffixes: str) -> Path:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a text file.
-
-    Raises:
-        ConfigError: it cannot be read as text.
-    """
+    """Return the lines of a text file."""
     try:
         return path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -113,10 +113,8 @@ def _values(
 
     Args:
         watched: what is known of the runs; the run is added.
-        location: directory of the run.
         done: number of optimizer steps done.
         total: number of optimizer steps in the whole run, None if unknown.
-        room: number of characters.
     """
     try:
         if location not in watched:

@@ -146,11 +146,7 @@ def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) ->
 
 
 def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> None:
-    """Print the values of a scalar.
-
-    Raises:
-        UnknownStep: not captured in this mode or at this step.
-    """
+    """Print the values of a scalar."""
     columns = run.scalars(f"^{re.escape(name)}$", mode=mode, rank=rank)
     if name not in columns:
         others = [f"--mode {one}" for one in _scalar_modes(run).get(name, ()) if one != mode]
@@ -169,11 +165,7 @@ def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
 
 
 def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> None:
-    """Print the statistics of a tensor, or its values at one step.
-
-    Raises:
-        UnknownStep: not captured in this mode or at this step.
-    """
+    """Print the statistics of a tensor, or its values at one step."""
     view = run.tensor(name)
     if step is not None:
         value = view.value(step, mode, rank)

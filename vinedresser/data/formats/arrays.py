@@ -126,11 +126,7 @@ class ArrayFormat:
         ], []
 
     def _arrays(self, found: DataObject) -> list[_Array]:
-        """Return the arrays of an object in the order of the file, at least one.
-
-        Raises:
-            DamagedData: it is of another kind, or has no rows.
-        """
+        """Return the arrays of an object in the order of the file, at least one."""
         known = self._known.get(found.uri)
         if known is not None and known[0] == found.version:
             return known[1]
@@ -157,11 +153,7 @@ def safetensors_format() -> ArrayFormat:
 
 
 def _check(arrays: list[_Array], size: int) -> None:
-    """Check that arrays have rows, equally many, inside the object.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Check that arrays have rows, equally many, inside the object."""
     if not arrays:
         raise ValueError("it has no arrays")
     for array in arrays:

@@ -93,11 +93,7 @@ class TarFraming:
 
 
 def _members(content: bytes, *, final: bool) -> Iterator[_Member]:
-    """Yield the complete files of an archive whose names have a key and a field.
-
-    Raises:
-        ValueError: a header is damaged, or the archive is cut off; after the files before it.
-    """
+    """Yield the complete files of an archive whose names have a key and a field."""
     start = position = 0
     name = ""
     while position + _BLOCK <= len(content):
@@ -128,11 +124,7 @@ def _members(content: bytes, *, final: bool) -> Iterator[_Member]:
 
 
 def _check_end(rest: bytes, *, complete: bool) -> None:
-    """Check what is behind the last file of an archive, from the first empty block on.
-
-    Raises:
-        ValueError: there is more than zeros, or the last file is not complete.
-    """
+    """Check what is behind the last file of an archive, from the first empty block on."""
     if not complete:
         raise ValueError(_NO_FILE)
     if rest.count(0) < len(rest):
@@ -164,11 +156,7 @@ def _name_in(header: bytes, kind: bytes) -> str:
 
 
 def _pax_path(header: bytes) -> str:
-    """Return the path in an extended header, "" if it has none.
-
-    Raises:
-        ValueError: the header is damaged, or changes the size of the file.
-    """
+    """Return the path in an extended header, "" if it has none."""
     position = 0
     path = ""
     while field := _PAX_FIELD.match(header, position):

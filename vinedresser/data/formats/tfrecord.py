@@ -92,7 +92,6 @@ def _equal_records(content: bytes, position: int, header: bytes) -> range:
     """Return the ends of records that follow each other from a position and have one header.
 
     Args:
-        content: the file.
         position: where the first one begins.
         header: the header, which was verified.
     """

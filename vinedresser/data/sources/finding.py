@@ -198,7 +198,6 @@ def _find_file(path: str) -> _LocalObject:
 
     Raises:
         KeyMissing: there is none.
-        NotAFile: it is something else, such as a FIFO.
         StoreError: it cannot be examined.
     """
     try:

@@ -72,12 +72,7 @@ class S3Object:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _request(self, client: Any, start: int, stop: int) -> list[bytes]:
-        """Send one request; return what arrived before the connection broke.
-
-        Raises:
-            SourceChanged: the object was replaced.
-            botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError: nothing arrived.
-        """
+        """Send one request; return what arrived before the connection broke."""
         parts: list[bytes] = []
         try:
             with throttle().request(_is_busy):

@@ -276,7 +276,6 @@ class _SharePhases:
     """By how much the sums of categories differ between phases.
 
     Args:
-        sizes: of the column.
         sample: values of the baseline, object [rows].
         phase: int64 [rows], phase of each.
     """

@@ -183,9 +183,7 @@ def _tilted(
 
     Args:
         known: values, float64 [rows], ascending.
-        binning: bins of values.
         sizes: float64 [steps], wanted, negative for a shift down.
-        unit: a standard deviation.
     """
     with np.errstate(over="ignore"):
         deviations = ((known - known[len(known) // 2]) / unit).clip(-20, 20)

@@ -68,11 +68,7 @@ def read_attention(
 
 
 def _names(run: Run, name: str | None) -> list[str]:
-    """Return the tensors to read: calls of a layer in their order.
-
-    Raises:
-        UnknownTensor: there are none.
-    """
+    """Return the tensors to read: calls of a layer in their order."""
     if name is not None:
         known = run.tensor_names()
         if name not in known:

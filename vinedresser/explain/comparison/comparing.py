@@ -197,11 +197,7 @@ def comparison_of(
 
 
 def _places(location: str | os.PathLike[str] | Run) -> Sequence[Location]:
-    """Return a run, or the runs of a store.
-
-    Raises:
-        NotARun: it is neither.
-    """
+    """Return a run, or the runs of a store."""
     place = parse_location(location.path if isinstance(location, Run) else os.fspath(location))
     found = runs_in(place)
     if not found:

@@ -128,11 +128,7 @@ def _of_rows(values: list[NDArray[Any] | None], counts: Sequence[int]) -> list[N
 def _common_rows(
     name: str, inputs: list[NDArray[Any] | None], counts: list[int]
 ) -> tuple[list[NDArray[np.int64]], Literal["known", "unknown"]]:
-    """Return the rows of the common examples at each step, int64 [N] each.
-
-    Raises:
-        ConfigError: the steps have fewer than 4 examples in common.
-    """
+    """Return the rows of the common examples at each step, int64 [N] each."""
     found: list[NDArray[np.int64]]
     same: Literal["known", "unknown"]
     given = [one for one in inputs if one is not None]

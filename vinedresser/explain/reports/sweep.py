@@ -244,7 +244,6 @@ def _coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size,
     Lines have gaps at hyperparameters that a trial does not use.
 
     Args:
-        metric: name of the metric.
         label: accessible name of the chart.
     """
     bottom = _TOP + size.height

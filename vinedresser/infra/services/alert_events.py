@@ -57,11 +57,7 @@ def emit_answer(name: str, folder: Path, answer: Mapping[str, Any]) -> None:
 
 
 def _emit(kind: str, name: str, folder: Path, payload: dict[str, Any]) -> None:
-    """Send an event.
-
-    Raises:
-        LaunchError: the server did not accept it.
-    """
+    """Send an event."""
     from httpx import HTTPError
     from prefect.events import Event, get_events_client
     from websockets.exceptions import WebSocketException

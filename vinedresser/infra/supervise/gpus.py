@@ -143,11 +143,7 @@ def _take(folder: Path, names: Sequence[str], count: int) -> Lease | None:
 
 
 def _folder() -> Path:
-    """Return the folder of the lock files, on this machine: homes may be shared by machines.
-
-    Raises:
-        LaunchError: it belongs to another user, or cannot be created.
-    """
+    """Return the folder of the lock files, on this machine: homes may be shared by machines."""
     folder = Path(tempfile.gettempdir(), f"vinedresser-gpus-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

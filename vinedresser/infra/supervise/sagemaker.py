@@ -232,11 +232,7 @@ def read_container(base: Path, environment: Mapping[str, str]) -> Container:
 
 
 def _object(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the object in a JSON file.
-
-    Raises:
-        ConfigError: it is invalid, or missing and has no default.
-    """
+    """Return the object in a JSON file."""
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -55,11 +55,7 @@ def future(evidence: Evidence) -> tuple[str, str]:
 
 
 def _predicted(evidence: Evidence, call: CallEvent) -> Tensor:
-    """Return the argument [samples, length] of which the labels are the next tokens.
-
-    Raises:
-        NotRepeatable: there is none.
-    """
+    """Return the argument [samples, length] of which the labels are the next tokens."""
     function = evidence.trials.first.function
     if function is not None and function.compared.labels.dtype.kind in "iu":
         labels = torch.as_tensor(function.compared.labels)
@@ -77,11 +73,7 @@ def _predicted(evidence: Evidence, call: CallEvent) -> Tensor:
 
 @torch.no_grad()
 def _outputs(model: nn.Module, call: CallEvent, tokens: Tensor, other: Tensor) -> Tensor:
-    """Return the output [samples, length, …] of a call with other tokens.
-
-    Raises:
-        NotRepeatable: there is not one output with a row for each token.
-    """
+    """Return the output [samples, length, …] of a call with other tokens."""
 
     def given(value: Any) -> Any:
         return other if value is tokens else value

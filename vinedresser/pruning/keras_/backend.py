@@ -157,8 +157,6 @@ def _check_recorded(gradients: Sequence[Any], batch: int, *, unseen: bool) -> No
     """Check that a loss could be differentiated.
 
     Args:
-        gradients: its gradients.
-        batch: number of its batch.
         unseen: whether inputs of layers are needed, but none was seen.
     """
     if all(gradient is None for gradient in gradients):
@@ -247,8 +245,6 @@ def _separable(layer: Any, tensor: Any, observe: Callable[[Any], None]) -> Any:
     """Compute a separable convolution in its two steps: the second one reads what it is pruned by.
 
     Args:
-        layer: the layer.
-        tensor: its input.
         observe: called with what the depthwise convolution makes.
     """
     ops = keras.ops

@@ -198,7 +198,6 @@ def _masked_weights(
 
     Args:
         variables: the model's variables by name.
-        removal: what a plan removes.
     """
     readers: dict[str, set[int]] = {}
     for group in groups:
@@ -222,8 +221,6 @@ def _run_masked(
 
     Args:
         model: the unpruned model; it is not changed.
-        inputs: one tensor per input.
-        removal: what a plan removes.
         weights: what `_masked_weights` returned.
     """
 

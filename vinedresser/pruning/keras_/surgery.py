@@ -270,7 +270,6 @@ def _changed_key(removal: Removal, node: Any, args: tuple[Any, ...]) -> tuple[An
     """Return the arguments of an item access after a removal: other bounds and indices.
 
     Args:
-        removal: what is removed.
         node: the node of the access.
         args: its positional arguments: the tensor and the key.
     """

@@ -87,11 +87,7 @@ def _load_keras(model: Any, path: Path) -> None:
 
 @contextmanager
 def _refused(path: Path) -> Iterator[None]:
-    """Turn what a library raises for a damaged file, or for that of another model, into one line.
-
-    Raises:
-        PruningError: the file cannot be used.
-    """
+    """Turn what a library raises for a damaged file or that of another model into one line."""
     try:
         yield
     except _DAMAGED as error:

@@ -52,7 +52,6 @@ class _Recorder:
 
     Args:
         weights: the model's weights by name.
-        inputs: tensors of the example.
 
     Attributes:
         operators: each operator with its arguments; of tensors, number of the storage, and shape.

@@ -215,7 +215,6 @@ class _Trial:
 
     Args:
         model: the model; it stays as it is.
-        example: its arguments.
     """
 
     def __init__(self, model: torch.nn.Module, example: Example) -> None:

@@ -114,7 +114,6 @@ class _RankAnswers:
     """The answers of several ranks as they come, each read by a thread.
 
     Args:
-        ranks: ranks to ask.
         rate: maximum number of windows per second and rank; None: no limit.
     """
 

@@ -119,11 +119,7 @@ class _Connection(HTTPConnection):
         self._name = agent_name(location, rank)
 
     def connect(self) -> None:
-        """Connect, and check who listens.
-
-        Raises:
-            AgentAway: nobody, or somebody else.
-        """
+        """Connect, and check who listens."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         deadline = time.monotonic() + _QUEUE_PATIENCE
@@ -152,13 +148,7 @@ class _Connection(HTTPConnection):
         return True
 
     def requested(self, method: str, path: str, fields: Mapping[str, str]) -> HTTPResponse:
-        """Send a request; return the response if it is not a refusal.
-
-        Raises:
-            AgentAway: no agent of this user listens, or it has too many clients.
-            AgentLost: there is no response.
-            ConfigError: it is a refusal.
-        """
+        """Send a request; return the response if it is not a refusal."""
         try:
             self.request(method, f"{path}?{urlencode(fields)}")
             response = self.getresponse()
@@ -175,12 +165,7 @@ class _Connection(HTTPConnection):
 
 
 def _events(response: HTTPResponse, where: str) -> Iterator[str]:
-    """Yield the data of server-sent events until the stream ends, and "" for signs of life.
-
-    Raises:
-        AgentLost: the stream breaks off.
-        CorruptData: an event is too large.
-    """
+    """Yield the data of server-sent events until the stream ends, and "" for signs of life."""
     rest = b""
     while True:
         try:

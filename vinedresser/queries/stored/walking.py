@@ -66,11 +66,7 @@ class _Read:
         return found
 
     def tensor(self, row: int, name: str) -> NDArray[Any]:
-        """Return a tensor of a record.
-
-        Raises:
-            CorruptData: it is damaged.
-        """
+        """Return a tensor of a record."""
         if (name, row) in self.tensors:
             return self.tensors[name, row]
         entry = self.segment.locate(name, row)
@@ -103,7 +99,6 @@ class _Plan(NamedTuple):
 
         Args:
             contents: contents of `spans`.
-            problems: receives what is damaged.
         """
         offers = [Offer()] * len(self.segment)
         for rows, _, offer in self.offers:

@@ -227,7 +227,6 @@ def _restore(parts: KerasParts, step: RecordedKerasStep, whose: str) -> None:
 
     Raises:
         ConfigError: the factory builds another model or optimizer.
-        CorruptData: the recorded states are not valid.
     """
     for name, model in parts.models.items():
         recorded = step.models[name]

@@ -163,11 +163,7 @@ class ScriptTrial:
         return self._result("the script ends")
 
     def _begin(self, watched: ScriptStep) -> None:
-        """Restore the optimizers, and find the changes that apply.
-
-        Raises:
-            ConfigError: the optimizers are not those of the snapshot.
-        """
+        """Restore the optimizers, and find the changes that apply."""
         model = watched.model
         assert model is not None
         models = {name: watched.parts.models[name] for name in self._step.models}

@@ -131,11 +131,7 @@ class _ScriptTrainer:
         return found
 
     def _check_batches(self, found: TrialResult, change: ScriptChange) -> None:
-        """Refuse to compare steps with other batches.
-
-        Raises:
-            ConfigError: the script draws other batches in each process.
-        """
+        """Refuse to compare steps with other batches."""
         same = all(one == other for one, other in zip(found.batches, self._batches, strict=False))
         if not same and change.kind not in _OTHER_BATCHES:
             raise ConfigError(

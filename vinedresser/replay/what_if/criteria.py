@@ -147,7 +147,6 @@ def _learns_nothing(unchanged: Course, shuffled: Course) -> bool:
     from the inputs. With shuffled labels, there is nothing else to learn, if no batch is repeated.
 
     Args:
-        unchanged: the steps.
         shuffled: the steps with shuffled labels.
     """
     if not (unchanged.whole and shuffled.whole):

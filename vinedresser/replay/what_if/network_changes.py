@@ -184,11 +184,7 @@ def output_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
 
 
 def _exceeds(network: Network) -> bool:
-    """Return whether targets exceed the range of the outputs' activation.
-
-    Args:
-        network: what is known.
-    """
+    """Return whether targets exceed the range of the outputs' activation."""
     seen = network.targets
     if seen is None or network.last is None or not measures_errors(seen.loss):
         return False

@@ -138,9 +138,6 @@ def _call(
 
     Args:
         rows: the rows; None: all.
-
-    Raises:
-        ConfigError: it returns something else than two arrays.
     """
     # The objective may compute in place.
     predictions = step.predictions.copy() if rows is None else step.predictions[list(rows)]
@@ -229,7 +226,6 @@ def _recorded_round(snapshot: Snapshot) -> _RecordedRound:
     """Return the round of a snapshot.
 
     Raises:
-        CorruptData: it is damaged.
         StoreError: the storage refused.
     """
     models = snapshot.value(snapshot.record.contents.get("models"), ArrayCodec())

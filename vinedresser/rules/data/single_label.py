@@ -228,7 +228,6 @@ def _count(seen: _Labels, compared: Compared, *, ordered: bool) -> None:
     """Add the labels of a batch.
 
     Args:
-        seen: labels so far.
         compared: labels and predictions of the batch.
         ordered: whether there is one label for each row, whose order can be judged.
     """

@@ -167,9 +167,6 @@ def _flat_scores(spread: ScoreSpread) -> Advice | None:
     Scores that an unsuitable learning rate or the data keep close to each other are not in the
     right order. These are, so something scales them: a temperature that is far too high, or a mean
     in place of a sum. None if this is not so for every loss between classes.
-
-    Args:
-        spread: scores of the training.
     """
     losses = spread.fit.of("train")
     if not losses or losses.keys() != spread.greatest.keys():

@@ -156,11 +156,7 @@ class Overfitting(OnceRule):
         return finding
 
     def _accuracy(self, step: Step) -> float:
-        """Return the accuracy of captured predictions; NaN if unknown, or not above guessing.
-
-        Args:
-            step: an evaluation.
-        """
+        """Return the accuracy of captured predictions; NaN if unknown, or not above guessing."""
         series = [one for one in self.fit.of("eval").values() if one.task != "values"]
         gains = [gain for one in series if (gain := one.gain(last=1)) and gain.step == step.step]
         # A loss and what a script makes of it, such as its mean, have the same labels.

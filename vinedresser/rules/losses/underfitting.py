@@ -182,7 +182,6 @@ class Underfitting(OnceRule):
         """Return the finding of a training that ends at chance or behind, as far as is known.
 
         Args:
-            step: the last train step.
             words: what was seen.
             advice: cause and remedy if nothing else explains it; None: those of a loss that stands.
         """

@@ -185,14 +185,7 @@ class MixedPrecision(OnceRule):
         measured: tuple[str, float, float],
         seen: str,
     ) -> Finding:
-        """Return the finding.
-
-        Args:
-            name: name of the scale.
-            states: consecutive checks.
-            measured: statistic, value and threshold.
-            seen: observation.
-        """
+        """Return the finding."""
         statistic, value, threshold = measured
         return self.found(
             step,

@@ -396,9 +396,6 @@ class UntrainedParameters(Rule):
         Args:
             step: where it shows.
             value: name and value of the scalar that shows it.
-            seen: what is seen.
-            cause: the likely cause.
-            evidence: numbers.
         """
         finding = self.found(
             step,

@@ -314,7 +314,6 @@ def _divergence_of(
         now: the replicas at the check at which the difference is certain.
         before: the same at the check before.
         since: first check with a difference.
-        whole: whether all weights differ.
         settings: settings of the optimizers of each rank at one step, by name; [] if not known.
     """
     again = _AGAIN.format(since)

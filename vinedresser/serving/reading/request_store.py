@@ -294,11 +294,7 @@ def _steps(
 
 
 def _positions(cursor: Mapping[str, Any] | None) -> dict[str, Position]:
-    """Return the positions in a cursor.
-
-    Raises:
-        ConfigError: it is not a cursor of `RequestStore.after`.
-    """
+    """Return the positions in a cursor."""
     if cursor is None:
         return {}
     try:

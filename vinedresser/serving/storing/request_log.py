@@ -173,7 +173,6 @@ class RequestLog:
         """Create a run directory.
 
         Raises:
-            RunRemoved: the folder of the service was removed.
             StoreError: the storage refused.
         """
         storage = self._folder.storage

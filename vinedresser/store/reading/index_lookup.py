@@ -92,11 +92,7 @@ class IndexLookup:
         return segment is None or bool(segment.record.rows.steps[0] > step)
 
     def _read(self, seq: int) -> Segment | None:
-        """Return a segment; None if it does not exist (yet).
-
-        Raises:
-            CorruptData: its record is corrupt, or missing although the next one exists.
-        """
+        """Return a segment; None if it does not exist (yet)."""
         if seq not in self._segments:
             found = self._reader.records(seq, 1)
             if not found and not self._reader.exists(seq + 1):

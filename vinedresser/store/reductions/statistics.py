@@ -81,7 +81,6 @@ class Statistics:
         """Store a computed statistic; a tensor as a whole has one channel.
 
         Args:
-            word: the reduction.
             computed: float64 [C] or [C, 2 + 64].
         """
         if word.channel:

@@ -222,11 +222,7 @@ def _stacks(found: dict[tuple[str, str, tuple[int, ...]], _Along]) -> list[_Stac
 
 
 def _bytes_of(name: str, tensor: HostTensor, record: StepRecord) -> Buffer:
-    """Return the bytes of a tensor without copying them.
-
-    Raises:
-        CorruptData: their number does not match its dtype and shape.
-    """
+    """Return the bytes of a tensor without copying them."""
     size = ITEM_BYTES.get(tensor.dtype)
     data = tensor.data
     if size is None or data.nbytes != size * prod(tensor.shape):

@@ -331,7 +331,6 @@ class Segment:
 
         Args:
             whole: it has the committed length.
-            right: it matches its checksum.
             what: description of the data, for the message.
         """
         where = f"{self._storage.location}/{self.record.segment}"

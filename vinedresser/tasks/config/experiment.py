@@ -391,7 +391,6 @@ def _check_contract(
     """Refuse what a script for SageMaker's containers cannot be given as there.
 
     Args:
-        channels: sources of each channel.
         downloads: whether the trainings run on this machine, where channels on S3 are downloaded.
     """
     for key in masked_keys(specs):
@@ -448,9 +447,6 @@ def _grouped(table: object, *, where: str, base: Path) -> dict[str, dict[str, di
             or ``false`` to omit it.
         where: beginning of messages.
         base: directory to which the paths of custom rules are relative; they become absolute.
-
-    Raises:
-        ConfigError: the table is invalid; the message names the key.
     """
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must be a table, not {table!r}")

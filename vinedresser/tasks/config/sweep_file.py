@@ -50,6 +50,7 @@ class Sweep(ParentFile):
     Attributes:
         experiment: settings that the trials share; its store is the sweep's own.
         settings: settings of the search.
+        space: the search space.
         table: settings that the prunings share; None: the trials are trainings.
         planned: number of trials that it has at most; None if that is unknown.
         known: trials of another sweep from which it starts; None: it starts from nothing.

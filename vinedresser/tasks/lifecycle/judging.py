@@ -65,7 +65,6 @@ def _judge(directory: Path, group: str, location: Location) -> None:
 
     Raises:
         StoreError: the judge of a run on an object store failed, probably because of an outage.
-        JudgeFailed: the judge failed.
     """
     log = directory / "rules" / f"{group}.log"
     request = Request(str(location), group, str(directory / rules_key(group)), str(log))

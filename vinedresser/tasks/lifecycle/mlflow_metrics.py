@@ -30,9 +30,6 @@ class _Companions:
     """Sends the tags of a run while it trains, and the load of its machine.
 
     Settling the run sends the tags again.
-
-    Args:
-        sink: sends the points.
     """
 
     def __init__(self, storage: Storage, uri: str, run_id: str, sink: MetricSink) -> None:

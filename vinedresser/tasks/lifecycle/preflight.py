@@ -81,7 +81,6 @@ def _built_in_rules(storage: LocalStorage) -> dict[str, dict[str, Any]]:
     """Return the settings of the built-in rules that judge a run, by name.
 
     Raises:
-        CorruptData: a file of rules is damaged.
         StoreError: the storage refused.
     """
     found: dict[str, dict[str, Any]] = {}

@@ -103,7 +103,6 @@ def _numbers(counts: RequestCounts, windows: int, requests: tuple[int, int, int]
     """Return the numbers of requests in words.
 
     Args:
-        counts: requests of the service.
         windows: number of windows of this life.
         requests: number of requests in these, of those that count, and of those that wait.
     """

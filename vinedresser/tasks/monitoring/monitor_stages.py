@@ -153,7 +153,6 @@ def _alert_finding(alert: Subject, budget: float) -> Finding:
     """Return an alert as a finding: the windows are its steps.
 
     Args:
-        alert: the alert's window.
         budget: probability of a false alarm in the life of the monitor.
     """
     verdict = alert.window.verdict

@@ -185,7 +185,6 @@ class ClusterPlace(RunPlace):
         """Return how the run ended; write the end of a run whose worker has vanished.
 
         Raises:
-            StillRunning: it has not ended.
             StoreError: the store refused a request.
         """
         if isinstance(self._location, Path):

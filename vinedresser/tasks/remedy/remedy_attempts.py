@@ -258,7 +258,6 @@ def _agreed(proposed: dict[str, Any], trials: Trials) -> dict[str, Any]:
 
     Args:
         proposed: the correction that a rule proposes.
-        trials: what the trials say.
     """
     proved = trials.corrections
     # The rule and the experiment agree on what is wrong; the value is that of the experiment.

@@ -190,11 +190,7 @@ class _UserFunction:
                 self._lead = (watched, optimizer, updates_made(optimizer))
 
     def call(self, original: Callable[..., Any], function: Any, args: Any, kwargs: Any) -> Any:
-        """Call the tf.function or its capturing variant and return its result.
-
-        Args:
-            args: positional arguments.
-        """
+        """Call the tf.function or its capturing variant and return its result."""
         quiet = self._recorder.quiet
         if self._first_call and not quiet:
             self._analyze(function, args, kwargs)

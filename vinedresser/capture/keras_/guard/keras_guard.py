@@ -265,8 +265,6 @@ class KerasGuard:
         """Take a snapshot of a step whose tensors are concrete; return a finding if it stops.
 
         Args:
-            notes: notes of the step.
-            named: its gradients by path.
             optimizer: the optimizer that is about to make the update.
         """
         taker = self._taker

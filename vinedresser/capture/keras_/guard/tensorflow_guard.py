@@ -222,11 +222,7 @@ class TensorFlowGuard(KerasGuard):
     def _call_python(
         self, frame: StepNotes, paths: list[str], optimizer: Any, graph: Any, *tensors: Any
     ) -> bool:
-        """Take a snapshot in the middle of a graph.
-
-        Raises:
-            _Interrupted: the training has to stop before the update.
-        """
+        """Take a snapshot in the middle of a graph."""
         values, inputs = tensors[: len(paths)], tensors[len(paths) :]
         self._stop = self._alarmed(
             _filled(frame, inputs), list(zip(paths, values, strict=True)), optimizer, graph()
@@ -303,11 +299,7 @@ class TensorFlowGuard(KerasGuard):
         return on_data
 
     def _interrupt(self, frame: StepNotes, *inputs: Any) -> bool:
-        """Keep batch and state of a step whose update was skipped.
-
-        Raises:
-            _Interrupted: always.
-        """
+        """Keep batch and state of a step whose update was skipped."""
         self._interrupted = _filled(frame, inputs)
         raise _Interrupted
 

@@ -100,7 +100,6 @@ class _FunctionWrappers:
         Args:
             maker: the model's method that makes it, such as "make_train_function".
             attribute: attribute in which it is stored, such as "train_function".
-            replacement: called instead of it.
             on_make: called whenever a new function was made.
         """
         make = getattr(self._model, maker)
@@ -185,8 +184,6 @@ class _TrainFunction:
         """Run one batch, or all batches of one execution.
 
         Args:
-            original: Keras's function.
-            iterator: its argument.
             single: whether exactly one batch must be run even if nothing is due.
         """
         recording = None if self._recorder.quiet else self._begin()

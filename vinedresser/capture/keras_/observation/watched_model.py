@@ -214,9 +214,6 @@ class WatchedModel:
 class _RecordingWriter:
     """Writes tensors into recordings if they are due.
 
-    Args:
-        names: names of the model.
-
     Attributes:
         write: writes one tensor of any shape and dtype: ``write(recording, name, value, weight)``.
     """

@@ -145,11 +145,7 @@ class BufferPool:
 
 
 def _fresh(kind: _Kind) -> _Buffer:
-    """Return a new buffer.
-
-    Raises:
-        TypeError: safetensors does not support the dtype.
-    """
+    """Return a new buffer."""
     dtype, shape, pinned = kind
     if dtype not in _DTYPES:
         raise TypeError(f"cannot store a tensor of {dtype}: safetensors does not support it")

@@ -105,8 +105,6 @@ def _inputs(location: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the calls of the trained model, and the random states before them.
 
     Raises:
-        ConfigError: the snapshot does not exist, or holds no inputs of a torch model.
-        CorruptData: it is damaged.
         StoreError: the storage refused.
     """
     snapshot = open_snapshot(location)
@@ -130,11 +128,7 @@ def _inputs(location: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def _loss(loss_fn: nn.Module | None, call: Mapping[str, Any], output: Any) -> Tensor:
-    """Return the loss of a call.
-
-    Raises:
-        ConfigError: it is not known how the training computes it.
-    """
+    """Return the loss of a call."""
     if loss_fn is not None:
         arguments = with_output(call["losses"][-1]["arguments"] if call["losses"] else (), output)
         if arguments is not None:

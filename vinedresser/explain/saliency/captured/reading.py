@@ -151,11 +151,7 @@ def _totals(run: Run) -> list[str]:
 
 
 def _at(run: Run, step: int) -> tuple[str, dict[str, NDArray[Any]]]:
-    """Return the path of the model, and its tensors without their kind.
-
-    Raises:
-        UnknownStep: they were not captured in full at this step.
-    """
+    """Return the path of the model, and its tensors without their kind."""
     roots = [name.removeprefix(f"{_KIND}/").removesuffix(_TOTAL) for name in _totals(run)]
     root, *others = roots
     found = {}
@@ -289,7 +285,6 @@ def _uncovered(
     """Return the modules whose own part of the loss's gradient is in no term, the largest first.
 
     Args:
-        root: path of the model.
         rests: by name of a call, the part that the calls inside leave, [K].
         tolerance: largest part that counts as none.
         scale: sum of the magnitudes of the terms, float64 [K].

@@ -71,11 +71,7 @@ def fullgrad(
 
 
 def _checked(inputs: Any) -> NDArray[Any]:
-    """Return inputs as an array.
-
-    Raises:
-        SaliencyError: they cannot be explained.
-    """
+    """Return inputs as an array."""
     if not isinstance(inputs, np.ndarray | tf.Tensor):
         raise SaliencyError(f"inputs are {type(inputs).__name__}; they must be an array")
     given: NDArray[Any] = np.asarray(inputs)

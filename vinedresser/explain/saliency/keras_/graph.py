@@ -160,7 +160,6 @@ def _implicit_bias(output: Any, dependent: Sequence[Any]) -> Any | None:
     """Return the implicit bias of a result of an operator, broadcastable to it; None for zero.
 
     Args:
-        output: the symbolic result.
         dependent: the operator's arguments that depend on the model's input.
 
     Raises:

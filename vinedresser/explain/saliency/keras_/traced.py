@@ -151,11 +151,7 @@ class Traced:
         }
 
     def _table(self, output: Any) -> Any:
-        """Return the model's output as [batch, outputs].
-
-        Raises:
-            SaliencyError: it is something else.
-        """
+        """Return the model's output as [batch, outputs]."""
         if not isinstance(output, tf.Tensor):
             raise SaliencyError(
                 f"the model returns {type(output).__name__}; it must return a tensor "

@@ -49,11 +49,7 @@ def last_step(run: Run, model: Any) -> tuple[Mode, int]:
 
 
 def _steps(run: Run, model: Any) -> dict[Mode, NDArray[np.int64]]:
-    """Return the steps at which all weights were captured in full, by mode.
-
-    Raises:
-        UnknownStep: there is none.
-    """
+    """Return the steps at which all weights were captured in full, by mode."""
     names = list(_names(run, model).values())
     modes: tuple[Mode, ...] = ("train", "eval")
     found: dict[Mode, NDArray[np.int64]] = {}
@@ -96,11 +92,7 @@ def load_step(run: Run, model: Any, mode: Mode, step: int) -> None:
 
 
 def _names(run: Run, model: Any) -> Mapping[str, str]:
-    """Return the captured tensor of each entry of a model's state.
-
-    Raises:
-        UnknownStep: one was not captured.
-    """
+    """Return the captured tensor of each entry of a model's state."""
     captured = {
         name.partition("/")[2]: name
         for name in run.tensor_names()

@@ -163,11 +163,7 @@ def _explained(
     targets: Targets,
     drawn: _Drawn,
 ) -> Saliency | None:
-    """Decompose outputs of a frozen model; None if examples cannot be told apart somewhere.
-
-    Raises:
-        SaliencyError: the model's output or the targets do not allow it.
-    """
+    """Decompose outputs of a frozen model; None if examples cannot be told apart somewhere."""
     batch, path = len(inputs), [""]
     terms = _Terms(inputs, drawn)
     tracer = Tracer(path, terms.add)
@@ -208,11 +204,7 @@ def _array(values: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def _as_table(output: Any, batch: int) -> torch.Tensor:
-    """Return a model's output as [batch, outputs].
-
-    Raises:
-        SaliencyError: it is something else.
-    """
+    """Return a model's output as [batch, outputs]."""
     if not isinstance(output, torch.Tensor):
         raise SaliencyError(
             f"the model returns {type(output).__name__}; it must return a tensor [batch, outputs]"
@@ -246,10 +238,6 @@ def _frozen(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
     """Put a model into evaluation mode, with parameters that require no gradients.
 
     Afterwards its modes, parameters and buffers, and the random state, are as they were.
-
-    Args:
-        model: the model.
-        device: where it runs.
     """
     in_training = [module for module in model.modules() if module.training]
     tensors = (*model.parameters(), *model.buffers())

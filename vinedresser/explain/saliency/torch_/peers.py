@@ -89,11 +89,7 @@ def _smooth(tunnel: Any, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def _last_with_pixels(
     model: torch.nn.Module, forward: _Forward, inputs: torch.Tensor
 ) -> torch.nn.Module:
-    """Return the layer that was the last to return rows and columns, and was called once.
-
-    Raises:
-        SaliencyError: there is none.
-    """
+    """Return the layer that was the last to return rows and columns, and was called once."""
     ended: list[torch.nn.Module] = []
 
     def note(module: torch.nn.Module, _: Any, output: Any) -> None:

@@ -116,11 +116,7 @@ def open_cluster(
 
 
 def _server(settings: RunnerSettings) -> str:
-    """Return the address of Prefect's server, to which workers report their tasks.
-
-    Raises:
-        ConfigError: only this process can reach the server, and workers are elsewhere.
-    """
+    """Return the address of Prefect's server, to which workers report their tasks."""
     named = PREFECT_API_URL.value()
     if named and not is_private(named):
         return str(named)

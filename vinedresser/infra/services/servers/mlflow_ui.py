@@ -73,7 +73,6 @@ def _command(uri: str, port: int) -> list[str]:
 
     Args:
         uri: absolute tracking URI of the database.
-        port: port to listen on.
     """
     command = [sys.executable, "-m", "mlflow", "server"]
     path = sqlite_path(uri)

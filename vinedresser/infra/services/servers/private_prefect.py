@@ -188,9 +188,6 @@ def _own_folder() -> tuple[Path, int]:
     Returns:
         The folder, and the descriptor of its lock. The lock is free once this process and its
         server have ended; then the next call removes the folder, if that did not happen before.
-
-    Raises:
-        StoreError: it cannot be created.
     """
     root = private_folder(private_folder(state_folder()) / "prefect")
     try:

@@ -47,11 +47,7 @@ def download(uri: str, source: str, folder: Path) -> Path:
 
 
 def _artifact(client: MlflowClient, source: str) -> tuple[str, str]:
-    """Return the run that an artifact belongs to, and its path there.
-
-    Raises:
-        TrackingError: the URI is malformed, or the model's files do not belong to a run.
-    """
+    """Return the run that an artifact belongs to, and its path there."""
     if match := _RUN.fullmatch(source):
         return match["run"], match["path"]
     match = _MODEL.fullmatch(source)

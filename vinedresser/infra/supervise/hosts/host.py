@@ -111,11 +111,7 @@ class Host:
             self._report(over=True)
 
     def _check(self) -> None:
-        """Check what the ranks need here.
-
-        Raises:
-            LaunchError: a variable is missing.
-        """
+        """Check what the ranks need here."""
         for name in self._launch.environment_from:
             if name not in os.environ:
                 raise LaunchError(f"{name} is not set there; run.environment_from names it")

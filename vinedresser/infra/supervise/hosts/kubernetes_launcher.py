@@ -136,11 +136,7 @@ def _table(table: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
 
 
 def _kubectl(arguments: list[str], text: str = "") -> str:
-    """Run kubectl and return its output.
-
-    Raises:
-        LaunchError: it refused.
-    """
+    """Run kubectl and return its output."""
     done = subprocess.run(
         ["kubectl", *arguments],
         input=text,

@@ -63,7 +63,6 @@ def _spawn(ready: _Ready, channel: int | None = None) -> subprocess.Popen[bytes]
     """Start a supervisor's process; see `start`.
 
     Args:
-        ready: the run.
         channel: descriptor on which the supervisor gets signals, if any.
     """
     path, launch, lock, gpus, values = ready
@@ -172,11 +171,7 @@ def _input() -> int | None:
 
 
 def _tracking(storage: LocalStorage, launch: LaunchRecord) -> dict[str, str]:
-    """Return variables for MLflow in the script; the supervisor has no module that knows them.
-
-    Raises:
-        LaunchError: the tracking record is damaged.
-    """
+    """Return variables for MLflow in the script; the supervisor has no module that knows them."""
     try:
         record = read_record(storage, TrackingRecord)
     except CorruptData as error:

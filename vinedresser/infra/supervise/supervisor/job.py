@@ -280,7 +280,6 @@ class _MetricReader:
     Args:
         metrics: see `LaunchSettings`.
         selector: calls the key's data when ready.
-        family: leaves it out.
         report: called with one sentence per problem.
 
     Raises:

@@ -206,11 +206,7 @@ class _Work(NamedTuple):
 
 
 class _Stillness:
-    """Compares what a process does at several looks.
-
-    Args:
-        pid: its process id.
-    """
+    """Compares what a process does at several looks."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

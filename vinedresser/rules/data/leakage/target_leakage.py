@@ -324,7 +324,6 @@ class _Columns:
     """Columns of a table that tell the target alone; a pure fold in bounded memory.
 
     Args:
-        columns: number of columns.
         classes: whether the targets are class numbers.
     """
 

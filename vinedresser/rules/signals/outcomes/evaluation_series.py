@@ -160,9 +160,6 @@ class EvaluationSeries:
 
         Then the training data are only a part of the task (a curriculum, easy rows first), and
         progress on them does not apply to the whole.
-
-        Args:
-            start: first training loss.
         """
         return self._untrained and self._first > _OTHER_TASK * abs(start)
 

@@ -225,7 +225,6 @@ class FitSeries:
 
         Args:
             labels: frequency of each class, [classes].
-            total: number of labels.
         """
         if not self.counts.size:
             self.counts = np.zeros(len(labels))
