@@ -14,15 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.infra.supervise.launcher import request_stop, wait_for_exit
+from tests.infra.supervise.supervised import DEAF, ended, trainer_pid
+from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify, this_process
 from vinedresser.store.records import (
-    ExitRecord,
     Heartbeat,
-    SupervisorRecord,
     heartbeat_key,
-    read_record,
     write_record,
 )
 
@@ -41,24 +39,6 @@ pathlib.Path("ready").touch()
 while True:
     time.sleep(0.01)
 """
-STUBBORN = """
-import pathlib, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-pathlib.Path("ready").touch()
-time.sleep(600)
-"""
-
-
-def ended(directory: Path) -> ExitRecord:
-    record = wait_for_exit(directory, 30)
-    assert record is not None
-    return record
-
-
-def trainer_pid(directory: Path) -> int:
-    record = read_record(LocalStorage(directory), SupervisorRecord)
-    assert record is not None
-    return int(record.trainer["pid"])
 
 
 def test_a_program_that_ends_well_is_finished(launched: Launched) -> None:
@@ -157,7 +137,7 @@ def test_a_stop_by_a_rule_lets_the_training_save_and_is_told_with_the_finding(
 def test_who_does_not_listen_is_killed_after_the_grace_and_counts_as_stopped(
     launched: Launched, eventually: Eventually, tmp_path: Path
 ) -> None:
-    directory, _ = launched(STUBBORN, grace=0.3)
+    directory, _ = launched(DEAF, grace=0.3)
     eventually((tmp_path / "ready").exists)
     begun = time.monotonic()
     request_stop(directory, reason="enough")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.supervise.supervised import DEAF, trainer_pid
 from vinedresser.errors import CorruptData
 from vinedresser.infra.supervise.launcher import adopt, settle
 from vinedresser.objects import LocalStorage
@@ -20,25 +21,11 @@ from vinedresser.store.records import (
     LaunchRecord,
     SupervisorRecord,
     new_run,
-    read_record,
     write_record,
 )
 
 Eventually = Callable[[Callable[[], object]], None]
 Launched = Callable[..., tuple[Path, subprocess.Popen[bytes]]]
-
-DEAF = """
-import pathlib, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-pathlib.Path("ready").touch()
-time.sleep(600)
-"""
-
-
-def trainer_of(directory: Path) -> int:
-    record = read_record(LocalStorage(directory), SupervisorRecord)
-    assert record is not None
-    return int(record.trainer["pid"])
 
 
 @pytest.mark.parametrize("marked", ["not", "with the id", "with the place"])
@@ -71,7 +58,7 @@ def test_a_copy_of_a_run_does_not_end_the_original(
     eventually((tmp_path / "ready").exists)
     supervisor.kill()
     supervisor.wait()
-    trainer = trainer_of(directory)
+    trainer = trainer_pid(directory)
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
     assert not adopt(copy)

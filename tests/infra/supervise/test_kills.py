@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.infra.supervise.supervised import ended, trainer_pid
 from vinedresser.errors import LaunchError, StillRunning
 from vinedresser.infra.supervise.launcher import (
     request_stop,
@@ -25,11 +26,8 @@ from vinedresser.infra.supervise.launcher import (
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import descendants, identify, this_process
 from vinedresser.store.records import (
-    ExitRecord,
     Heartbeat,
-    SupervisorRecord,
     heartbeat_key,
-    read_record,
     write_record,
 )
 
@@ -73,18 +71,6 @@ while not asked:
 print("saving", flush=True)
 pathlib.Path("checkpoint").write_text("saved")
 """
-
-
-def ended(directory: Path) -> ExitRecord:
-    record = wait_for_exit(directory, 30)
-    assert record is not None
-    return record
-
-
-def trainer_pid(directory: Path) -> int:
-    record = read_record(LocalStorage(directory), SupervisorRecord)
-    assert record is not None
-    return int(record.trainer["pid"])
 
 
 def living(tmp_path: Path) -> list[int]:

@@ -15,27 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.infra.supervise.launcher import request_stop, wait_for_exit
+from tests.infra.supervise.supervised import START, ended
+from vinedresser.infra.supervise.launcher import request_stop
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify
-from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record
+from vinedresser.store.records import SupervisorRecord, read_record
 from vinedresser.testing.small_disk import small_disk
 
 Eventually = Callable[[Callable[[], object]], None]
 Prepared = Callable[..., Path]
 Launched = Callable[..., tuple[Path, subprocess.Popen[bytes]]]
-
-START = """
-import sys
-from vinedresser.infra.supervise.launcher import start
-sys.exit(start(sys.argv[1]).wait())
-"""
-
-
-def ended(directory: Path) -> ExitRecord:
-    record = wait_for_exit(directory, 60)
-    assert record is not None
-    return record
 
 
 def start_with_pipes(directory: Path) -> subprocess.Popen[bytes]:

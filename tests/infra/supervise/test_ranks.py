@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import vinedresser
+from tests.infra.supervise.supervised import START, ended
 from vinedresser.errors import LaunchError
 from vinedresser.infra.supervise.cores import cores
 from vinedresser.infra.supervise.gpus import VISIBLE_GPUS
-from vinedresser.infra.supervise.launcher import request_stop, settle, start, wait_for_exit
+from vinedresser.infra.supervise.launcher import request_stop, settle, start
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify
 from vinedresser.store.records import (
-    ExitRecord,
     StacksRecord,
     StacksRequest,
     SupervisorRecord,
@@ -35,11 +35,6 @@ Eventually = Callable[[Callable[[], object]], None]
 Prepared = Callable[..., Path]
 Launched = Callable[..., tuple[Path, subprocess.Popen[bytes]]]
 
-START = """
-import sys
-from vinedresser.infra.supervise.launcher import start
-sys.exit(start(sys.argv[1]).wait())
-"""
 # Waits until all ranks are here: an error of one must not end another before it has begun.
 MEET = """
 import os, pathlib, signal, sys, time
@@ -48,12 +43,6 @@ pathlib.Path(f"here-{rank}").touch()
 while not all(pathlib.Path(f"here-{one}").exists() for one in range(world)):
     time.sleep(0.005)
 """
-
-
-def ended(directory: Path) -> ExitRecord:
-    record = wait_for_exit(directory, 60)
-    assert record is not None
-    return record
 
 
 def pids(directory: Path) -> list[int]:

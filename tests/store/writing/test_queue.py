@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.store.writing.records import GatedStorage, heartbeat, index_records, record_of
 from vinedresser.objects import LocalStorage
@@ -15,20 +12,6 @@ from vinedresser.store.reading.reader import open_run
 from vinedresser.store.step_record import StepRecord
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> LocalStorage:
-    start_run(tmp_path)
-    return LocalStorage(tmp_path)
-
-
-@pytest.fixture
-def gated(tmp_path: Path) -> Iterator[GatedStorage]:
-    start_run(tmp_path)
-    storage = GatedStorage(tmp_path)
-    yield storage
-    storage.gate.set()
 
 
 def test_block_waits_for_room_and_loses_nothing(gated: GatedStorage) -> None:

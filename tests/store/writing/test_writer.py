@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,22 +21,7 @@ from vinedresser.store.records import (
 from vinedresser.store.step_record import Mode, ScalarStep
 from vinedresser.store.writing import writer as writing
 from vinedresser.store.writing.writer import RunWriter
-from vinedresser.testing.runs import start_run, step_record
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> LocalStorage:
-    start_run(tmp_path)
-    return LocalStorage(tmp_path)
-
-
-@pytest.fixture
-def gated(tmp_path: Path) -> Iterator[GatedStorage]:
-    start_run(tmp_path)
-    storage = GatedStorage(tmp_path)
-    yield storage
-    storage.gate.set()
-
+from vinedresser.testing.runs import step_record
 
 # When a segment is cut
 

@@ -32,12 +32,6 @@ from vinedresser.testing.runs import start_run
 from vinedresser.testing.small_disk import small_disk
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> LocalStorage:
-    start_run(tmp_path)
-    return LocalStorage(tmp_path)
-
-
 def test_a_rank_has_one_writer(storage: LocalStorage) -> None:
     writer = RunWriter(storage, 3)
     with pytest.raises(SecondWriter, match="rank 3 already has a writer"):

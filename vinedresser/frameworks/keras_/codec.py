@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.frameworks import nesting
-from vinedresser.snapshots.arrays import array_of, host_array_of
-from vinedresser.snapshots.trees import Fields, HostArray, LeftOut, Packed, array_digest
+from vinedresser.snapshots.arrays import ArrayCodec, host_array_of
+from vinedresser.snapshots.trees import LeftOut, Packed, array_digest
 from vinedresser.store.dtypes import SPELLINGS
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class KerasCodec:
+class KerasCodec(ArrayCodec):
     """See `vinedresser.snapshots.trees.Codec`."""
 
     def pack(self, value: Any) -> Packed:
@@ -43,10 +43,6 @@ class KerasCodec:
         kind = "array" if isinstance(value, np.ndarray | np.generic) else "tensor"
         return host_array_of(array), {"is": kind}
 
-    def unpack(self, array: HostArray, properties: Mapping[str, Any]) -> Any:  # noqa: ARG002
-        """See `Codec.unpack`."""
-        return array_of(array)
-
     def constant(self, kind: str, text: str) -> Any:
         """See `Codec.constant`."""
         if kind != "text":
@@ -54,10 +50,6 @@ class KerasCodec:
         content = json.loads(text)
         values = [one.encode("latin-1") for one in content["values"]]
         return np.array(values, dtype=object).reshape(content["shape"])
-
-    def named(self, kind: str, values: Fields) -> Any:  # noqa: ARG002
-        """See `Codec.named`."""
-        return values
 
 
 def is_tensor(value: Any) -> bool:
