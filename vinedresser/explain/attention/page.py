@@ -52,6 +52,7 @@ _STATISTICS = {
 _MOST_KEYS, _LEAST_WEIGHT = 4, 0.05
 # Lines are drawn in classes of weights, each in one path, which keeps the page small.
 _EDGES = (_LEAST_WEIGHT, 0.15, 0.35, 0.65, 1.0 + 1e-9)
+# The head view: height of a line and width of a character in pixels, and characters of a token.
 _LINE, _CHARACTER, _LONGEST = 13.0, 6.1, 14
 _SPAN = 90.0
 

@@ -27,6 +27,7 @@ from vinedresser.snapshots.trees import Codec
 
 __all__ = ["Call", "ObjectiveGuard", "guard_of"]
 
+# Rows that a finding names.
 _MOST_ROWS = 5
 Call = Literal["native", "estimator", "object"]
 

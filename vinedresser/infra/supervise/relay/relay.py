@@ -24,6 +24,7 @@ from vinedresser.store.spool import PRIVATE, Target
 
 # Seconds between two looks for segments, for other files, and whether the training has ended.
 _LOOK, _FILES, _LIFE = 0.02, 0.25, 1.0
+# Seconds of the first and of the longest pause while the store is unavailable.
 _FIRST, _LONGEST = 0.2, 3.0
 
 

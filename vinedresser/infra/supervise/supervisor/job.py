@@ -50,7 +50,8 @@ _NEVER = float("inf")
 _DRAIN = 1.0
 # Seconds in which a rank says where it stands, unless it is stopped by a signal.
 _ANSWER = 1.0
-# Bytes that may wait for it; lines beyond that are left out, since no training waits for it.
+# Bytes that may wait for the reader of metrics; lines beyond that are left out, since no training
+# waits for it.
 _MOST_WAITING = 8 * 1024**2
 # Seconds that it has to end after the last line.
 _PATIENCE = 10.0
