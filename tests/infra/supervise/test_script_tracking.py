@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import vinedresser
-from vinedresser.infra.supervise.launcher.script_tracking import script_tracking
+from vinedresser.infra.supervise.launcher.starting import script_tracking
 from vinedresser.store.records import MLFLOW_VARIABLE, TrackingRecord
 
 SCRIPT = """

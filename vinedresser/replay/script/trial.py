@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -30,7 +33,6 @@ from vinedresser.replay.script.settings import (
     TrialSettings,
 )
 from vinedresser.replay.script.watching import WHOSE, ScriptStep
-from vinedresser.replay.script.writes import before_writes
 from vinedresser.replay.what_if.change import Change, Facts
 from vinedresser.replay.what_if.changeable import Changeable
 from vinedresser.replay.what_if.changes import changes_for, labels_are_apart, shuffle_of
@@ -42,6 +44,9 @@ from vinedresser.replay.what_if.training import distance, finite_norm
 __all__ = ["ScriptTrial"]
 
 _SEED = 0
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Events of `sys.addaudithook` whose first argument is the path that changes.
+_CHANGING = ("os.remove", "os.rename", "os.rmdir", "os.truncate", "os.mkdir", "shutil.rmtree")
 
 
 class ScriptTrial:
@@ -194,7 +199,7 @@ class ScriptTrial:
             self._changes = [self._shuffle]
         if self._deadline == math.inf:
             self._deadline = time.monotonic() + self._settings.seconds
-            before_writes(self._writes)
+            _before_writes(self._writes)
 
     @contextmanager
     def _seen(self) -> Iterator[None]:
@@ -300,3 +305,49 @@ def _facts(table: dict[str, Any]) -> Facts:
             "network": network and Network.from_json(network),
         }
     )
+
+
+def _before_writes(listener: Callable[[str], None]) -> None:
+    """Call a listener with the path before this process writes a file, or makes or removes one.
+
+    Files in the temporary directory are not the script's, nor are devices, unless it lies or runs
+    there itself. What libraries write without Python is not noticed, except by `torch.save`.
+
+    Args:
+        listener: called in the thread that writes.
+    """
+    own, temporary = os.getpid(), tempfile.gettempdir()
+    ours = [os.getcwd(), os.path.dirname(os.path.abspath(sys.argv[0]))]
+    # Python's own caches of modules that are imported later.
+    sys.dont_write_bytecode = True
+
+    def told(path: Any) -> None:
+        if os.getpid() != own or isinstance(path, int):
+            return
+        place = os.path.abspath(os.fsdecode(path))
+        if any(_inside(place, one) for one in ours) or not any(
+            _inside(place, one) for one in (temporary, "/dev", "/proc")
+        ):
+            listener(os.path.relpath(place))
+
+    def audited(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = args
+            if isinstance(flags, int) and flags & _WRITING:
+                told(path)
+        elif event in _CHANGING:
+            told(args[0])
+
+    sys.addaudithook(audited)
+    save = torch.save
+
+    def saving(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(f, str | Path):
+            told(f)
+        return save(obj, f, *args, **kwargs)
+
+    torch.save = saving
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

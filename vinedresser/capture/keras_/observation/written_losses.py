@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from enum import Flag, auto
+from functools import cache, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from vinedresser.capture.keras_.backends.operations import Operation, Operations
 from vinedresser.capture.keras_.observation.comparisons import Comparison, LossFunction
-from vinedresser.capture.keras_.observation.origins import SAME_ELEMENTS, Origin, Origins
 
-__all__ = ["Written", "follows_from", "written_loss"]
+__all__ = ["SAME_ELEMENTS", "Written", "follows_from", "written_loss"]
 
 _MOST_TERMS = 32
 _SQUARE, _ABSOLUTE = "mean_squared_error", "mean_absolute_error"
@@ -25,6 +26,21 @@ _BOUNDS = frozenset({"AddV2", "Add", "Maximum", "Minimum", "ClipByValue", "Ident
 _MOST_BOUNDS = 4
 
 _function = cache(LossFunction)
+SAME_ELEMENTS = frozenset({"Identity", "Reshape", "Squeeze", "ExpandDims", "Cast"})
+"""Operations that change nothing but the shape or the type of a tensor."""
+# A loss is a few operations away from the output of the model.
+_MOST_TENSORS = 200
+# Operations of whose inputs the first is the tensor, and others say how it is read.
+_OF_FIRST = SAME_ELEMENTS | {
+    *("Mean", "Sum", "Max", "Min", "Prod", "Cumsum", "ArgMax"),
+    *("StridedSlice", "Slice", "Transpose", "Tile", "Pad", "PadV2", "BroadcastTo"),
+}
+# Operations whose result does not depend on the values of their inputs.
+_OF_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
+_RANDOM = ("Stateless", "Random", "TruncatedNormal")
+# Operations by which a program computes the number of elements from a shape.
+_COUNTS = frozenset({"Cast", "StridedSlice", "Prod", "Identity"})
+_MOST_COUNTS = 8
 
 
 class Written(NamedTuple):
@@ -95,13 +111,13 @@ def written_loss(
 def follows_from(tensor: Any, outputs: Sequence[Any], operations: Operations) -> bool:
     """Return whether a tensor is computed from outputs of the model and constants alone."""
     known = bool(outputs) and operations.known(tensor)
-    return known and Origins(outputs, operations).predicted(tensor)
+    return known and _Origins(outputs, operations).predicted(tensor)
 
 
 class _Search:
     def __init__(self, outputs: Sequence[Any], operations: Operations) -> None:
         self._operations = operations
-        self.origins = Origins(outputs, operations)
+        self.origins = _Origins(outputs, operations)
 
     def terms(self, loss: Any, value: Any) -> Iterator[tuple[Any, int]]:
         """Yield the terms of a loss, and the sign of its derivative by each; 0 if unknown.
@@ -208,7 +224,7 @@ class _Search:
         if operation is None or operation.kind != "Mul":
             return None
         labels, factor = operation.inputs
-        if self.origins.of(labels) != Origin.DATA:
+        if self.origins.of(labels) != _Origin.DATA:
             labels, factor = factor, labels
         before = self._operations.of(labels)
         if before is not None and before.kind == "Neg":
@@ -218,7 +234,7 @@ class _Search:
             return None
         softmax = computed.kind == "LogSoftmax"
         argument = computed.inputs[0] if softmax else self._unbounded(computed.inputs[0])
-        if not self.origins.are_data(labels) or self.origins.of(argument) != Origin.OUTPUT:
+        if not self.origins.are_data(labels) or self.origins.of(argument) != _Origin.OUTPUT:
             return None
         return _Logarithm(labels, argument, softmax, sign)
 
@@ -228,7 +244,7 @@ class _Search:
             operation = None if self.origins.is_output(tensor) else self._operations.of(tensor)
             if operation is None or operation.kind not in _BOUNDS:
                 break
-            others = [one for one in operation.inputs if self.origins.of(one) != Origin.NOTHING]
+            others = [one for one in operation.inputs if self.origins.of(one) != _Origin.NOTHING]
             if len(others) != 1:
                 break
             tensor = others[0]
@@ -247,3 +263,101 @@ def _written(
 ) -> Written:
     comparison = Comparison(_function(function, ()), value, labels, predictions)
     return Written(comparison, negated)
+
+
+class _Origin(Flag):
+    """What a tensor depends on; NOTHING are constants of the program."""
+
+    NOTHING = 0
+    OUTPUT = auto()
+    DATA = auto()
+    TRAINED = auto()
+
+
+class _Origins:
+    """Finds what tensors depend on.
+
+    Args:
+        outputs: outputs of the model, tensors.
+        operations: the operations since they were computed.
+    """
+
+    def __init__(self, outputs: Sequence[Any], operations: Operations) -> None:
+        self._operations = operations
+        self._outputs = {id(output) for output in outputs}
+        self._known = dict.fromkeys(self._outputs, _Origin.OUTPUT)
+        self._lengths = {output.shape[0] for output in outputs if len(output.shape)}
+        self._left = _MOST_TENSORS
+
+    def of(self, tensor: Any) -> _Origin:
+        """Return what a tensor depends on; everything if there is too much to look at."""
+        if id(tensor) not in self._known:
+            if self._left <= 0:
+                return _Origin.OUTPUT | _Origin.DATA | _Origin.TRAINED
+            self._left -= 1
+            self._known[id(tensor)] = self._of(tensor)
+        return self._known[id(tensor)]
+
+    def _of(self, tensor: Any) -> _Origin:
+        operation = self._operations.of(tensor)
+        if operation is None:
+            return self._of_leaf(tensor)
+        kind, inputs = operation
+        if kind in _OF_SHAPES or kind == "Const":
+            rows = len(tensor.shape) > 0 and tensor.shape[0] in self._lengths
+            # Data that a function refers to become constants of its graph.
+            data = kind == "Const" and rows and self._operations.varies(tensor)
+            return _Origin.DATA if data else _Origin.NOTHING
+        if kind == "ReadVariableOp":
+            return _Origin.TRAINED
+        # Whatever reads no tensor, such as a placeholder, has data.
+        if not inputs or kind.startswith(_RANDOM):
+            return _Origin.DATA
+        read = inputs[:1] if kind in _OF_FIRST else inputs
+        return reduce(or_, map(self.of, read))
+
+    def _of_leaf(self, tensor: Any) -> _Origin:
+        if self._operations.is_trained(tensor):
+            return _Origin.TRAINED
+        return _Origin.DATA if len(tensor.shape) else _Origin.NOTHING
+
+    def is_output(self, tensor: Any) -> bool:
+        """Return whether a tensor is an output of the model."""
+        return id(tensor) in self._outputs
+
+    def predicted(self, tensor: Any) -> bool:
+        """Return whether a tensor has a row for each of an output, and follows from these alone."""
+        rows = len(tensor.shape) > 0 and tensor.shape[0] in self._lengths
+        return rows and self.of(tensor) == _Origin.OUTPUT
+
+    def are_data(self, tensor: Any) -> bool:
+        """Return whether a tensor certainly depends on data alone."""
+        return len(tensor.shape) > 0 and self.of(tensor) == _Origin.DATA
+
+    def are_weighted(self, tensor: Any) -> bool:
+        """Return whether a tensor depends both on outputs and on data."""
+        return _Origin.OUTPUT | _Origin.DATA in self.of(tensor)
+
+    def sign(self, tensor: Any) -> int:
+        """Return the sign of a constant scalar, or of a number of elements; 0 if unknown."""
+        if len(tensor.shape):
+            return 0
+        value = self._operations.constant(tensor)
+        if value is not None and self.of(tensor) == _Origin.NOTHING:
+            return (value > 0) - (value < 0)
+        return int(self._counts(tensor))
+
+    def _counts(self, tensor: Any) -> bool:
+        """Return whether a tensor is a number of elements."""
+        for _ in range(_MOST_COUNTS):
+            operation = self._operations.of(tensor)
+            if operation is None:
+                return False
+            # Of a tensor whose shape is known, the shape is a constant.
+            shape = operation.kind == "Const" and len(tensor.shape) == 1
+            if shape or operation.kind in ("Shape", "Size"):
+                return True
+            if operation.kind not in _COUNTS:
+                return False
+            tensor = operation.inputs[0]
+        return False

@@ -6,22 +6,25 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
 from vinedresser.errors import CorruptData, LaunchError, NotARun
 from vinedresser.foreign_signals import holding_foreign
+from vinedresser.infra.catalog.tracking_uri import absolute_uri, mlflow_uri, sqlite_path
 from vinedresser.infra.supervise.gpus import NO_GPUS, VISIBLE_GPUS, Lease, lease
 from vinedresser.infra.supervise.launch_values import memory_file, take
 from vinedresser.infra.supervise.launcher.command_check import check_command
 from vinedresser.infra.supervise.launcher.passing_on import channel
-from vinedresser.infra.supervise.launcher.script_tracking import script_tracking
 from vinedresser.infra.supervise.launcher.supervisor_server import SupervisorServer
+from vinedresser.masking import MASK
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import (
+    MLFLOW_VARIABLE,
     ExitRecord,
     LaunchRecord,
     RunRecord,
@@ -34,9 +37,12 @@ from vinedresser.store.records import (
     write_first,
 )
 
-__all__ = ["start", "supervise"]
+__all__ = ["script_tracking", "start", "supervise"]
 
 _SERVER = SupervisorServer()
+_URI = "MLFLOW_TRACKING_URI"
+# Seconds that the script waits for the database, which several processes write.
+_PATIENCE = 60
 
 
 def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
@@ -198,3 +204,41 @@ def _make_ready(
     except LaunchError as error:
         write_first(storage, ExitRecord("crashed", str(error), time.time(), code=127))
         raise
+
+
+def script_tracking(record: TrackingRecord | None, given: Mapping[str, str]) -> dict[str, str]:
+    """Return variables for MLflow in a script.
+
+    There are none if the script's environment names another server or run, if the URI has a
+    password, which its processes need not know, or if the database is on another machine.
+
+    Args:
+        record: the MLflow run; None if there is none.
+        given: the environment of the script.
+    """
+    if record is None or not record.run_id or MASK in record.uri:
+        return {}
+    uri, path = absolute_uri(record.uri), sqlite_path(record.uri)
+    if path is not None and not path.is_file():
+        return {}
+    own = {name for name in given if name.startswith("MLFLOW_")}
+    if own & {"MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"}:
+        return {}
+    if _URI in own and given[_URI] not in (uri, mlflow_uri(uri)):
+        return {}
+    shown = mlflow_uri(uri)
+    waits = path is not None and "?" not in shown
+    return {
+        _URI: f"{shown}?timeout={_PATIENCE}" if waits else shown,
+        MLFLOW_VARIABLE: f"{_installed()}/{record.experiment_id}/{record.run_id}",
+    }
+
+
+def _installed() -> str:
+    """Return the version of MLflow in this environment."""
+    for name in ("mlflow", "mlflow-skinny"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return ""
