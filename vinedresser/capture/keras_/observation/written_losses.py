@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from vinedresser.capture.keras_.backends.operations import Operation, Operations
 from vinedresser.capture.keras_.observation.comparisons import Comparison, LossFunction
 
-__all__ = ["SAME_ELEMENTS", "Written", "follows_from", "written_loss"]
+__all__ = ["Written", "follows_from", "written_loss"]
 
 _MOST_TERMS = 32
 _SQUARE, _ABSOLUTE = "mean_squared_error", "mean_absolute_error"
@@ -26,12 +26,12 @@ _BOUNDS = frozenset({"AddV2", "Add", "Maximum", "Minimum", "ClipByValue", "Ident
 _MOST_BOUNDS = 4
 
 _function = cache(LossFunction)
-SAME_ELEMENTS = frozenset({"Identity", "Reshape", "Squeeze", "ExpandDims", "Cast"})
+_SAME_ELEMENTS = frozenset({"Identity", "Reshape", "Squeeze", "ExpandDims", "Cast"})
 """Operations that change nothing but the shape or the type of a tensor."""
 # A loss is a few operations away from the output of the model.
 _MOST_TENSORS = 200
 # Operations of whose inputs the first is the tensor, and others say how it is read.
-_OF_FIRST = SAME_ELEMENTS | {
+_OF_FIRST = _SAME_ELEMENTS | {
     *("Mean", "Sum", "Max", "Min", "Prod", "Cumsum", "ArgMax"),
     *("StridedSlice", "Slice", "Transpose", "Tile", "Pad", "PadV2", "BroadcastTo"),
 }
@@ -142,7 +142,7 @@ class _Search:
     def _below(self, operation: Operation) -> list[tuple[Any, int]] | None:
         """Return the arguments of a linear operation, or of a root, with their signs; or None."""
         kind, inputs = operation
-        if kind in SAME_ELEMENTS or kind in ("Mean", "Sum", "Sqrt"):
+        if kind in _SAME_ELEMENTS or kind in ("Mean", "Sum", "Sqrt"):
             return [(inputs[0], 1)]
         if kind == "Neg":
             return [(inputs[0], -1)]

@@ -231,32 +231,8 @@ class TargetLeakage(OnceRule):
             evidence={"features": features, "rows": self._end.rows},
         )
 
-    def _found(
-        self,
-        step: Step,
-        name: str,
-        *,
-        statistic: str,
-        value: float,
-        threshold: float,
-        seen: str,
-        cause: str,
-        remedy: str,
-        evidence: dict[str, Any],
-    ) -> Finding:
-        return self.found(
-            step,
-            since=0,
-            tensor=name,
-            statistic=statistic,
-            value=value,
-            threshold=threshold,
-            confidence=0.95,
-            seen=seen,
-            cause=cause,
-            remedy=remedy,
-            evidence=evidence,
-        )
+    def _found(self, step: Step, name: str, **told: Any) -> Finding:
+        return self.found(step, since=0, tensor=name, confidence=0.95, **told)
 
 
 class _Copies(NamedTuple):
