@@ -68,8 +68,6 @@ class Population:
 
     Args:
         settings: settings of the sampler.
-        goal: the objective.
-        space: the search space.
         seed: seed of the sweep.
         points: configurations of the first members; missing values are drawn at random.
 
@@ -102,8 +100,6 @@ class Population:
         """Return the population of a sweep; None: it has another sampler.
 
         Args:
-            settings: settings of the sweep.
-            space: the search space.
             points: configurations of the first members.
             where: prefix of messages, such as ``sweep.toml: sweep``.
 

@@ -181,7 +181,6 @@ def line_of(trial: Trial, trials: Sequence[Trial]) -> list[Trial]:
     """Return a trial of a population after those from whose checkpoints it continues.
 
     Args:
-        trial: the trial.
         trials: all trials of the sweep.
     """
     known = {one.number: one for one in trials}

@@ -81,8 +81,6 @@ class RanksApart:
     Args:
         framework: returns that of the training, known after its first step.
         storage: the run's directory, on a file system.
-        rank: rank of this process.
-        ranks: number of ranks.
         report: prints a line.
     """
 

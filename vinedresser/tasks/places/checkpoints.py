@@ -122,7 +122,6 @@ def copy_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> P
 
     Args:
         storage: storage of its run.
-        saved: the checkpoint.
         folder: folder for copies, with a folder for each run.
 
     Raises:

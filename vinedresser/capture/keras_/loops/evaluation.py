@@ -148,7 +148,6 @@ class Evaluation:
 
         Args:
             args: positional arguments of ``evaluate``, of which the labels are the second.
-            kwargs: the others.
         """
         y: Any = kwargs.get("y", args[1] if len(args) > 1 else None)
         recording = self._recorder.recording(self._recorder.explicit_mode or self._mode)

@@ -116,7 +116,6 @@ class Losses:
 
         Args:
             recording: receives the share.
-            name: name of the loss.
             arguments: arguments of the loss, nestings of tensors.
         """
         full = f"{FIRST_LABEL}{name}"
