@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.supervise.test_endings import SAVES, ended
+from tests.infra.supervise.supervised import ended
+from tests.infra.supervise.test_endings import SAVES
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import LaunchSettings
 from vinedresser.store.status import run_status
