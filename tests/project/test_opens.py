@@ -29,7 +29,7 @@ ELSEWHERE = {
     "capture/keras_/adapter.py": "a temporary file of `replacing`",
     "capture/live/agent.py": "/dev/null",
     "capture/run/connections.py": "/proc",
-    "capture/sklearn_/checkpoint.py": "a temporary file of `replacing`",
+    "capture/sklearn_/estimator.py": "a temporary file of `replacing`",
     "capture/torch_/checkpoint.py": "a temporary file of `replacing`",
     "capture/torch_/worker_states.py": "memory without a file",
     "capture/xgboost_/callback.py": "a temporary file of `replacing`",
@@ -42,7 +42,7 @@ ELSEWHERE = {
     "data/downloading.py": "the user's cache folder, which is private",
     "data/pipes.py": "a pipe that the user names, in no store",
     "data/sources/cached.py": "the user's cache folder, which is private",
-    "data/sources/local.py": "training data that the user names, in no store",
+    "data/sources/finding.py": "training data that the user names, in no store",
     "explain/charts/plot.py": "a file that the user names",
     "explain/charts/standalone.py": "files of this package",
     "infra/configuration.py": "a file that the user names",
@@ -61,7 +61,7 @@ ELSEWHERE = {
     "infra/services/tracking/artifacts.py": "links in a temporary folder, to checked files",
     "infra/supervise/sagemaker.py": "the tree of a container, in no store",
     "infra/supervise/supervisor/limits.py": "/proc",
-    "infra/supervise/supervisor/stillness.py": "/proc",
+    "infra/supervise/supervisor/trainer.py": "/proc",
     "infra/supervise/supervisor/system_metrics.py": "/proc",
     "infra/services/tracking/availability.py": "after `check_file`: SQLite opens its files itself",
     "infra/services/tracking/preparation.py": "under `_locked`: a new name, renamed when complete",
@@ -87,7 +87,7 @@ ELSEWHERE = {
     "testing/launchers.py": "a temporary folder of a test",
     "testing/s3_server.py": "the folder of a server for tests",
     "tasks/transfer.py": "an archive that the user names, and files in it",
-    "watching/assets.py": "files of this package",
+    "watching/application.py": "files of this package",
 }
 
 
