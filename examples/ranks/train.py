@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -72,7 +73,7 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def make_scenes(seed: int) -> np.ndarray:
+def make_scenes(seed: int) -> NDArray[np.float32]:
     """Return pictures of a digit somewhere in noise, and where its ink is.
 
     Returns:

@@ -26,9 +26,11 @@ def spied_stacks(pids: Sequence[int], turn: Callable[[], None]) -> dict[int, lis
         turn: handles pending events, or the first that arrives within a tick.
     """
     program = shutil.which("py-spy")
+    if program is None:
+        return {}
     deadline = time.monotonic() + _PATIENCE
     found = {}
-    for pid in pids if program is not None else ():
+    for pid in pids:
         with tempfile.TemporaryFile() as output:
             # It must not pause the process.
             command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
