@@ -33,7 +33,7 @@ def spied_stacks(pids: Sequence[int], turn: Callable[[], None]) -> dict[int, lis
     for pid in pids:
         with tempfile.TemporaryFile() as output:
             # It must not pause the process.
-            command = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+            command: list[str] = [program, "dump", "--nonblocking", "--json", "--pid", str(pid)]
             try:
                 spy = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL
@@ -54,7 +54,8 @@ def _frames(pid: int, dump: bytes) -> list[list[Any]]:
     try:
         [main] = [thread for thread in json.loads(dump) if thread["os_thread_id"] == pid]
         return [
-            [str(one["filename"]), int(one["line"]), str(one["name"])] for one in main["frames"]
+            [str(frame["filename"]), int(frame["line"]), str(frame["name"])]
+            for frame in main["frames"]
         ]
     except (KeyError, TypeError, ValueError):
         return []
