@@ -20,10 +20,10 @@ class Watching(BoundedTPESampler):
 
     seen: dict[int, set[int]] = {}  # noqa: RUF012 (for all of its instances)
 
-    def sample_independent(self, study: Any, trial: FrozenTrial, *rest: Any) -> Any:
+    def sample_relative(self, study: Any, trial: FrozenTrial, *rest: Any) -> Any:
         """See `optuna.samplers.BaseSampler`."""
         self.seen[trial.number] = {one.number for one in study.get_trials(deepcopy=False)}
-        return super().sample_independent(study, trial, *rest)
+        return super().sample_relative(study, trial, *rest)
 
 
 def test_the_sampler_learns_from_the_trials_of_its_bracket() -> None:
@@ -40,6 +40,7 @@ def test_the_sampler_learns_from_the_trials_of_its_bracket() -> None:
         trial.report(float(number % 7), 9)
         study.tell(trial, float(number % 7))
     assert set(brackets.values()) == {0, 1, 2}
+    assert len(Watching.seen) == 30
     for number, seen in Watching.seen.items():
         same = {one for one in range(number) if brackets[one] == brackets[number]}
         assert seen - {number} == same

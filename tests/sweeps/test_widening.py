@@ -18,12 +18,14 @@ NARROW: dict[str, Any] = {
     "lr": {"log": [1e-3, 1e-2]},
     "layers": {"int": [2, 4], "step": 2},
     "act": ["relu", "tanh"],
+    "sizes": [[8, 8], [16]],
 }
 WIDE: dict[str, Any] = {
     "lr": {"log": [1e-4, 1.0]},
     "layers": {"int": [0, 8], "step": 2},
     # In another order.
     "act": ["gelu", "tanh", "relu"],
+    "sizes": [[16], [8, 8]],
 }
 
 
@@ -46,6 +48,9 @@ def space(table: dict[str, Any]) -> Space:
         ({"act": ["relu", "gelu"]}, False),
         ({"act": {"float": [0.0, 1.0]}}, False),
         ({"lr": {"log": [1e-3, 1e-2], "when": {"act": "relu"}}}, False),
+        # The script would get a text where it got a list.
+        ({"sizes": ["[8, 8]", "[16]", "[4]"]}, False),
+        ({"sizes": [[16], [8, 8], [4]]}, True),
         ({"more": [1, 2]}, False),
     ],
 )
@@ -107,7 +112,7 @@ def test_every_sampler_searches_the_wider_space(tmp_path: Path, sampler: Any) ->
     longer = study(path, space(WIDE), **settings | {"trials": 52})
     assert [one.parameters for one in longer.trials()][13:] == after
     run(longer, 2)
-    assert set(longer.importance()) == {"lr", "layers", "act"}
+    assert set(longer.importance()) == {"lr", "layers", "act", "sizes"}
     longer.close()
 
 

@@ -132,7 +132,8 @@ class Dimension:
         ):
             return False
         if self.kind == "choice":
-            return all(_among(one, self.choices) for one in other.choices)
+            same = self.lists.intersection(other.choices) == other.lists
+            return same and all(_among(one, self.choices) for one in other.choices)
         shift = (other.low - self.low) / (self.step or 1.0) if self.step else 0.0
         aligned = abs(shift - round(shift)) <= _ROUNDING
         return aligned and self.low <= other.low and other.high <= self.high

@@ -121,6 +121,11 @@ class Population:
             raise ConfigError(
                 f"{where}.epochs: is missing; sampler.until needs the number of epochs of a trial"
             )
+        if table.until and table.until == settings.resume:
+            raise ConfigError(
+                f"{where}.sampler.until: {table.until} is the parameter of sweep.resume; name the "
+                "one for the number of epochs"
+            )
         if table.until in names:
             raise ConfigError(
                 f"{where}.sampler.until: {table.until} is also in the space; remove one of them"

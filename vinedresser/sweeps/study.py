@@ -305,10 +305,11 @@ class Study:
         """Return the importance of each hyperparameter for the objective, from 0 to 1.
 
         PED-ANOVA (Watanabe et al., IJCAI 2023) over the finished trials, of several objectives for
-        the first; empty if they have too few distinct values.
+        the first; empty if they have too few distinct values. Also empty for a population, whose
+        values depend on the generation.
         """
         done = self._found(OptunaState.COMPLETE)
-        if len({one.values[0] for one in done}) < LEAST_RESULTS:
+        if self.members is not None or len({one.values[0] for one in done}) < LEAST_RESULTS:
             return {}
         # Here, since it imports scikit-learn, for which no trial should wait.
         from optuna.importance import get_param_importances

@@ -14,7 +14,7 @@ from vinedresser.explain.reports.sweep import SweepPage, causes, without_links, 
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import Trial, TrialEnd
+from vinedresser.sweeps.trial import Line, Trial, TrialEnd
 
 SPACE = Space.parse(
     {
@@ -163,6 +163,16 @@ def test_too_few_results_tell_no_importance(
     assert words in text
     told = write_sweep_report(page(found), tmp_path / "sweep.html").read_text(encoding="utf-8")
     assert "Cannot be told" not in told
+
+
+def test_a_population_tells_no_importance(tmp_path: Path) -> None:
+    found = [
+        Trial(number, {"lr": 1.0}, {}, (number / 9,), TrialEnd("finished"), line=Line(0, number))
+        for number in range(6)
+    ]
+    known = replace(page(found), importance={})
+    text = write_sweep_report(known, tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "Cannot be told: the results of a population depend on the generation, too." in text
 
 
 def test_the_pareto_front_is_a_chart_in_which_it_is_marked(tmp_path: Path) -> None:

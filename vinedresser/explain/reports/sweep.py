@@ -79,6 +79,8 @@ class SweepPage:
         """Why the importance of hyperparameters cannot be told; "" if it can."""
         if self.importance:
             return ""
+        if any(trial.line is not None for trial in self.trials):
+            return "Cannot be told: the results of a population depend on the generation, too."
         results = {trial.result[0] for trial in self.trials if trial.result}
         known = f"{len(results)}" if results else "none"
         return (
