@@ -106,14 +106,20 @@ def test_a_program_reads_metrics_with_the_key_of_the_environment(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VINEDRESSER_WATCH_KEY", KEY)
-    with watching(store) as (_, client, _):
+    with watching(store) as (address, client, _):
+        assert KEY not in address
+        assert client.get("/", params={"key": KEY}).status_code == 403
         assert client.get("/health").text == "ok\n"
         for headers in ({}, {"Authorization": KEY}, {"Authorization": f"Bearer {KEY}x"}):
             assert client.get("/metrics", headers=headers).status_code == 403
         right = {"Authorization": f"Bearer {KEY}"}
         assert client.get("/metrics", headers={**right, "Host": "evil.example"}).status_code == 403
         until(lambda: client.get("/metrics", headers=right).status_code == 200, "the first reading")
-        families = text_string_to_metric_families(client.get("/metrics", headers=right).text)
+        answer = client.get("/metrics", headers=right)
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        families = text_string_to_metric_families(answer.text)
+        # Its key opens nothing else.
+        assert client.get("/runs", headers=right).status_code == 403
     found = {
         (sample.name, *sample.labels.values()): sample.value
         for family in families

@@ -21,7 +21,7 @@ from vinedresser.errors import ConfigError
 
 __all__ = ["KEY_VARIABLE", "Access"]
 
-# Names the key that does not change with each start.
+# Names the key of programs.
 KEY_VARIABLE = "VINEDRESSER_WATCH_KEY"
 
 _KEY_BYTES = 32
@@ -45,28 +45,30 @@ class Access:
     The address with the key sets a cookie, whose value is another secret, and leads to the page
     without the key. All ports of a host share their cookies, so the cookie's name has the port.
 
-    Programs, such as Prometheus, send the key as a bearer token. Whether the server is well, at
-    /health, everyone on this machine may ask.
+    Programs, such as Prometheus, get /metrics with a key of their own as a bearer token. It stays
+    the same, so it is in no address: those are printed, and kept in logs and histories. Whether the
+    server answers, at /health, everyone on this machine may ask.
 
     Args:
         port: port of the server.
-        key: the key; "": a new one.
+        program_key: the key of programs; "": none is let through.
 
     Raises:
-        ConfigError: the key can be guessed.
+        ConfigError: the key of programs can be guessed.
 
     Attributes:
         address: the address that opens the page, with the key.
     """
 
-    def __init__(self, application: ASGIApp, port: int, key: str = "") -> None:
+    def __init__(self, application: ASGIApp, port: int, program_key: str = "") -> None:
         self._application = application
-        if key and not _KEY.fullmatch(key):
+        if program_key and not _KEY.fullmatch(program_key):
             raise ConfigError(
                 f"{KEY_VARIABLE}: must have at least 32 letters, digits, - or _, as from "
                 "`openssl rand -hex 16`"
             )
-        self._key = key or secrets.token_urlsafe(_KEY_BYTES)
+        self._token = f"Bearer {program_key}" if program_key else ""
+        self._key = secrets.token_urlsafe(_KEY_BYTES)
         self._session = secrets.token_urlsafe(_KEY_BYTES)
         self._cookie = f"vinedresser_watch_{port}"
         self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
@@ -97,6 +99,9 @@ class Access:
             return PlainTextResponse("only GET is served", 405, {"Allow": "GET, HEAD"})
         if scope["path"] == "/health":
             return PlainTextResponse("ok\n")
+        given_token = headers.get("authorization", "")
+        if scope["path"] == "/metrics" and self._token and _same(given_token, self._token):
+            return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("key")
         if scope["path"] == "/" and given:
             right = _same(given[0], self._key)
@@ -108,8 +113,7 @@ class Access:
         # A link of another site opens no page, even if the browser were to send the cookie.
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return "requests of other sites are refused"
-        program = _same(headers.get("authorization", ""), f"Bearer {self._key}")
-        if not program and not _same(_cookie_of(headers, self._cookie), self._session):
+        if not _same(_cookie_of(headers, self._cookie), self._session):
             return "open the address that vinedresser watch has printed, with its key"
         return ""
 

@@ -78,11 +78,11 @@ class _Pages:
 
     def metrics(self, _request: Request) -> Response:
         found = self._store.table.changes(0)
-        incomplete = len(found["rows"]) < found["listed"] or not found["listed"]
-        if found["reading"] and incomplete:
+        if not found["complete"]:
             # Fewer runs than there are would look like removed ones.
-            raise HTTPException(503, "the store is being read for the first time")
-        return PlainTextResponse(metrics_text(found["rows"], found["problem"]))
+            raise HTTPException(503, found["problem"] or "the store has not been read yet")
+        text = metrics_text(found["rows"], found["problem"])
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     def curves(self, request: Request) -> Response:
         with _refusals():

@@ -141,6 +141,7 @@ class StoreTable:
         self._revision = 0
         self._listed = 0
         self._problem = ""
+        self._complete = False
         self._background = Background(self._renew)
 
     def changes(self, since: int) -> dict[str, Any]:
@@ -152,8 +153,9 @@ class StoreTable:
         Returns:
             ``revision``, ``rows`` (each with its number, ``id``), ``removed`` (numbers),
             ``listed`` (number of runs in the store), ``reading`` (rows are being read: ask again
-            at once), ``problem`` ("" or why the store cannot be read), ``location`` and ``goal``
-            (name and direction of the metric by which runs are ranked; None).
+            at once), ``complete`` (all rows were read once), ``problem`` ("" or why the store
+            cannot be read), ``location`` and ``goal`` (name and direction of the metric by which
+            runs are ranked; None).
         """
         self._background.ask()
         with self._lock:
@@ -163,6 +165,7 @@ class StoreTable:
                 "revision": self._revision,
                 "listed": self._listed,
                 "reading": self._background.busy,
+                "complete": self._complete,
                 "location": visible(str(self._store.location)),
                 "problem": self._problem,
                 "goal": goal and goal._asdict(),
@@ -214,7 +217,7 @@ class StoreTable:
                     with self._lock:
                         self._revision += 1
                         run.revision = self._revision
-            problem = ""
+            self._complete, problem = True, ""
         except VinedresserError as error:
             problem = visible(str(error))
         finally:
