@@ -231,12 +231,62 @@ def test_a_killed_removal_leaves_no_half_and_is_completed(
     assert len(open_store(store)) == 4
 
 
-def test_a_run_in_the_place_of_a_removed_one_stays(store: Path) -> None:
+def being_removed(store: Path, run: str) -> LocalStorage:
+    """Note that the removal of run-5 was interrupted; return the notes."""
     notes = LocalStorage(private_state(store))
-    notes.put("removing/0.json", [b'{"name": "run-5", "id": "0"}'])
+    notes.put("removing/0.json", [json.dumps({"name": "run-5", "id": run}).encode()])
+    return notes
+
+
+def test_a_run_in_the_place_of_a_removed_one_stays(store: Path) -> None:
+    notes = being_removed(store, "0")
     assert complete(store) == []
     assert "run-5" in open_store(store)
     assert notes.list("removing/") == []
+
+
+def test_a_whole_run_that_was_pinned_after_its_removal_was_interrupted_stays(store: Path) -> None:
+    notes = being_removed(store, open_run(store / "run-5").info.id)
+    pin(store / "run-5", "the paper")
+    assert complete(store) == []
+    assert open_run(store / "run-5").steps("train").tolist() == [0]
+    assert notes.list("removing/") == []
+
+
+def test_a_link_in_the_place_of_a_half_removed_run_is_not_followed(store: Path) -> None:
+    notes = being_removed(store, open_run(store / "run-5").info.id)
+    (store / "run-5").rename(store.parent / "elsewhere")
+    (store.parent / "elsewhere/run.json").unlink()
+    (store / "run-5").symlink_to(store.parent / "elsewhere")
+    assert complete(store) == []
+    assert (store.parent / "elsewhere/exit.json").is_file()
+    assert notes.list("removing/") == []
+
+
+# Another process takes the folder away just before it is removed.
+RACING = """
+import os, sys
+from pathlib import Path
+from vinedresser.tasks.retention import Policy, clean
+
+def take(event, arguments):
+    if event == "shutil.rmtree" and str(arguments[0]).endswith("run-5"):
+        os.rename(arguments[0], f"{arguments[0]}.taken")
+
+sys.addaudithook(take)
+found = clean(Path(sys.argv[1]), Policy(keep=3), delete=True)
+print(found.text, *found.failed.values(), sep="; ")
+"""
+
+
+@pytest.mark.thorough
+def test_a_run_that_cannot_be_removed_is_named_and_hinders_no_other(store: Path) -> None:
+    command = [sys.executable, "-c", RACING, str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("1 run, ")
+    assert f"{store / 'run-5'}: not removed: No such file or directory" in done.stdout
+    assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]
+    assert clean(store, Policy(keep=3), delete=True).candidates == []
 
 
 def test_what_lies_in_a_store_removes_nothing(store: Path) -> None:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from vinedresser.errors import ConfigError, VinedresserError
+from vinedresser.errors import ConfigError, StoreError, VinedresserError
 from vinedresser.explain.formatting import count
 from vinedresser.infra.catalog.known_tracking import read_tracking
 from vinedresser.infra.catalog.stores import is_owned, private_state
@@ -266,6 +266,8 @@ def remove(candidate: Candidate, what: What) -> None:
 def complete(store: Location) -> list[Location]:
     """Complete the removals that were interrupted, and return them.
 
+    A run that is still whole and that has to stay by now, such as a pinned one, stays.
+
     Raises:
         TrackingError: MLflow cannot be told.
         StoreError: the store refused.
@@ -274,16 +276,29 @@ def complete(store: Location) -> list[Location]:
     completed = []
     for key in notes.list(f"{_Removal.KEY}/"):
         removal = read_record(notes, _Removal, key=key)
-        assert removal is not None
+        if removal is None:
+            # `vinedresser rm` has completed it meanwhile.
+            continue
         location = store / removal.name
         storage = open_storage(location)
-        run = read_record(storage, RunRecord)
-        is_left = location.is_dir() if isinstance(location, Path) else storage.list("")
-        if (run is None or run.id == removal.id) and is_left:
+        if _is_left(location, storage, removal):
             _finish(location, storage)
             completed.append(location)
         notes.delete(key)
     return completed
+
+
+def _is_left(location: Location, storage: Storage, removal: _Removal) -> bool:
+    """Return whether a removal has left something that is still to be removed."""
+    if isinstance(location, Path) and (location.is_symlink() or not location.is_dir()):
+        # What a link in its place leads to was never the run.
+        return False
+    run = read_record(storage, RunRecord)
+    if run is None:
+        return isinstance(location, Path) or bool(storage.list(""))
+    return run.id == removal.id and not _reason_to_keep(
+        location, storage, run_status(storage), "runs"
+    )
 
 
 def pin(location: Location, why: str) -> None:
@@ -398,7 +413,11 @@ def _finish(location: Location, storage: Storage) -> None:
         storage.delete(key)
     if isinstance(location, Path):
         # Folders, and what readers ignore.
-        shutil.rmtree(location)
+        try:
+            shutil.rmtree(location)
+        except OSError as error:
+            # Such as a file that another process has removed, or written, meanwhile.
+            raise StoreError(f"{location}: not removed: {error.strerror}") from error
 
 
 def _keys(storage: Storage, what: What) -> list[str]:

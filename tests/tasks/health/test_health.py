@@ -470,8 +470,10 @@ def test_a_tracking_server_that_refuses_the_password_is_named(
     with HTTPServer(("127.0.0.1", 0), _Refusing) as server:
         Thread(target=server.serve_forever).start()
         monkeypatch.setenv(TRACKING_VARIABLE, f"http://127.0.0.1:{server.server_port}")
-        [found] = tracking_checks(None)
-        server.shutdown()
+        try:
+            [found] = tracking_checks(None)
+        finally:
+            server.shutdown()
     assert (found.state, "401" in found.seen) == ("problem", True)
     assert found.remedy.startswith("correct MLFLOW_TRACKING_USERNAME")
 

@@ -140,6 +140,8 @@ def load_retention(path: Path) -> Retention:
     store = store_in(table.store, path.absolute().parent)
     if isinstance(store, Path) and not store.is_dir():
         raise ConfigError(f"{where}.store: {store}: no such directory")
+    if table.size and not isinstance(store, Path):
+        raise ConfigError(f"{where}.size: {store}: sizes are known in a directory only")
     if not (table.older or table.keep or table.state or table.size):
         raise ConfigError(f"{where}: say which runs: older, keep, state or size")
     policy = Policy.parsed(
