@@ -160,7 +160,7 @@ wheel: env  ## build the wheel in dist, install it into an empty environment, an
 RELEASE_TOOLS := cyclonedx-bom==7.5.0 twine==7.0.0
 
 release: wheel  ## check the wheel as PyPI does; write its SBOM and checksums, signed if KEY=... is a key of ssh
-	@git diff --quiet HEAD || { echo "make release: there are uncommitted changes" >&2; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "make release: there are uncommitted changes" >&2; exit 1; }
 	$(BIN)/python -m venv build/release
 	build/release/bin/python -m pip install --quiet $(RELEASE_TOOLS)
 	build/release/bin/twine check --strict dist/*.whl

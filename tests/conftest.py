@@ -83,6 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "PREFECT_HOME": str(home / "prefect"),
+        # As importing vinedresser has set it.
+        "MLFLOW_DISABLE_TELEMETRY": "true",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "true",
         # More threads than cores make small trainings slower, and their sums differ.

@@ -54,6 +54,7 @@ def test_up_settles_what_a_killed_flow_and_its_supervisor_left(
     tmp_path: Path,
     mlflow_store: Callable[[Path], Path],
     mlflow_runs: Callable[[Path], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = mlflow_store(tmp_path / "runs")
     text = EXPERIMENT.format(name="left", epochs=9000)
@@ -76,6 +77,9 @@ def test_up_settles_what_a_killed_flow_and_its_supervisor_left(
         finally:
             flow.kill()
     assert mlflow_runs(store)["left"]["status"] == "RUNNING"
+    # In a shell that has not evaluated the output of `up`.
+    for name in prefect.server.environment():
+        monkeypatch.delenv(name)
     said = vinedresser(tmp_path, "up", "--limit", "2")
     settled = f"settled after a crash in {store}: "
     assert f"{settled}flow run train left   crashed: its process is gone" in said

@@ -79,18 +79,22 @@ def test_a_training_of_the_earlier_version_is_stopped_by_this_one(
     assert train("ended", 20).wait() == 0
     running = train("running", 100_000)
     place = tmp_path / "runs/running"
-    until(lambda: [*place.glob("index/0/*.json")] or running.poll() is not None, "the training")
-
-    assert open_run(place).status.state == "running"
-    assert f"version in {earlier}" in (place / "log.txt").read_text(encoding="utf-8")
-    assert vinedresser("doctor", "runs", cwd=tmp_path).stdout.count("store: runs") == 1
-    vinedresser("stop", "runs/running", cwd=tmp_path, code=0)
-    assert running.wait() == 130
+    try:
+        until(lambda: [*place.glob("index/0/*.json")] or running.poll() is not None, "the training")
+        assert open_run(place).status.state == "running"
+        assert f"version in {earlier}" in (place / "log.txt").read_text(encoding="utf-8")
+        assert vinedresser("doctor", "runs", cwd=tmp_path).stdout.count("store: runs") == 1
+        vinedresser("stop", "runs/running", cwd=tmp_path, code=0)
+        assert running.wait() == 130
+    finally:
+        # With its flow, the training ends.
+        running.kill()
+        running.wait()
     vinedresser("run", "--name", "new", "train.py", "20", cwd=tmp_path, code=0)
     states = {name: run.status.state for name, run in open_store(tmp_path / "runs").items()}
     assert states == {"ended": "finished", "running": "stopped", "new": "finished"}
     said = vinedresser("compare", "runs/ended", "runs/new", cwd=tmp_path, code=0).stdout
     assert "train/loss" in said
     said = vinedresser("gc", "--keep", "1", "--delete", cwd=tmp_path, code=0).stdout
-    assert said.startswith("2 runs") or "2 runs, " in said
+    assert "2 runs, " in said
     assert [*open_store(tmp_path / "runs")] == ["new"]

@@ -128,9 +128,14 @@ def _settle_left(say: Callable[[str], object]) -> None:
             flow.server for flow in dead_flows(store, faults)
         )
         if prefect:
+            from prefect.context import refresh_global_settings_context
+
             find_prefect()
+            # Prefect, which reads its settings once, was imported to look at the scheduler.
+            refresh_global_settings_context()
         for result in reconcile(store, prefect=prefect):
-            say(f"settled after a crash in {store}: {result.what}   {result.done}")
+            done = "not settled" if result.failed else "settled"
+            say(f"{done} after a crash in {store}: {result.what}   {result.done}")
     for fault in faults:
         say(fault)
 

@@ -86,12 +86,12 @@ def run_pruning(pruning: Pruning, *, resume: bool) -> PruningResult:
 
 def _prune(pruning: Pruning, resume: bool) -> PruningResult:
     experiment = pruning.experiment
-    channels = fetch_channels(experiment)
-    ensure_store(experiment.store)
-    with process_lock(pruning.lock, "pruning"):
-        remember_tracking(experiment.store, experiment.tracking_uri)
-        reconcile(experiment.store)
-        with flow_recorded(experiment.store) as flow_id:
+    with flow_recorded(experiment.store) as flow_id:
+        channels = fetch_channels(experiment)
+        ensure_store(experiment.store)
+        with process_lock(pruning.lock, "pruning"):
+            remember_tracking(experiment.store, experiment.tracking_uri)
+            reconcile(experiment.store)
             fetch_weights(pruning.table, pruning.experiment, pruning.fetched_weights)
             tracking = begin_pruning(pruning, resume=resume)
             maker = RunMaker(experiment, channels, tracking, flow=flow_id)

@@ -8,6 +8,7 @@ from prefect import State, flow
 from prefect.states import Completed, Failed
 
 from vinedresser.tasks.config.retention_file import load_retention
+from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.retention_stage import retain as retain_task
 
 __all__ = ["retain"]
@@ -33,7 +34,8 @@ def retain(path: Path) -> State[str]:
         TrackingError: MLflow cannot be told of a removal that had been interrupted.
     """
     checked = load_retention(path)
-    found, text = retain_task(checked, path.stem)
+    with flow_recorded(checked.store):
+        found, text = retain_task(checked, path.stem)
     if found.failed:
         return Failed(name="Not all removed", message=text)
     name = "Removed" if checked.delete else "Listed"

@@ -95,28 +95,30 @@ def run_search(searched: Sweep, *, resume: bool, retry_failed: bool) -> SweepRes
 def _search(searched: Sweep, resume: bool, retry_failed: bool) -> SweepResult:
     experiment = searched.experiment
     ensure_store(experiment.store)
-    with closing(searched.study(searched.lock)) as study:
+    with (
+        closing(searched.study(searched.lock)) as study,
+        flow_recorded(experiment.store) as flow_id,
+    ):
         if resume:
             # Before anything else: a training continues without its flow for a minute only.
             adopt_living(experiment.store)
         channels = fetch_channels(experiment)
         remember_tracking(experiment.store, experiment.tracking_uri)
         reconcile(experiment.store)
-        with flow_recorded(experiment.store) as flow_id:
-            if searched.table is not None:
-                fetch_weights(searched.table, experiment, searched.fetched_weights)
-            tracking = begin_sweep(searched, resume=resume)
-            if searched.known is not None:
-                study.learn(searched.known.trials)
-            if retry_failed:
-                study.retry_failed()
-            with work_order(experiment) as order:
-                runner = SweepRunner(searched, channels, study, tracking, flow=flow_id, order=order)
-                queue = TrialQueue(runner)
-                run_queue(queue, experiment, STAGES)
-            runner.finish()
-            swept = sweep_result(runner, study, tracking, queue.problems)
-            swept = finish_sweep(searched, swept, tracking)
-            swept = swept.with_problems(send_digest(searched, swept))
-            leave_sweep_artifact(searched, swept, tracking)
-            return swept
+        if searched.table is not None:
+            fetch_weights(searched.table, experiment, searched.fetched_weights)
+        tracking = begin_sweep(searched, resume=resume)
+        if searched.known is not None:
+            study.learn(searched.known.trials)
+        if retry_failed:
+            study.retry_failed()
+        with work_order(experiment) as order:
+            runner = SweepRunner(searched, channels, study, tracking, flow=flow_id, order=order)
+            queue = TrialQueue(runner)
+            run_queue(queue, experiment, STAGES)
+        runner.finish()
+        swept = sweep_result(runner, study, tracking, queue.problems)
+        swept = finish_sweep(searched, swept, tracking)
+        swept = swept.with_problems(send_digest(searched, swept))
+        leave_sweep_artifact(searched, swept, tracking)
+        return swept

@@ -66,16 +66,17 @@ def run_trainings(experiment: Experiment) -> TrainResult:
 
 
 def _train(experiment: Experiment) -> TrainResult:
-    channels = fetch_channels(experiment)
-    ensure_store(experiment.store)
-    # First: left runs with the tracking URI of this file are this user's.
-    tracking = prepare_mlflow(
-        experiment.store, experiment.tracking_uri, experiment.tracking_experiment
-    )
-    reconcile(experiment.store)
-    with flow_recorded(experiment.store) as flow_id, work_order(experiment) as order:
-        maker = RunMaker(experiment, channels, tracking, flow=flow_id, order=order)
-        runs = make_runs(experiment, maker)
-        queue = AttemptQueue(runs, partial(correct, maker=maker))
-        run_queue(queue, experiment, STAGES)
-        return train_result(runs, queue.problems)
+    with flow_recorded(experiment.store) as flow_id:
+        channels = fetch_channels(experiment)
+        ensure_store(experiment.store)
+        # First: left runs with the tracking URI of this file are this user's.
+        tracking = prepare_mlflow(
+            experiment.store, experiment.tracking_uri, experiment.tracking_experiment
+        )
+        reconcile(experiment.store)
+        with work_order(experiment) as order:
+            maker = RunMaker(experiment, channels, tracking, flow=flow_id, order=order)
+            runs = make_runs(experiment, maker)
+            queue = AttemptQueue(runs, partial(correct, maker=maker))
+            run_queue(queue, experiment, STAGES)
+            return train_result(runs, queue.problems)

@@ -98,8 +98,16 @@ def test_a_run_that_died_with_the_machine_does_not_block_its_deployment(
     for process in (before.worker, before.server, asdict(flow)):
         kill(process)
     let_leases_expire(Path(before.home))
-    home = ("--data", before.home, "--limit", "2")
-    vinedresser(tmp_path, "up", *home)
+    # In a shell that has not evaluated the output of `up`.
+    for name in before.environment():
+        monkeypatch.delenv(name)
+    said = vinedresser(tmp_path, "up", "--data", before.home, "--limit", "2")
+    [swept] = tmp_path.glob("runs/search-*")
+    settled = (
+        f"settled after a crash in {swept}: flow run sweep sweep   crashed: its process is gone"
+    )
+    assert settled in said
+    assert prefect.state(dead) == "CRASHED"
     assert settings(prefect.server) == settings(before)
 
     # The supervisors give the sweep a minute to resume.
@@ -112,12 +120,6 @@ def test_a_run_that_died_with_the_machine_does_not_block_its_deployment(
     place = f"v2/concurrency_limits/deployment:{prefect.deployment('sweep/killed-machine')['id']}"
     until(lambda: prefect.call("GET", place)["active_slots"] == 0, "the slot to be released")
     prefect.await_state(prefect.begin("sweep/killed-machine"), "COMPLETED")
-    # In a shell that has not evaluated the output of `up`.
-    for name in prefect.server.environment():
-        monkeypatch.delenv(name)
-    said = vinedresser(tmp_path, "reconcile", "runs")
-    assert "crashed: its process is gone" in said
-    assert prefect.state(dead) == "CRASHED"
     [killed] = [path.parent.parent for path in tmp_path.glob("runs/*/trial-0000/stop.json")]
     assert open_run(killed / "trial-0000").status.by == "owner"
 

@@ -43,6 +43,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(7200)]
 _RUNS = int(os.environ.get("WEEK_RUNS", "14"))
 _KEEP, _NIGHTS = 20, 6
 _OLD = Path(__file__).parents[2] / "store/old_stores/2026-11-22.tar.xz"
+_FLOW = "prefect.engine"
 _DONE = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 TRAIN = """
@@ -217,6 +218,14 @@ class Week:
         script = str(self.folder / "train.py")
         return [pid for pid in marked if script in psutil.Process(pid).cmdline()]
 
+    def kill_flows(self) -> int:
+        """Kill the processes of flow runs; return how many there were."""
+        marked = marked_processes(f"XDG_STATE_HOME={self.folder / 'state'}")
+        flows = [one for one in map(psutil.Process, marked) if _FLOW in one.cmdline()]
+        for one in flows:
+            one.kill()
+        return len(flows)
+
     def end_of_log(self) -> str:
         """Return the end of the worker's log."""
         log = Path(self.prefect.server.home, "worker.log")
@@ -239,8 +248,10 @@ def webhook(alerts: Counter[str]) -> Iterator[str]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
         Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
 
 
 @pytest.fixture
@@ -289,10 +300,11 @@ def _tuesday_prefect(week: Week, names: list[str]) -> None:
 
 
 def _wednesday_worker(week: Week, names: list[str]) -> None:
-    week.say("Wednesday: the worker is killed")
+    week.say("Wednesday: the worker and the flows are killed")
     begun = week.train(names)
     kill(week.prefect.server.worker)
-    week.expect("worker: its process is gone")
+    assert week.kill_flows() > 0
+    week.expect("worker: its process is gone", "their process is gone")
     week.up()
     week.settle(begun)
     assert week.doctor() == []
