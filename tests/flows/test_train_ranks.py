@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,38 @@ def test_the_example_fails_hangs_and_recovers(tmp_path: Path) -> None:
     [found] = [one for one in runs["ranks-hanging"].findings() if one.rule == "stalled_training"]
     assert found.evidence["missing"] == [1]
     assert "break_down" in found.evidence["ranks"]["1"]
+
+
+# Reaches a host once: on this machine. Then the host is gone.
+SSH = """#!/bin/sh
+while [ "$1" = -o ]; do shift 2; done
+if mkdir "{0}" 2>/dev/null; then shift; exec sh -c "$*"; fi
+echo "ssh: connect to host $1 port 22: No route to host" >&2
+exit 255
+"""
+
+
+@pytest.mark.slow
+def test_a_restart_without_one_of_its_hosts_fails_with_the_error_of_ssh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin/ssh"
+    program.parent.mkdir()
+    program.write_text(SSH.format(tmp_path / "reached"), encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    # An address for documentation.
+    hosts = 'ranks = 2\nlauncher = "torchrun"\nhosts = ["127.0.0.1", "192.0.2.7"]'
+    text = EXPERIMENT.replace("ranks = 2", hosts)
+    (tmp_path / "experiment.toml").write_text(text, encoding="utf-8")
+    vinedresser("train", "experiment.toml", cwd=tmp_path, code=1)
+    runs = {path.name: open_run(path).status for path in (tmp_path / "runs").glob("digits*")}
+    assert {name: one.state for name, one in runs.items()} == {
+        "digits": "crashed",
+        "digits-restart-1": "crashed",
+    }
+    assert runs["digits"].reason == "rank 1 after step 11: ValueError: bad luck"
+    assert runs["digits-restart-1"].reason == (
+        "torchrun could not start the ranks: "
+        "ssh: connect to host 192.0.2.7 port 22: No route to host"
+    )

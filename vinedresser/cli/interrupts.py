@@ -138,7 +138,7 @@ def run_flow(
     patience = _PRIVATE_EVENTS if private else _EVENTS
     sent = EventsWorker.drain_all(timeout=patience)
     if isinstance(result, VinedresserError) and INTERRUPTED.is_set():
-        # Nothing was started.
+        # Such as a download that was broken off.
         leave(2, FlowEnd(None, str(result)))
     if isinstance(result, BaseException):
         raise result

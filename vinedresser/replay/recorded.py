@@ -110,9 +110,9 @@ def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
         raise ConfigError(f"{snapshot.location}: only steps of torch can be run again")
     contents = snapshot.value(record.contents.get("models"), codec)
     shared = snapshot.value(record.contents.get("shared"), codec)
-    # The other ranks' contents.
+    # The other ranks' contents, whose devices this machine may lack.
     others = [
-        one.value(one.record.contents.get("models"), codec)
+        one.value(one.record.contents.get("models"), TorchCodec(on_host=True))
         for one in (_shared_by(snapshot) if has_shards(contents) else [])
     ]
     try:

@@ -23,9 +23,16 @@ _DTYPES = {name: getattr(torch, word) for word, name in SPELLINGS.items() if has
 
 
 class TorchCodec:
-    """See `vinedresser.snapshots.trees.Codec`."""
+    """See `vinedresser.snapshots.trees.Codec`.
+
+    Args:
+        on_host: leave tensors that were on another device on the CPU.
+    """
 
     _arrays = ArrayCodec()
+
+    def __init__(self, *, on_host: bool = False) -> None:
+        self._on_host = on_host
 
     def pack(self, value: Any) -> Packed:
         """See `Codec.pack`."""
@@ -47,7 +54,7 @@ class TorchCodec:
             if not _is_dense(array.shape, strides):
                 raise ValueError(f"strides {strides} do not fit the shape {list(array.shape)}")
             tensor = torch.empty_strided(array.shape, strides, dtype=tensor.dtype).copy_(tensor)
-        if "device" in properties:
+        if "device" in properties and not self._on_host:
             tensor = tensor.to(present_device(properties["device"]))
         match properties.get("shard"):
             case None:

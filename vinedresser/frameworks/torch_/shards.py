@@ -43,15 +43,16 @@ def shard_place(tensor: Any) -> list[int] | None:
     Raises:
         ValueError: it is distributed in another way.
     """
-    mesh = tensor.device_mesh
+    mesh, world = tensor.device_mesh, torch.distributed.get_world_size()
     if mesh.ndim == 1:
         [placement] = tensor.placements
         if placement.is_replicate():
             return None
-        if type(placement).__name__ == "Shard":
+        if mesh.size() == world and type(placement).__name__ == "Shard":
             return [placement.dim, mesh.get_local_rank(), mesh.size()]
     placed = ", ".join(map(str, tensor.placements))
-    raise ValueError(f"a tensor that is distributed as ({placed}) cannot be stored")
+    among = "" if mesh.size() == world else f" among {mesh.size()} of {world} ranks"
+    raise ValueError(f"a tensor that is distributed as ({placed}){among} cannot be stored")
 
 
 def has_shards(value: Any) -> bool:
@@ -65,6 +66,8 @@ def has_shards(value: Any) -> bool:
 
 def whole(values: Sequence[Any]) -> Any:
     """Return nested values of all ranks as those of one process: the first, with joined shards.
+
+    What is joined is on the device of the first.
 
     Raises:
         KeyError, ValueError: the values of the ranks do not fit together.
@@ -81,6 +84,6 @@ def whole(values: Sequence[Any]) -> Any:
     if len(parts) != first.parts or [one.number for one in parts] != numbers:
         raise ValueError(f"not the {first.parts} shards of a tensor")
     try:
-        return torch.cat([one.tensor for one in parts], first.axis)
+        return torch.cat([one.tensor.to(first.tensor.device) for one in parts], first.axis)
     except RuntimeError as error:
         raise ValueError(f"the shards of a tensor do not fit together: {error}") from error
