@@ -146,10 +146,10 @@ def _mlflow_page(store: Path) -> Iterator[str]:
     """Serve MLflow's page of a store; yield its address."""
     command = [sys.executable, "-m", "vinedresser", "ui", str(store)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found is not None, "vinedresser ui did not start"
         try:
+            assert process.stdout is not None
+            found = re.search(r"http://\S+", process.stdout.readline())
+            assert found is not None, "vinedresser ui did not start"
             yield found[0]
         finally:
             process.send_signal(signal.SIGINT)

@@ -50,7 +50,10 @@ def test_a_drift_is_explained_by_itself_and_once(tmp_path: Path, mlflow_runs: Ru
     assert "60 requests came, 60 recorded, 0 judged" in said
     assert re.search("cannot tell.* 60 of the 100 requests", said)
     page = state / "digits" / "life-1" / "monitor.html"
-    assert '<body class="doubtful">' in page.read_text()
+    text = page.read_text()
+    assert '<body class="doubtful">' in text
+    # Numbers and reasons once.
+    assert text.count("60 requests came") == text.count("of the 100 requests") == 1
     [monitor] = mlflow_runs(state).values()
     assert monitor["tags"]["monitor.answer"] == "cannot tell"
     assert monitor["tags"]["requests.came"] == "60"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,19 @@ def test_the_spread_of_the_best_trial_is_told(
     mlflow_store(tmp_path / "runs")
     more = 'again = [3, 4]\nretries = 0\nregister = "net"'
     write(tmp_path, "x = [0.5, 0.9]\nkind = ['good', 'crash']", more=more)
+    # A user's own file.
+    (tmp_path / "runs" / "search").mkdir(parents=True)
+    own = tmp_path / "runs" / "search" / "experiment.toml"
+    own.write_text("# mine", encoding="utf-8")
     code, output = sweep(tmp_path)
     # The script watches no model.
     assert code == 1, output
     unregistered = "trial-0002, the best trial, is not registered as net: it has no logged model "
     assert f"vinedresser: {unregistered}" in output
+    early = re.findall("could not be registered as net: it has no logged model", output)
+    assert len(early) == 1, "after the first finished trial"
+    assert output.index(early[0]) < output.index(unregistered)
+    assert own.read_text(encoding="utf-8") == "# mine"
     assert "best             trial-0002: accuracy 0.9 with x 0.9, kind good" in output
     assert "again            trial-0002 with 2 other seeds: accuracy 0.9 ± 0 (0.9 to 0.9)" in output
     assert "trial-0002 again with seed 4" in output
@@ -36,7 +45,7 @@ def test_the_spread_of_the_best_trial_is_told(
         (0.9, "good", 4),
     ]
     parent = mlflow_runs(tmp_path / "runs")["search"]
-    assert {"experiment.toml", "sweep.html"} <= {*parent["files"]}
+    assert {"experiment.masked.toml", "sweep.html"} <= {*parent["files"]}
     tags = parent["tags"]
     assert tags["sweep.registered"].startswith(unregistered)
     assert tags["sweep.best.again"] == "0.9 ± 0 (0.9 to 0.9)"

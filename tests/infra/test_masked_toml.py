@@ -37,7 +37,11 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
     document = tomllib.loads("""
 [run]
 command = ["python", "train.py", "--api-key", "hunter-1", "--seed", "1"]
-environment = { DB_PASSWORD = "hunter-2", PIN_SECRET = 123456, HOME = "/home/ada" }
+[run.environment]
+DB_PASSWORD = "hunter-2"
+PIN_SECRET = 123456
+HOME = "/home/ada"
+DB = "host=db password=hunter-5 port=1"
 [variants.a.parameters]
 url = "https://ada:hunter-3@host/data"
 "log.rate" = [1e-4, inf]
@@ -50,5 +54,6 @@ uri = "postgresql://ada:hunter-4@host/mlflow"
     masked = tomllib.loads(text)
     assert masked["run"]["command"][4:] == ["--seed", "1"]
     assert masked["run"]["environment"]["HOME"] == "/home/ada"
+    assert masked["run"]["environment"]["DB"] == "host=db password=*** port=1"
     assert masked["variants"]["a"]["parameters"]["log.rate"] == [1e-4, float("inf")]
     assert masked["tracking"] == {"uri": "postgresql://***@host/mlflow"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.masking import masked_arguments, masked_value
+from vinedresser.masking import masked_arguments, masked_code, masked_value
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -105,8 +105,11 @@ def _masked(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _masked(key, one) for key, one in value.items()}
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return masked_arguments([masked_value(name, one) for one in value])
-    return masked_value(name, value)
+        arguments = masked_arguments([masked_value(name, one) for one in value])
+        return list(map(masked_code, arguments))
+    masked = masked_value(name, value)
+    # The value may be settings itself, such as "host=db password=...".
+    return masked_code(masked) if isinstance(masked, str) else masked
 
 
 def _tables(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import xgboost
 from safetensors.torch import load_file
 
 from tests.paths import ROOT
 from vinedresser.testing.runs import start_run
 
-SCRIPT = """
+TORCH = """
 import sys
 import torch
 from vinedresser.capture import Hook
@@ -31,16 +33,58 @@ print(torch.rand(1).item())
 if len(sys.argv) > 2:
     raise ValueError("after the last step")
 """
+# Its callback and model are gone when the process ends.
+BOOSTER = """
+import sys
+from tests.capture.xgboost_.trainings import PROBLEMS
+from vinedresser.capture import Hook
+
+hook = Hook()
+
+def train():
+    booster = PROBLEMS["binary"].train(hook.xgboost())
+    booster.save_model(sys.argv[1])
+
+train()
+"""
+LIGHTNING = """
+import sys
+from pathlib import Path
+import torch
+from tests.capture.lightning_.trainings import Classifier, loader, trainer
+from vinedresser.capture import Hook
+
+module = Classifier()
+trainer(Path(sys.argv[1]).parent, Hook().lightning()).fit(module, loader())
+torch.save(module.state_dict(), sys.argv[1])
+"""
+KERAS = """
+import sys
+import keras
+import numpy as np
+from vinedresser.capture import Hook
+
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+with Hook() as hook:
+    hook.watch(model)
+    model.fit(np.ones((8, 3)), np.ones((8, 1)), batch_size=2, verbose=0)
+np.savez(sys.argv[1], *model.get_weights())
+"""
 
 
-def train(folder: Path, *arguments: str, keeps: bool = True) -> tuple[Path, str]:
+def train(
+    folder: Path, *arguments: str, script: str = TORCH, own: str = "own.pt", keeps: bool = True
+) -> tuple[Path, str]:
     """Train in a launched run; return its directory and what the script printed."""
     run = folder / f"run-{len([*folder.iterdir()])}"
     start_run(run)
     variables = {"PATH": "", "PYTHONPATH": str(ROOT), "VINEDRESSER_RUN": str(run)}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder / "own.pt"), *arguments],
-        env=variables | ({"VINEDRESSER_KEEP_MODEL": "1"} if keeps else {}),
+        [sys.executable, "-c", script, str(folder / own), *arguments],
+        env=variables
+        | {"HOME": str(folder), "KERAS_BACKEND": "torch"}
+        | ({"VINEDRESSER_KEEP_MODEL": "1"} if keeps else {}),
         capture_output=True,
         text=True,
         check=False,
@@ -61,6 +105,47 @@ def test_the_last_weights_are_kept_and_the_training_is_the_same(tmp_path: Path) 
     assert again == printed
     same = torch.load(tmp_path / "own.pt", weights_only=True)
     assert all(torch.equal(same[name], own[name]) for name in own)
+
+
+@pytest.mark.thorough
+def test_a_booster_is_kept_though_its_training_is_over(tmp_path: Path) -> None:
+    run, _ = train(tmp_path, script=BOOSTER, own="own.ubj")
+    (kept,) = (run / "checkpoints" / "last").iterdir()
+    assert kept.suffix == ".ubj"
+    own = xgboost.Booster(model_file=tmp_path / "own.ubj")
+    assert xgboost.Booster(model_file=kept).get_dump() == own.get_dump()
+
+
+@pytest.mark.thorough
+def test_a_lightning_module_is_kept_though_its_trainer_is_done(tmp_path: Path) -> None:
+    run, _ = train(tmp_path, script=LIGHTNING)
+    (kept,) = (run / "checkpoints" / "last").iterdir()
+    assert kept.name == "step-4.safetensors"
+    own = torch.load(tmp_path / "own.pt", weights_only=True)
+    weights = load_file(kept)
+    assert "net.0.weight" in weights
+    assert all(torch.equal(weights[name], own[name]) for name in weights)
+
+
+@pytest.mark.thorough
+def test_a_keras_model_is_kept(tmp_path: Path) -> None:
+    run, _ = train(tmp_path, script=KERAS, own="own.npz")
+    (kept,) = (run / "checkpoints" / "last").iterdir()
+    assert kept.name == "step-4.weights.h5"
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(kept) as file, np.load(tmp_path / "own.npz") as own:
+        variables = file["layers/dense/vars"]
+        assert np.array_equal(variables["0"][()], own["arr_0"])
+
+
+@pytest.mark.thorough
+def test_each_of_several_models_is_kept(tmp_path: Path) -> None:
+    script = TORCH.replace(
+        "for step", 'other = torch.nn.Linear(2, 1)\nhook.watch(other, name="other")\nfor step'
+    )
+    run, _ = train(tmp_path, script=script)
+    kept = sorted(one.name for one in (run / "checkpoints" / "last").iterdir())
+    assert kept == ["step-5-other.safetensors", "step-5.safetensors"]
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -45,6 +46,13 @@ def test_the_page(tmp_path: Path) -> None:
     assert text.count('class="round chosen"') == 4, "in each chart"
     assert re.search(r"<td>51\.2|51\.2 % of", text), "parameters of the result"
     assert not re.search(r"https?://(?!www\.w3\.org)", text), "nothing is loaded"
+
+
+def test_the_interval_of_an_unclear_latency_is_below_the_answer(tmp_path: Path) -> None:
+    measured = [replace(one, latency_low=0.5, latency_high=1.5) for one in records()]
+    page = PruningPage("x", TABLE, measured, ResultRecord(3, "why"), "over", {})
+    text = write_pruning_report(page, tmp_path / "pruning.html").read_text(encoding="utf-8")
+    assert "<dd>cannot tell<small>50 to 150 % of the unpruned model" in text
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def sweep(tmp_path: Path, mlflow_store: Callable[[Path], Path]) -> tuple[Path, M
 
 def weights(store: Path, name: str = "step-4.safetensors") -> Path:
     path = store / BEST.name / "checkpoints" / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     save_file({"weight": np.arange(4.0)}, path)
     return path
 
@@ -62,11 +63,13 @@ def weights(store: Path, name: str = "step-4.safetensors") -> Path:
 @pytest.mark.thorough
 def test_the_last_weights_are_registered_once(sweep: tuple[Path, MlflowClient]) -> None:
     store, client = sweep
-    weights(store, "step-2.safetensors")
-    last = weights(store)
+    # As long as the script says, and those that the hook has saved at the end.
+    weights(store, "step-9.safetensors")
+    weights(store, "last/step-2.safetensors")
+    last = weights(store, "last/step-4.safetensors")
     said, problem = register_best(store, SETTINGS, (BEST,))
     assert (said, problem) == (
-        "digits version 1, alias best: trial-0001, the weights of checkpoints/step-4.safetensors",
+        f"digits version 1, alias best: trial-0001, the weights of checkpoints/last/{last.name}",
         "",
     )
     assert register_best(store, SETTINGS, (BEST,)) == (said, "")
@@ -95,6 +98,9 @@ def test_a_model_that_the_script_has_logged_comes_first(sweep: tuple[Path, Mlflo
     ]
     for one in logged[:2]:
         client.finalize_logged_model(one.model_id, "READY")
+    # The script has also registered an earlier one.
+    client.create_registered_model("digits")
+    client.create_model_version("digits", logged[0].artifact_location, run.info.run_id)
     said, problem = register_best(store, SETTINGS, (BEST,))
     assert (said.partition(": ")[2], problem) == (
         "trial-0001, the model that its script has logged",
@@ -110,7 +116,8 @@ def test_a_model_that_the_script_has_logged_comes_first(sweep: tuple[Path, Mlflo
     [
         ([], "it has no logged model and no checkpoint of one file; log it in the script"),
         (["step-4.pt"], "loading checkpoints/step-4.pt may run code; log it in the script"),
-        (["step-4-a.npz", "step-4-b.npz"], "its model is in several files (checkpoints/step-4-a"),
+        (["step-4-a.npz", "step-4-b.npz"], "its model was saved in parts (checkpoints/step-4-a"),
+        (["step-4.rank-0.safetensors"], "its model was saved in parts (checkpoints/step-4.rank-0"),
     ],
 )
 def test_what_cannot_be_registered_is_told(
@@ -141,6 +148,9 @@ def test_weights_from_before_the_end_are_said_to_be(sweep: tuple[Path, MlflowCli
     weights(store, "step-3.npz")
     said, _ = register_best(store, SETTINGS, (BEST,))
     assert said.endswith("checkpoints/step-3.npz, 1 step before its end")
+    of_best = replace(SETTINGS, value="best")
+    said, _ = register_best(store, of_best, (BEST,))
+    assert said.endswith("(its best accuracy may be that of earlier ones)")
 
 
 @pytest.mark.thorough

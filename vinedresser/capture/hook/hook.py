@@ -134,6 +134,7 @@ class Hook(SteeredTraining):
             run = self._run
             self._run = uncaptured_run(run.location, run.record, error, launched=run.launched)
             self._session = self._new_session(config, policy)
+        self._session.keeps_model = self._environment.keeps_model
         if self._run.failure:
             self._session.shield.report(self._run.failure)
         if self._run.upload is not None:
@@ -277,9 +278,10 @@ class Hook(SteeredTraining):
         """Store the open data and detach from the models; called automatically at exit."""
         if self._closed or not self._session.shield.ours:
             return
-        if self._environment.keeps_model and not self._erred and not hasattr(sys, "last_value"):
+        own = [adapter.checkpoint for adapter in self._control.adapters]
+        failed = self._erred or hasattr(sys, "last_value")
+        if self._session.keeps_model and own and not failed:
             # Not beside the script's own: a script resumes from those.
-            own = [adapter.checkpoint for adapter in self._control.adapters]
             self._save_checkpoint(own, "checkpoints/last")
         self._closed = True
         atexit.unregister(self.close)

@@ -50,7 +50,9 @@ class LightningAdapter(Adapter):
         self._log = session.shield.guard("a logged value", log, names=0)
         self._taking = session.shield.guard("the loss", _StepLosses.step_ended)
         self._losses: _StepLosses | None = None
+        # Also that of the last training, if its model is to be kept.
         self._inner: TorchAdapter | None = None
+        self._last: TorchAdapter | None = None
         self._model: MethodAsForward | None = None
         self._stand_ins: list[_StandIn] = []
         self._ends: list[Callable[[], None]] = []
@@ -73,8 +75,8 @@ class LightningAdapter(Adapter):
 
     def checkpoint(self, directory: Path, step: int) -> None:
         """See `Adapter.checkpoint`."""
-        if self._inner is not None:
-            self._inner.checkpoint(directory, step)
+        if last := self._inner or self._last:
+            last.checkpoint(directory, step)
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """See `LossTaker.record_loss`."""
@@ -124,6 +126,7 @@ class LightningAdapter(Adapter):
             self._ends.pop()()
         if self._inner is not None:
             self._inner.detach()
+            self._last = self._inner if self._session.keeps_model else None
         self._inner = self._model = self._losses = None
 
     def _after_update(self, *_: Any) -> None:

@@ -51,6 +51,8 @@ class Session:
         leader: adapter whose steps are the run's steps; None before the first step.
         detected: whether the training was detected in a script without a hook, in which nobody has
             given the order of its optimizers, and which advice must not ask to change.
+        keeps_model: whether the model is saved when the training is over, for which adapters must
+            not let go of it.
         shield: guards all callbacks of the training.
         recorder: the current train step or evaluation.
         budget: keeps to that share.
@@ -93,7 +95,7 @@ class Session:
         self.newly_set_up = True
         self._describe = self.shield.guard("describing the training", describe)
         self.leader: object | None = None
-        self.detected = self.losses_reported = False
+        self.detected = self.losses_reported = self.keeps_model = False
         self.between_steps: Callable[[], object] | None = None
         self.collective: Callable[[int], str | None] | None = None
         self.each_step: list[Callable[[int], object]] = []

@@ -181,7 +181,7 @@ class TorchAdapter(Adapter):
 
     def checkpoint(self, directory: Path, step: int) -> None:
         """See `Adapter.checkpoint`."""
-        save_checkpoint(self._root, directory, step)
+        save_checkpoint(self._root, directory, step, self._names.prefix.removesuffix("."))
 
     def look(self) -> None:
         """See `Adapter.look`."""

@@ -18,8 +18,8 @@ from vinedresser.objects.files import replacing
 check_library("safetensors")
 
 
-def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
-    """Save a model's state atomically as ``step-<step>.safetensors``.
+def save_checkpoint(model: nn.Module, directory: Path, step: int, called: str = "") -> None:
+    """Save a model's state atomically as ``step-<step>.safetensors``, or ``step-<step>-<name>``.
 
     Load it with ``model.load_state_dict(safetensors.torch.load_file(path))``. A tensor with several
     names is stored under each. Entries of the state dictionary that are not tensors are omitted and
@@ -35,6 +35,7 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
         model: the trained model; torch's wrappers around it are not saved.
         directory: target directory, created if missing.
         step: number of finished optimizer steps.
+        called: name of the model, of several; "" for none.
 
     Raises:
         OSError: the file cannot be written.
@@ -64,7 +65,8 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
     if sharded:
         metadata["sharded"] = json.dumps(sharded)
     library = import_library("safetensors.torch")
-    with replacing(directory / f"step-{step}{whose}.safetensors") as path:
+    stem = f"step-{step}-{called}" if called else f"step-{step}"
+    with replacing(directory / f"{stem}{whose}.safetensors") as path:
         library.save_file(tensors, path, metadata)
 
 

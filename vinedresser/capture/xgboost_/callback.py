@@ -93,6 +93,8 @@ class XGBoostCallback(TrainingCallback, Adapter):
         self._features: list[str] = []
         # The current training; during a round, its log and the number of rounds before.
         self._rounds: RoundRecorder | None = None
+        # Those of the last training, if its model is to be kept.
+        self._last: dict[str, xgboost.Booster] = {}
         self._open: tuple[EvalsLog, int] | None = None
         guard = session.shield.guard
         self._on_begin = guard("the start of a training", self._begin)
@@ -134,7 +136,7 @@ class XGBoostCallback(TrainingCallback, Adapter):
         ``xgboost.Booster(model_file=path)`` loads it; ``xgboost.train(xgb_model=path)`` continues
         from it.
         """
-        boosters = {} if self._rounds is None else self._rounds.boosters
+        boosters = self._last if self._rounds is None else self._rounds.boosters
         for prefix, booster in boosters.items():
             name = f"{prefix.replace('.', '-')}step-{step}.ubj"
             with replacing(directory / name) as path:
@@ -143,6 +145,7 @@ class XGBoostCallback(TrainingCallback, Adapter):
     def detach(self) -> None:
         """See `Adapter.detach`."""
         self._make = None
+        self._last = {}
         self._release()
 
     def before_training(self, model: Any) -> Any:
@@ -198,6 +201,8 @@ class XGBoostCallback(TrainingCallback, Adapter):
         rounds, pending = self._rounds, self._open
         if rounds is not None and pending is not None and rounds.done > pending[1]:
             self._end_round()
+        if rounds is not None and self._session.keeps_model:
+            self._last = rounds.boosters
         self._release()
         if self._session.detected:
             # Each detected training has its own callback, which would keep its data in memory.

@@ -34,8 +34,9 @@ __all__ = [
 LOG_KEY = "log.txt"
 # What was changed in the code since its revision, as a diff.
 CHANGES_KEY = "changes.diff"
-# The experiment, sweep or prune file that a run, or what makes runs of its own, was made from.
-EXPERIMENT_KEY = "experiment.toml"
+# The experiment, sweep or prune file that a run, or what makes runs of its own, was made from. Not
+# a name that a user gives to his own file, which may lie in this folder.
+EXPERIMENT_KEY = "experiment.masked.toml"
 
 _RANK = r"(?:0|[1-9]\d*)"
 # Numbers are padded with zeros to so many digits.

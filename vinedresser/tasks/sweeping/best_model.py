@@ -27,7 +27,7 @@ from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint
 
-__all__ = ["BEST_ALIAS", "best_problems", "register_best"]
+__all__ = ["BEST_ALIAS", "best_problems", "missing_model", "register_best"]
 
 BEST_ALIAS = "best"
 # Folder of the artifacts of the trial's MLflow run.
@@ -59,6 +59,26 @@ def best_problems(store: Location, best: Iterable[Trial]) -> list[str]:
         if judged is not None and judged.kind == "problem":
             found.append(f"{trial.name}: {judged.words}: {judged.sentence}")
     return found
+
+
+def missing_model(store: Location, name: str) -> str:
+    """Return why there is no model of a finished trial that could be registered; "" if there is.
+
+    What cannot be looked up now is told when it is registered.
+
+    Args:
+        store: store of the trials.
+        name: name of the trial.
+    """
+    try:
+        run, uri, tracking = _run_of(store, name)
+        if logged_model(uri, tracking.experiment_id, tracking.run_id) is None:
+            _last_weights(run)
+    except ConfigError as error:
+        return str(error)
+    except VinedresserError:
+        return ""
+    return ""
 
 
 def register_best(
@@ -96,17 +116,10 @@ def _registered(store: Location, settings: SweepTable, best: Trial) -> str:
     """
     name, goal = settings.register, settings.goals[0]
     assert name is not None, "it is asked for"
-    runs = runs_of_trial(store, best.name)
-    if not runs:
-        raise ConfigError("its run was removed")
-    run = open_run(runs[-1])
+    run, uri, tracking = _run_of(store, best.name)
     judged = verdict(run)
     if judged.kind == "problem":
         raise ConfigError(f"{judged.words}: {judged.sentence}")
-    tracking = stored_tracking(runs[-1], run.storage)
-    if tracking is None or not tracking.run_id:
-        raise ConfigError("MLflow does not know its run")
-    uri = require_known(store, tracking.uri)
     tags = {
         "sweep": store.name,
         "sweep.trial": best.name,
@@ -121,11 +134,31 @@ def _registered(store: Location, settings: SweepTable, best: Trial) -> str:
         what = f"the weights of {saved.key}"
         if saved.steps < judged.steps:
             what += f", {count(judged.steps - saved.steps, 'step')} before its end"
+        if goal.value == "best":
+            what += f" (its best {goal.metric} may be that of earlier ones)"
     tags["model"] = what
     version = register_model(
         uri, tracking.run_id, logged or _FOLDER, name, alias=BEST_ALIAS, tags=tags
     )
     return f"{name} version {version}, alias {BEST_ALIAS}: {best.name}, {what}"
+
+
+def _run_of(store: Location, name: str) -> tuple[Run, str, TrackingRecord]:
+    """Return the last run of a trial, its tracking URI, and MLflow's run of it.
+
+    Raises:
+        ConfigError: there is none.
+        TrackingError: the tracking URI is none of this user's.
+        StoreError: the store refused.
+    """
+    runs = runs_of_trial(store, name)
+    if not runs:
+        raise ConfigError("its run was removed")
+    run = open_run(runs[-1])
+    tracking = stored_tracking(runs[-1], run.storage)
+    if tracking is None or not tracking.run_id:
+        raise ConfigError("MLflow does not know its run")
+    return run, require_known(store, tracking.uri), tracking
 
 
 def _last_weights(run: Run) -> SavedCheckpoint:
@@ -150,8 +183,9 @@ def _last_weights(run: Run) -> SavedCheckpoint:
         raise ConfigError(f"it has no logged model and no checkpoint of one file; {how}")
     if not harmless:
         raise ConfigError(f"loading {files[0]} may run code; {how}")
-    if len(harmless) > 1:
-        raise ConfigError(f"its model is in several files ({', '.join(harmless)}); {how}")
+    # Ranks may have saved one after the other under the name of the first.
+    if len(harmless) > 1 or ".rank-" in harmless[0]:
+        raise ConfigError(f"its model was saved in parts ({', '.join(harmless)}); {how}")
     return SavedCheckpoint(run.info.name, harmless[0], last)
 
 

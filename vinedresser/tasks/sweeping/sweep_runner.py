@@ -31,6 +31,7 @@ from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.places.cluster_place import WorkOrder
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
+from vinedresser.tasks.sweeping.best_model import missing_model
 from vinedresser.tasks.sweeping.suspecting import Suspects
 from vinedresser.tasks.sweeping.trial_runs import TrialRuns
 
@@ -99,6 +100,8 @@ class SweepRunner:
         self._points = 0
         # Whether an evaluation of a trial was seen.
         self._evaluated = False
+        # Whether the model of a finished trial was looked for.
+        self._looked = sweep.settings.register is None
         seconds = sweep.settings.seconds
         self._deadline = time.monotonic() + seconds if seconds is not None else None
         self.over = ""
@@ -231,6 +234,12 @@ class SweepRunner:
             certain = bool(finished) and trial.history.misnamed and not self._study.best()
             self._check_same_failure(told, certain=certain)
         trial.clean_up(finished=told.ending.state == "finished")
+        if told.ending.state == "finished" and not self._looked:
+            self._looked = True
+            # Not only after hours, when the best one is to be registered.
+            if missing := missing_model(self.sweep.experiment.store, trial.name):
+                register = self.sweep.settings.register
+                _LOG.warning("%s could not be registered as %s: %s", trial.name, register, missing)
         return told
 
     def may_begin_again(self) -> bool:

@@ -56,22 +56,25 @@ def register_model(
     def register() -> str:
         with connected(uri) as client:
             _ensure_model(client, name)
+            if isinstance(model, str):
+                source, model_id = f"{client.get_run(run_id).info.artifact_uri}/{model}", None
+            else:
+                source, model_id = model.artifact_location, model.model_id
             there = client.search_model_versions(f"run_id = '{run_id}'")
-            ours = [one for one in there if one.name == name]
+            # The script may have registered others of its models under this name.
+            ours = [
+                one
+                for one in there
+                if one.name == name
+                and (one.source == source or (model_id is not None and one.model_id == model_id))
+            ]
             if ours:
                 version = str(ours[0].version)
                 for key, value in described.items():
                     client.set_model_version_tag(name, version, key, value)
             else:
-                logged = None if isinstance(model, str) else model
-                source = (
-                    f"{client.get_run(run_id).info.artifact_uri}/{model}"
-                    if logged is None
-                    else logged.artifact_location
-                )
                 made = client.create_model_version(
-                    *(name, source, run_id, described),
-                    model_id=None if logged is None else logged.model_id,
+                    *(name, source, run_id, described), model_id=model_id
                 )
                 version = str(made.version)
             client.set_registered_model_alias(name, alias, version)
