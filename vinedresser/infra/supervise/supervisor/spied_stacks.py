@@ -45,12 +45,12 @@ def spied_stacks(pids: Sequence[int], turn: Callable[[], None]) -> dict[int, lis
     while any(spy.poll() is None for _, spy, _ in spies) and time.monotonic() < deadline:
         turn()
     found = {}
-    for pid, spy, output in spies:
+    for pid, spy, written in spies:
         spy.kill()
         spy.wait()
-        with output:
-            output.seek(0)
-            found[pid] = _frames(pid, output.read())
+        with written:
+            written.seek(0)
+            found[pid] = _frames(pid, written.read())
     return found
 
 
