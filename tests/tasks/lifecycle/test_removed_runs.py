@@ -124,7 +124,7 @@ def test_a_flow_ends_a_run_whose_directory_is_removed(
     assert "Traceback" not in output
     assert problems == [f"vinedresser: {REMOVED.format(run)}"], output
     until(lambda: nothing_left(run), "the last process to end")
-    assert not run.exists()
+    assert not run.exists(), sorted(run.rglob("*"))
     entry = mlflow_runs(run.parent)["one"]
     assert entry["status"] == "KILLED"
     assert entry["tags"]["exit.reason"] == "its run directory was removed"

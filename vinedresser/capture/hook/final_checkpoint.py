@@ -38,5 +38,7 @@ def save_final_checkpoint(
 
 def _created(run: Path, folder: str) -> Path:
     directory = folder_below(run, folder)
-    directory.mkdir(parents=True, exist_ok=True)
+    # Each by itself: a run that has been removed stays so.
+    for path in reversed([directory, *directory.parents[: len(Path(folder).parts) - 1]]):
+        path.mkdir(exist_ok=True)
     return directory

@@ -108,7 +108,8 @@ def test_only_the_client_is_used_never_the_fluent_api() -> None:
     # Functions such as `mlflow.log_metric` open a stray run in a thread without one.
     allowed = {
         *("__version__", "MlflowClient", "MlflowException"),
-        *("Dataset", "DatasetInput", "InputTag", "Metric", "Param", "Run", "RunTag"),
+        *("Dataset", "DatasetInput", "InputTag", "LoggedModel", "Metric", "Param", "Run", "RunTag"),
+        *("Model", "ModelSignature", "ColSpec", "Schema", "TensorSpec"),
     }
     # Both act in processes of the user: a served model, which has no other interface, and a script
     # whose calls of the fluent API are led to its run.
