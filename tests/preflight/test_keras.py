@@ -106,6 +106,24 @@ def test_a_training_that_ends_before_the_limit_is_checked(
 
 
 @pytest.mark.slow
+def test_many_short_trainings_are_ended_and_data_that_are_used_up_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = (
+        "for number in range(1000):\n"
+        "    model = keras.models.clone_model(model)\n"
+        "    model.compile('adam', 'sparse_categorical_crossentropy')\n"
+        "    rows = ((images[:32], labels[:32]) for _ in range(4))\n"
+        "    model.fit(rows, verbose=0)"
+    )
+    found = checked(tmp_path, monkeypatch, train=train, steps=10)
+    assert found.steps == 10
+    assert "the end" not in found.output
+    (overfit,) = (one for one in found.verdicts if one.check == "overfit")
+    assert (overfit.state, "StopIteration" in overfit.evidence) == (UNCHECKED, True)
+
+
+@pytest.mark.slow
 def test_a_script_that_fails_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked(tmp_path, monkeypatch, train="raise ValueError('no data')")
     done = vinedresser("check", "train.py")

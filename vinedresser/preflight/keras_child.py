@@ -10,6 +10,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -21,6 +22,7 @@ from vinedresser.capture.run.attachment import ATTACHMENT, Attached
 from vinedresser.frameworks.methods import wrap
 from vinedresser.preflight.settings import PreflightSettings, write_result
 from vinedresser.preflight.verdict import Verdict, fine, suspicious, unchecked
+from vinedresser.rules.shield import shielded
 from vinedresser.store.records import PREFLIGHT_VARIABLE
 
 __all__ = ["attach"]
@@ -30,8 +32,6 @@ _STEPS, _ENOUGH = 300, 100
 _SHARE = 0.3
 _ADAM = 1e-2
 _BATCH = 32
-# What a copy of a user's model may raise.
-_FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError)
 
 # Inputs, labels and weights.
 _Batch = tuple[Any, Any, Any]
@@ -98,7 +98,8 @@ class _KerasTrial:
         self._process = os.getpid()
         self._began = self._last = 0.0
         self._seconds: list[float] = []
-        self._steps = 0
+        # Of all trainings, and of the current one.
+        self._steps = self._own = 0
         self._fit: _Fit | None = None
         self._ended = False
 
@@ -119,15 +120,17 @@ class _KerasTrial:
         return call
 
     def _opened(self, hook: Attached) -> None:
-        self._began = self._last = time.process_time()
+        self._last, self._own = time.process_time(), 0
+        self._began = self._began or self._last
         hook.after_each_step(self._stepped)
 
     def _stepped(self, steps: int) -> None:
         now = time.process_time()
-        self._seconds.append((now - self._last) / max(1, steps - self._steps))
-        self._steps, self._last = steps, now
+        self._seconds.append((now - self._last) / max(1, steps - self._own))
+        self._steps += steps - self._own
+        self._own, self._last = steps, now
         over = now - self._began > self._settings.watching
-        if not self._ended and (steps >= self._settings.steps or over):
+        if not self._ended and (self._steps >= self._settings.steps or over):
             self._end(cut=True)
             raise TrainingStopped(0)
 
@@ -159,16 +162,15 @@ class _KerasTrial:
         """Train a copy on one batch, with the optimizer of the script and with Adam."""
         if self._fit is None:
             return unchecked("the script does not call fit")
-        try:
-            batch = self._fit.batch()
-            losses = self._train(self._fit.copy(), batch)
-            if not all(map(math.isfinite, losses)):
-                return suspicious(
-                    f"the loss is {losses[-1]} after {len(losses)} steps on one batch"
-                )
-            return self._judged(self._fit, losses, batch)
-        except _FAILURES as error:
-            return unchecked(f"the model cannot be trained again: {error}".splitlines()[0])
+        # A copy of a user's model, and data of the user's, may raise anything.
+        return shielded(partial(self._train_again, self._fit), _cannot_be_trained)
+
+    def _train_again(self, fit: _Fit) -> tuple[str, str]:
+        batch = fit.batch()
+        losses = self._train(fit.copy(), batch)
+        if not all(map(math.isfinite, losses)):
+            return suspicious(f"the loss is {losses[-1]} after {len(losses)} steps on one batch")
+        return self._judged(fit, losses, batch)
 
     def _judged(self, fit: _Fit, losses: list[float], batch: _Batch) -> tuple[str, str]:
         """Judge the losses of the optimizer of the script."""
@@ -202,6 +204,11 @@ class _KerasTrial:
             if not math.isfinite(losses[-1]) or time.process_time() > until:
                 break
         return losses
+
+
+def _cannot_be_trained(error: Exception) -> tuple[str, str]:
+    told = f"{type(error).__name__}: {error}".splitlines()[0]
+    return unchecked(f"the model cannot be trained again: {told}")
 
 
 def _level(losses: list[float]) -> float:

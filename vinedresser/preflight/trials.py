@@ -102,6 +102,7 @@ class Trials:
 
         Args:
             name: name of the run: the same is run once.
+            seconds: CPU seconds, at most.
             rate: learning rate of an Adam; None: the optimizer of the script.
 
         Raises:

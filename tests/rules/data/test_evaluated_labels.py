@@ -106,6 +106,13 @@ def test_classes_that_are_evaluated_one_by_one_are_ignored(tmp_path: Path) -> No
     assert trained(tmp_path / "together", train, [together] * 4) == []
 
 
+def test_labels_of_another_form_than_those_of_the_training_are_ignored(tmp_path: Path) -> None:
+    """Nothing tells how often the label of the evaluations is trained."""
+    (x, y), held = held_out(sort=True, binary=False)
+    soft = functional.one_hot(y, 10).float() * 0.9 + 0.01
+    assert trained(tmp_path, (x, soft), [in_batches(*held)] * 4) == []
+
+
 def test_a_few_equal_labels_are_chance(tmp_path: Path) -> None:
     train, (x, y) = held_out(sort=False, binary=True)
     few = (x[y == 1][:8], y[y == 1][:8])

@@ -10,6 +10,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 from torch import nn
 
+from tests.rules.trainings import digits
 from vinedresser.capture import Hook, open_run
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
@@ -123,3 +124,34 @@ def test_scores_decide(
         records.append(step_record(step + 9, mode="eval", scalars=values))
     found = judge(make_run(tmp_path / "run", records), [Overfitting(plateau=1000)])
     assert [one.severity for one in found] == severities
+
+
+@pytest.mark.parametrize("tasks", [[range(5), range(5, 10)], [range(10)]])
+def test_classes_of_other_tasks_are_forgotten_not_overfitted(
+    tasks: list[range], tmp_path: Path
+) -> None:
+    """Class by class, evaluations of all classes become worse; few rows of all are memorised."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    data = digits()
+    one_by_one = len(tasks) > 1
+    most = 640 if one_by_one else 96
+    y = data.y if one_by_one else torch.randint(10, data.y.shape)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    loss_fn, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), 1e-2)
+    rules = [Overfitting()]
+    hook = Hook(tmp_path / "run", collections=capture_for(rules).collections)
+    hook.watch(model, loss=loss_fn, optimizer=optimizer)
+    with hook:
+        for task in tasks:
+            rows = torch.isin(y, torch.tensor(task)).nonzero()[:most, 0]
+            for step in range(80):
+                batch = rows[torch.randint(len(rows), (32,))]
+                optimizer.zero_grad()
+                loss_fn(model.train()(data.x[batch]), y[batch]).backward()
+                optimizer.step()
+                if step % 3 == 2:
+                    with torch.no_grad():
+                        loss_fn(model.eval()(data.x_eval), data.y_eval)
+    found = [one for one in judge(open_run(tmp_path / "run"), rules) if one.fault]
+    assert [one.severity for one in found] == ([] if one_by_one else ["warning"])

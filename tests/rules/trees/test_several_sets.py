@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from vinedresser.capture import Hook
+from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.data.leakage.data_leakage import DataLeakage
 from vinedresser.rules.judge import judge
@@ -42,7 +43,7 @@ def test_a_set_with_some_training_rows_is_named(tmp_path: Path) -> None:
     (finding,) = boosted(tmp_path, valid=ORDER[600:1000], test=ORDER[500:800])
     assert (finding.severity, finding.tensor) == ("warning", "inputs/batch[test]")
     assert "of inputs of batch[test]" in finding.seen or "inputs/batch[test]" in finding.seen
-    assert "33% of all of its rows" in finding.seen
+    assert "about 33% of all of its rows" in finding.seen
 
 
 def test_a_set_of_training_rows_beside_another_is_a_hint(tmp_path: Path) -> None:
@@ -58,6 +59,29 @@ def test_several_sets_of_training_rows_are_no_result(tmp_path: Path) -> None:
 
 def test_several_sets_of_other_rows_are_sound(tmp_path: Path) -> None:
     assert boosted(tmp_path, valid=ORDER[600:1000], test=ORDER[1000:]) == []
+
+
+def test_a_fold_of_training_rows_is_no_result_beside_another(tmp_path: Path) -> None:
+    rows = np.arange(600)
+    folds = [(rows, rows[:300]), (rows[300:], rows[:300])]
+    rules = [DataLeakage()]
+    with Hook(tmp_path / "run", collections=capture_for(rules).collections) as hook:
+        xgboost.cv(PARAMETERS, matrix(ORDER[:600]), 30, folds=folds, callbacks=[hook.xgboost()])
+    (finding,) = judge(open_run(tmp_path / "run"), rules)
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_share_of_training_rows_is_known_from_a_sample(share: float, in_place: bool) -> None:
+    """The copies may be anywhere, or where they are in the training data."""
+    random = np.random.default_rng(0)
+    train, other = random.random((2, 8000, 3))
+    copied = np.where(random.random(8000) < share, True, False)[:, None]
+    rows = np.where(copied, train, other)
+    rows = rows if in_place else random.permutation(rows)
+    known, evaluated = (DataSet("a", xgboost.DMatrix(one), 1000) for one in (train, rows))
+    assert evaluated.share_of(known) == pytest.approx(share, abs=0.2)
 
 
 @pytest.mark.parametrize(("begin", "severities"), [(400, []), (300, ["warning"])])

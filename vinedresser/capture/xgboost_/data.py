@@ -128,8 +128,9 @@ class DataSet:
     def share_of(self, train: DataSet) -> float:
         """Return the share of its rows whose features are those of a training row.
 
-        Only a sample of the training rows may be known; the share is then of the whole estimated
-        from it.
+        Only a sample of the training rows may be known; the share is then estimated from it, unless
+        more rows are in the sample than could be by chance: evenly strided samples of a set and its
+        copy have the same rows.
 
         Args:
             train: the training rows.
@@ -141,7 +142,9 @@ class DataSet:
         if not known or not len(self.inputs):
             return math.nan
         found = sum(row.tobytes() in known for row in self.inputs) / len(self.inputs)
-        return min(1.0, found * train._given.num_row() / len(train.inputs))
+        sampled = len(train.inputs) / train._given.num_row()
+        by_chance = sampled + 4 * math.sqrt(sampled / len(self.inputs))
+        return found if found > by_chance else min(1.0, found / sampled)
 
     def some(self, rows: int) -> DMatrix | None:
         """Return a matrix of at most `rows` rows; None if it cannot be sliced."""

@@ -22,7 +22,7 @@ def print_preflight(found: Preflight) -> None:
     elif found.code is None:
         say("no training of PyTorch or Keras was seen in the time; --timeout allows more")
     else:
-        others = "`vinedresser run` also judges those of other frameworks"
+        others = "others, as of XGBoost, are not checked, but judged by `vinedresser run`"
         say(f"no training of PyTorch or Keras was seen; {others}")
     if found.code or not found.verdicts:
         ended = f"the script ended with exit code {found.code}; " if found.code else ""

@@ -81,8 +81,8 @@ def replay(snapshot: Snapshot, command: Sequence[str], *, eager: bool = False) -
 def bisect(replayed: ScriptReplayed) -> Bisection | None:
     """Find the samples that make a gradient non-finite; None if the samples are not known.
 
-    Each run starts the script again; see `vinedresser.replay.script.calls` for a step with several
-    calls of the model.
+    Each run starts the script again; see `_breaking_of_calls` for a step with several calls of
+    the model.
 
     Raises:
         ConfigError: the script does not come to such a step.

@@ -12,6 +12,7 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import finite_scalars
+from vinedresser.rules.signals.losses.missing_labels import MissingLabels
 from vinedresser.rules.signals.outcomes.evaluation_series import (
     Evaluation,
     EvaluationSeries,
@@ -66,8 +67,10 @@ class Overfitting(OnceRule):
     targets (cross-entropies) it refers to at least 1/2, or to the first evaluation if that is
     smaller: a cross-entropy that rises from 0.05 to 0.08 is harmless. Does not fire while a metric
     on evaluation data is better than at the minimum, nor if an evaluation before training was more
-    than twice the first training loss: then the training has an easier task (a curriculum). It is
-    a warning by default: the best evaluation is behind, but going on may be intended.
+    than twice the first training loss: then the training has an easier task (a curriculum), nor if
+    one of the last ``patience`` evaluations had classes that the training lacked meanwhile, as of
+    its other tasks (`MissingLabels`). It is a warning by default: the best evaluation is behind,
+    but going on may be intended.
 
     Where only probabilities become worse, this is a hint, "info": no score such as the accuracy,
     reported or of captured predictions, is lower than at the minimum by 2 % (captured ones by 0.05)
@@ -107,6 +110,9 @@ class Overfitting(OnceRule):
             Need("metrics", modes=("eval",), required=False),
         )
         self.fit = Fit()
+        self.labels = MissingLabels()
+        # Whether labels were missing in each of the last evaluations.
+        self._missing: deque[bool] = deque(maxlen=patience)
         # Sum and count of the training losses since the last evaluation.
         self._train: dict[str, tuple[float, int]] = {}
         # First training losses.
@@ -140,7 +146,9 @@ class Overfitting(OnceRule):
             series.add(Evaluation(step.step, value, mean, metrics, accuracy))
             self._note(("eval", name), value, step.step)
         self._train = dict.fromkeys(self._train, (0.0, 0))
-        for name in losses:
+        if losses:
+            self._missing.append(self.labels.missing)
+        for name in () if any(self._missing) else losses:
             start = self._first.get(self._paired(name), [math.nan])[0]
             parting = self._series[name].parting(self.ratio, self.patience, start)
             if parting and not parting.certain:

@@ -155,12 +155,15 @@ class Evaluation:
         if recording is None or not recording.due.ask(name):
             return
         tensor = isinstance(y, np.ndarray) or keras.ops.is_tensor(y)
-        if not tensor or len(y.shape) > 2 or math.prod(y.shape) > _MOST_LABELS:
+        # Ragged tensors have no lengths of rows.
+        if not tensor or None in y.shape or len(y.shape) > 2 or math.prod(y.shape) > _MOST_LABELS:
             return
         labels = keras.ops.convert_to_numpy(y)
         if labels.ndim and len(labels):
             rows = labels.reshape(len(labels), -1)
-            self._writer.write(recording, name, (rows == rows[:1]).all(1).mean(), float(len(rows)))
+            # A recording of several evaluations has one first label.
+            first = recording.kept.setdefault(name, rows[:1].copy())
+            self._writer.write(recording, name, (rows == first).all(1).mean(), float(len(rows)))
 
     def _report_fused(self, recording: Recording) -> None:
         if any(recording.due.reaches(kind) for kind in _OBSERVED):

@@ -287,12 +287,16 @@ class DataLeakage(OnceRule):
         told = _RECONSTRUCTED if self._reconstructs else _LEAK
         advice = _FIXED if same else told if self._measured else _UNMEASURED
         several = len(self._eval) > 1
-        clean = any(max(one.shares) <= self.share for one in self._eval.values())
+        clean = any(
+            max(one.shares) <= self.share and _fold(other) == _fold(name)
+            for other, one in self._eval.items()
+        )
         if several and clean and seen.trained > _ALL:
             advice = _ONE_OF_SEVERAL
         pairs = self._examples()
         of = f" of {name}" if several else ""
-        exactly = "" if math.isnan(seen.trained) else f", and {seen.trained:.0%} of all of its rows"
+        share = f", and about {seen.trained:.0%} of all of its rows"
+        whole = "" if math.isnan(seen.trained) else share
         examples = "".join(f"; {evaluated} is {trained}" for trained, evaluated in pairs)
         return self.found(
             step,
@@ -305,7 +309,7 @@ class DataLeakage(OnceRule):
             confidence=0.9,
             seen=f"{found} of {rows} distinct evaluated rows{of} are also training rows (out of "
             f"{len(train)} captured training rows; at most {chance:.2g} expected by chance)"
-            f"{exactly}{examples}",
+            f"{whole}{examples}",
             cause=advice.cause,
             remedy=advice.remedy + look_at([one for pair in pairs[:1] for one in pair]),
             evidence={"found": found, "rows": rows, "by_chance": chance}

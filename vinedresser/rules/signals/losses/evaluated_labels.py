@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class EvaluatedLabels(BatchSignal):
     def __init__(self) -> None:
         super().__init__()
         self._trained: Counter[bytes] = Counter()
+        # Type and shape of a training label.
+        self._form: tuple[Any, ...] = ()
         self._ids = False
         self._equal: tuple[Step, str, NDArray[np.generic]] | None = None
         self._evaluations = 0
@@ -68,7 +70,9 @@ class EvaluatedLabels(BatchSignal):
         if len(compared) != 1 or (step.mode == "eval" and self._evaluations < 0):
             return
         labels = compared[0].labels
+        form = (labels.dtype, labels.shape[1:])
         if step.mode == "train":
+            self._form = form
             if len(self._trained) < _KINDS:
                 self._trained.update(row.tobytes() for row in labels)
             inputs = self.batches.inputs.values()
@@ -76,11 +80,12 @@ class EvaluatedLabels(BatchSignal):
             return
         shares = [value for name, value in step.scalars_of("state").items() if _is_share(name)]
         before = None if self._equal is None else self._equal[2][0].tobytes()
-        if shares == [1.0] and before in (None, labels[0].tobytes()):
+        if shares == [1.0] and form == self._form and before in (None, labels[0].tobytes()):
             self._equal = (step, compared[0].loss, labels)
             self._evaluations += 1
         else:
-            # Some evaluations have another label, as if each class was evaluated alone.
+            # Some evaluations have another label, as if each class was evaluated alone, or labels
+            # that cannot be compared with those of the training.
             self._equal, self._evaluations = None, -1
 
     @property
