@@ -32,6 +32,11 @@ TRAINING = """
         booster = xgboost.train(parameters, data, 2, xgb_model=booster)
     print(model.predict_proba(x)[:9].tolist(), model.callbacks)
     print(xgboost.cv(parameters, data, 3).to_string())
+
+    def squared(margins, given):
+        return margins - given.get_label(), np.ones_like(margins)
+
+    print(xgboost.cv({"nthread": 1}, data, 3, obj=squared).to_string())
 """
 
 
@@ -59,6 +64,7 @@ def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -
     # The folds of a cross-validation are one training.
     folds = pair.open(6)
     assert len(folds.scalars("losses", mode="eval")["losses/test-logloss"].values) == 3
+    # Of those of a custom objective nothing says what they predict.
     assert not pair.run.with_name("run.7").exists()
 
 
