@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--kind", default="good")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--hold", type=Path, default=Path("no such file"))
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     if given.kind == "crash":
@@ -39,6 +40,8 @@ def main() -> None:
             with hook.mode("eval"):
                 hook.metric("accuracy", accuracy)
             time.sleep(given.pause)
+            while given.hold.exists():
+                time.sleep(0.02)
             if math.isnan(accuracy):
                 _await_stop(hook)
 

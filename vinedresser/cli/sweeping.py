@@ -41,11 +41,15 @@ def sweep(
     max_concurrent: Annotated[
         int | None, typer.Option(min=1, help="Maximum concurrent trials.")
     ] = None,
+    *,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the sweep in the store.")
     ] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Resume it, and try its failed trials again.")
+    ] = False,
+    join: Annotated[
+        bool, typer.Option("--join", help="Run trials beside other processes of the sweep.")
     ] = False,
 ) -> None:
     """Search for the best configuration.
@@ -60,7 +64,7 @@ def sweep(
     from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 
     searched = load_sweep(file, store=store, max_concurrent=max_concurrent)
-    searched.check_start(retry_failed=retry_failed)
+    searched.check_start(retry_failed=retry_failed, join=join)
     place = searched.experiment.store
     ensure_store(place)
     resume = resume or retry_failed
@@ -88,7 +92,7 @@ def sweep(
         start_preparing(tracked.tracking_uri, tracked.tracking_experiment, say)
         prefect_serves()
         display.begin("starting the first trials")
-        how = {"resume": resume, "retry_failed": retry_failed}
+        how = {"resume": resume, "retry_failed": retry_failed, "join": join}
         given = {"path": tracked.path, "store": store, "max_concurrent": max_concurrent}
         with sweep_progress(display.end):
             work = partial(run_search, searched, **how)

@@ -10,6 +10,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
+from vinedresser.errors import ConfigError
 from vinedresser.infra.catalog.known_tracking import remember_tracking
 from vinedresser.infra.catalog.stores import ensure_store
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
@@ -44,6 +45,7 @@ def sweep(
     dated: bool = False,
     *,
     retry_failed: bool = False,
+    join: bool = False,
 ) -> SweepResult:
     """Search for the best configuration.
 
@@ -59,6 +61,7 @@ def sweep(
         dated: make a separate sweep, NAME-TIME, for each flow run, named for its scheduled time;
             if it has begun because the flow run is retried, resume it.
         retry_failed: try the failed trials of the sweep in the store again.
+        join: run trials of the sweep in the store beside the processes that run it, or resume it.
 
     Returns:
         The trials and what went wrong beside them. If the sweep as a whole failed
@@ -77,14 +80,16 @@ def sweep(
     if dated:
         searched = make_dated(searched, str(flow_run.id), flow_run.scheduled_start_time)
         resume = resume or searched.has_begun
-    return run_search(searched, resume=resume, retry_failed=retry_failed)
+    return run_search(searched, resume=resume, retry_failed=retry_failed, join=join)
 
 
-def run_search(searched: Sweep, *, resume: bool, retry_failed: bool) -> SweepResult:
+def run_search(
+    searched: Sweep, *, resume: bool, retry_failed: bool, join: bool = False
+) -> SweepResult:
     """Run the search of a sweep file that has been read; see `sweep`."""
-    searched.check_start(retry_failed=retry_failed)
+    searched.check_start(retry_failed=retry_failed, join=join)
     result = ends_in_order(
-        lambda: _search(searched, resume, retry_failed), searched.experiment.store
+        lambda: _search(searched, resume, retry_failed, join), searched.experiment.store
     )
     if not result.problem:
         return result
@@ -92,32 +97,44 @@ def run_search(searched: Sweep, *, resume: bool, retry_failed: bool) -> SweepRes
     return cast(SweepResult, Failed(message=result.problem, data=result))
 
 
-def _search(searched: Sweep, resume: bool, retry_failed: bool) -> SweepResult:
+def _search(searched: Sweep, resume: bool, retry_failed: bool, join: bool) -> SweepResult:
     experiment = searched.experiment
     ensure_store(experiment.store)
+    if join and not searched.has_begun:
+        raise ConfigError(f"{searched.state}: no sweep to join; omit --join")
     with (
-        closing(searched.study(searched.lock)) as study,
+        closing(searched.study(searched.lock, join=join)) as study,
         flow_recorded(experiment.store) as flow_id,
     ):
-        if resume:
+        # Without another process, it is resumed.
+        resume, join = resume or join, not study.hosts()
+        if resume and not join:
             # Before anything else: a training continues without its flow for a minute only.
             adopt_living(experiment.store)
         channels = fetch_channels(experiment)
         remember_tracking(experiment.store, experiment.tracking_uri)
-        reconcile(experiment.store)
-        if searched.table is not None:
+        if not join:
+            reconcile(experiment.store)
+        if searched.table is not None and not join:
             fetch_weights(searched.table, experiment, searched.fetched_weights)
-        tracking = begin_sweep(searched, resume=resume)
-        if searched.known is not None:
-            study.learn(searched.known.trials)
-        if retry_failed:
-            study.retry_failed()
+        tracking = begin_sweep(searched, resume=resume, join=join)
+        with study.turn():
+            if searched.known is not None:
+                study.learn(searched.known.trials)
+            if retry_failed:
+                study.retry_failed()
         with work_order(experiment) as order:
             runner = SweepRunner(searched, channels, study, tracking, flow=flow_id, order=order)
             queue = TrialQueue(runner)
             run_queue(queue, experiment, STAGES)
+            while runner.await_others():
+                run_queue(queue, experiment, STAGES)
         runner.finish()
         swept = sweep_result(runner, study, tracking, queue.problems)
+        if swept.left:
+            return swept
+        if join:
+            tracking = begin_sweep(searched, resume=True)
         swept = finish_sweep(searched, swept, tracking)
         swept = swept.with_problems(send_digest(searched, swept))
         leave_sweep_artifact(searched, swept, tracking)

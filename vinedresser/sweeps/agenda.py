@@ -69,8 +69,13 @@ class Agenda:
         self._begun = 0
 
     def restore(self, study: optuna.Study) -> None:
-        """Take in the trials of a study, in which later ones will be queued."""
+        """Take in the trials of a study, in which later ones will be queued, and no others."""
         self._study = study
+        self._begun = 0
+        for known in (self.tried, self.retried, self._before, self._originals, self._again):
+            known.clear()
+        self._waiting.clear()
+        self._queued.clear()
         for trial in study.get_trials(deepcopy=False):
             self._add(trial)
 

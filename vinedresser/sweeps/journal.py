@@ -1,11 +1,18 @@
-"""Optuna's journal of a sweep: a file with one writer, valid after any crash; and its trials."""
+"""Optuna's journal of a sweep: a file that is valid after any crash; and its trials."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import os
+import re
+import socket
+import threading
+import time
+import uuid
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +22,9 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from vinedresser.errors import CorruptData, StillRunning, StoreError, VinedresserError
-from vinedresser.objects.file_lock import take_lock
-from vinedresser.objects.files import make_folders, open_file
+from vinedresser.objects.file_lock import is_file_locked, take_lock
+from vinedresser.objects.files import folder_below, make_folder, open_file
+from vinedresser.plain_logs import plain_logger
 from vinedresser.store.json_values import DAMAGE, checker, parse_json, shown
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.widening import distributions, renewed
@@ -27,46 +35,154 @@ __all__ = ["SweepJournal", "SweepStorage", "read_journal"]
 _MOST_BYTES = 1 << 30
 _IS_NUMBER, _IS_CONFIGURATION = checker(float), checker(dict[str, float | str | bool | None])
 
+# Beside the journal: a folder with a file for each flow that runs the sweep, and the end of the
+# name of the file that a process locks for its turn, and in which it writes who it is.
+_FLOWS, _TURN = "flows", ".turn"
+# Seconds for which a process waits for its turn before it says for whom.
+_LONG = 10.0
+
+_LOG = plain_logger(__name__)
+
 
 class SweepJournal(BaseJournalBackend):
-    """The journal of a sweep, held by one process, in the file format of Optuna.
+    """The journal of a sweep, in the file format of Optuna.
+
+    Several flows may run a sweep, on machines that share the disk. One of them is its host; when
+    that is gone, another one can be. They write in turns, and each first reads what others wrote.
 
     Optuna's own backend locks with links beside the file, which survive a killed process, syncs
     each line to the disk, and lets a partial line corrupt the next. This one uses a kernel lock
     that ends with its process, survives the death of any process, and truncates a partial line.
 
+    Attributes:
+        flow: the name of this process among those that run the sweep.
+
     Args:
         path: path of the file; created if missing.
         space: the search space, which may be wider than when the entries were written; None: the
             same.
+        join: run the sweep beside another process.
 
     Raises:
-        StillRunning: another process holds the journal.
+        StillRunning: another process runs the sweep, and `join` is not set; or an earlier version
+            of this package does, which takes no turns.
         CorruptData: a line is not an entry of a journal.
         StoreError: it cannot be read or written.
     """
 
-    def __init__(self, path: Path, space: Space | None = None) -> None:
+    def __init__(self, path: Path, space: Space | None = None, *, join: bool = False) -> None:
         self.path = path
+        self.flow = uuid.uuid4().hex
         self._distributions = {} if space is None else distributions(space)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         with self._translated():
-            make_folders(path.parent)
+            make_folder(path.parent, _FLOWS)
             self._descriptor = open_file(path.parent, path.name, flags)
+        self._opened = [self._descriptor]
+        # No thread takes a turn with descriptors that another one has closed.
+        self._turning = threading.Lock()
+        # The storage reads each line once, so lines can be dropped after they were read.
+        self._logs: list[dict[str, Any]] = []
+        self._first = self._size = 0
+        self._hosting = False
         try:
-            # The storage reads each line once, so lines can be dropped after they were read.
+            if not (self.hosts() or join):
+                raise StillRunning(f"{self.path}: another process is running this sweep")
             with self._translated():
-                if not take_lock(self._descriptor):
-                    raise StillRunning(f"{self.path}: another process is running this sweep")
-                self._logs = self._load()
+                self._turns = self._open_turns()
+                take_lock(self._lockable(f"{_FLOWS}/{self.flow}"))
+            with self.turn():
+                pass
         except BaseException:
-            os.close(self._descriptor)
+            self.close()
             raise
-        self._first = 0
 
     def close(self) -> None:
         """Release the journal."""
-        os.close(self._descriptor)
+        with self._turning:
+            # It may have been removed with the sweep.
+            with suppress(OSError):
+                (folder_below(self.path.parent, _FLOWS) / self.flow).unlink()
+            while self._opened:
+                os.close(self._opened.pop())
+
+    def hosts(self) -> bool:
+        """Return whether this process is the host of the sweep, which it becomes if there is none.
+
+        Raises:
+            StoreError: the file cannot be locked.
+        """
+        with self._translated():
+            self._hosting = self._hosting or take_lock(self._descriptor)
+        return self._hosting
+
+    def lives(self, flow: object) -> bool:
+        """Return whether a flow that runs the sweep lives, by its name in the journal."""
+        if not isinstance(flow, str) or re.fullmatch("[0-9a-f]{32}", flow) is None:
+            return False
+        with self._translated():
+            return is_file_locked(self.path.parent / _FLOWS / flow)
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """Keep others from writing for the duration of the context; not to be nested.
+
+        Yields:
+            Whether others have written since the last turn; their entries were added.
+
+        Raises:
+            CorruptData: a line of theirs is not an entry of a journal.
+            StoreError: it cannot be read or locked, or was closed.
+        """
+        with self._turning:
+            if not self._opened:
+                raise StoreError(f"{self.path}: this process has closed it")
+            with self._translated():
+                self._await_turn()
+            try:
+                with self._translated():
+                    new = self._load()
+                self._logs += new
+                yield bool(new)
+            finally:
+                with self._translated():
+                    fcntl.flock(self._turns, fcntl.LOCK_UN)
+
+    def _open_turns(self) -> int:
+        """Return the descriptor of the file of turns, which the host has made."""
+        try:
+            return self._lockable(f"{self.path.name}{_TURN}", os.O_CREAT if self._hosting else 0)
+        except FileNotFoundError:
+            raise StillRunning(
+                f"{self.path}: an earlier version of vinedresser is running this sweep, and cannot "
+                "be joined"
+            ) from None
+
+    def _lockable(self, key: str, create: int = os.O_CREAT) -> int:
+        """Return the descriptor of a file for a lock, which `close` closes."""
+        self._opened.append(open_file(self.path.parent, key, os.O_RDWR | create))
+        return self._opened[-1]
+
+    def _await_turn(self) -> None:
+        """Lock the file of turns; say which process has it if that takes long."""
+        long = time.monotonic() + _LONG
+        while not take_lock(self._turns):
+            if time.monotonic() > long:
+                long = math.inf
+                holder = os.pread(self._turns, 200, 0).decode(errors="replace")
+                _LOG.warning(
+                    "%s: waiting for its turn, which process %s has had for %g s; if that is "
+                    "suspended, continue it or end it",
+                    self.path,
+                    holder or "?",
+                    _LONG,
+                )
+        me = f"{os.getpid()} on {socket.gethostname()}".encode()
+        # Whose turn it is helps others, and is not needed.
+        with suppress(OSError):
+            if os.pread(self._turns, 200, 0) != me:
+                os.ftruncate(self._turns, 0)
+                os.pwrite(self._turns, me, 0)
 
     def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
         """Return the lines from a number on; lines before it can no longer be read."""
@@ -91,6 +207,7 @@ class SweepJournal(BaseJournalBackend):
                 # A full disk takes a part; the next line must not continue it.
                 os.ftruncate(self._descriptor, end)
                 raise
+        self._size += len(text.encode())
         # As they would be read back: tuples become lists, for example.
         self._logs += [json.loads(line) for line in text.splitlines()]
 
@@ -105,13 +222,15 @@ class SweepJournal(BaseJournalBackend):
             raise StoreError(f"{self.path}: {error.strerror}") from error
 
     def _load(self) -> list[dict[str, Any]]:
-        """Read the file, and truncate a line that a killed process has written partially."""
+        """Read the new lines, and truncate one that a killed process has written partially."""
         size = os.fstat(self._descriptor).st_size
         if size > _MOST_BYTES:
             raise CorruptData(f"{self.path}: not a journal: larger than {_MOST_BYTES >> 20} MiB")
-        text = os.pread(self._descriptor, size, 0)
-        whole, newline, _ = text.rpartition(b"\n")
-        os.ftruncate(self._descriptor, len(whole + newline))
+        text = os.pread(self._descriptor, max(size - self._size, 0), self._size)
+        whole, newline, rest = text.rpartition(b"\n")
+        self._size += len(whole + newline)
+        if rest:
+            os.ftruncate(self._descriptor, self._size)
         return [renewed(one, self._distributions) for one in _entries(self.path, whole)]
 
 
@@ -201,7 +320,7 @@ class SweepStorage(JournalStorage):
     10,000 trials that took most of the time of both.
 
     Args:
-        journal: the journal, of which this process is the only writer.
+        journal: the journal.
 
     Raises:
         CorruptData: its entries do not describe studies and trials.
@@ -220,9 +339,15 @@ class SweepStorage(JournalStorage):
         # which do not change any more, by the states that were asked for.
         self._open: list[int] = []
         self._ended: dict[tuple[bool, ...], list[FrozenTrial]] = {}
+        self._last = -1
+        self.renew()
+
+    def renew(self) -> None:
+        """Take in the trials that other processes created."""
         for study in self.get_all_studies():
             trials = super().get_all_trials(study._study_id, deepcopy=False)
-            self._open += [one._trial_id for one in trials]
+            known = self._open[-1] if self._open else self._last
+            self._open += [one._trial_id for one in trials if one._trial_id > known]
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         """Create a trial, and return its id; see `optuna.storages.BaseStorage`."""
@@ -244,6 +369,7 @@ class SweepStorage(JournalStorage):
         )
         for selection, ended in self._ended.items():
             ended += [trial for trial in trials[:count] if selection[trial.state]]
+        self._last = max([self._last, *self._open[-1:]])
         del self._open[:count], trials[:count]
         selection = tuple(states is None or state in states for state in TrialState)
         others = [trial for trial in trials if selection[trial.state]]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -40,6 +41,8 @@ _STATES: dict[str, OptunaState] = {
 _NAME = "sweep"
 # Keys of a trial's user attributes in Optuna: how it is to end, and the rule that suspected it.
 _CUT, _SUSPECTED = "cut", "suspected"
+# And the name of the flow that runs it.
+_FLOW = "flow"
 
 
 class Study:
@@ -54,6 +57,7 @@ class Study:
 
     Args:
         path: path of the journal; None: keep the study in memory, as for a replay.
+        join: run the sweep beside another process; then use it in a `turn` only.
         where: prefix of messages, such as ``sweep.toml: sweep``.
 
     Attributes:
@@ -64,11 +68,17 @@ class Study:
     Raises:
         ConfigError: an invalid setting of the sampler or pruner, or an invalid point.
         MissingDependency: a package that the sampler needs is not installed.
-        StillRunning: another process is running this sweep.
+        StillRunning: another process is running this sweep, and `join` is not set.
     """
 
     def __init__(
-        self, settings: SweepTable, space: Space, path: Path | None = None, *, where: str = "sweep"
+        self,
+        settings: SweepTable,
+        space: Space,
+        path: Path | None = None,
+        *,
+        where: str = "sweep",
+        join: bool = False,
     ) -> None:
         # Optuna warns about spaces with conditions or choices.
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -79,15 +89,18 @@ class Study:
         make = sampler_maker(
             settings.sampler, objectives=len(settings.goals), where=f"{where}.sampler"
         )
-        self._journal = SweepJournal(path, space) if path is not None else None
-        self._study = optuna.create_study(
-            storage=SweepStorage(self._journal) if self._journal else InMemoryStorage(),
-            sampler=Proposer(make, settings.seed, space, self._agenda.tried),
-            pruner=self._pruner.make(),
-            study_name=_NAME,
-            directions=[goal.direction for goal in settings.goals],
-            load_if_exists=True,
-        )
+        self._journal = SweepJournal(path, space, join=join) if path is not None else None
+        # In one turn: the storage knows all that the journal has read.
+        with self._journal.turn() if self._journal else nullcontext():
+            self._storage = SweepStorage(self._journal) if self._journal else InMemoryStorage()
+            self._study = optuna.create_study(
+                storage=self._storage,
+                sampler=Proposer(make, settings.seed, space, self._agenda.tried),
+                pruner=self._pruner.make(),
+                study_name=_NAME,
+                directions=[goal.direction for goal in settings.goals],
+                load_if_exists=True,
+            )
         self._running: dict[int, optuna.Trial] = {}
         # Trials of an earlier process, which may not have decided on their last values.
         self._undecided: set[int] = set()
@@ -103,6 +116,44 @@ class Study:
         """Release the journal."""
         if self._journal is not None:
             self._journal.close()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Decide while no other process does, and know what they have decided; not to be nested.
+
+        Raises:
+            CorruptData: the journal is damaged.
+            StoreError: it cannot be read.
+        """
+        if self._journal is None:
+            yield
+            return
+        with self._journal.turn() as changed:
+            if changed:
+                self._renew()
+            yield
+
+    def _renew(self) -> None:
+        """Take in what other processes wrote."""
+        if isinstance(self._storage, SweepStorage):
+            self._storage.renew()
+        # The old one remembers values.
+        self._study.pruner = self._pruner.make()
+        self._agenda.restore(self._study)
+        known = {one.number for one in self.ended}
+        new = [one for one in self._own() if one.number not in known and one.state.is_finished()]
+        self.ended += [stored_trial(one, self._agenda.retried) for one in new]
+
+    def hosts(self) -> bool:
+        """Return whether this process reports on the sweep, which it does if no other one can."""
+        return self._journal is None or self._journal.hosts()
+
+    def others(self) -> set[int]:
+        """Return the numbers of the trials that other, living processes run."""
+        running = self._found(OptunaState.RUNNING)
+        return {
+            one.number for one in running if one.number not in self._running and self._is_run(one)
+        }
 
     def ask(self) -> Proposal | None:
         """Return the next configuration; None if there is none, for the reason in `over`.
@@ -166,11 +217,22 @@ class Study:
         return self._agenda.planned
 
     def again(self) -> list[Proposal]:
-        """Return the trials that were running when an earlier process of the sweep ended."""
-        found = self._found(OptunaState.RUNNING)
+        """Return the trials that were running when another process of the sweep ended.
+
+        From now on this process runs them.
+        """
+        found = [
+            one
+            for one in self._found(OptunaState.RUNNING)
+            if one.number not in self._running and not self._is_run(one)
+        ]
         # If that process was killed in between, what is missing is suggested and decided now.
-        self._undecided = {one.number for one in found}
+        self._undecided |= {one.number for one in found}
         return [self._choose(optuna.Trial(self._study, one._trial_id)) for one in found]
+
+    def _is_run(self, trial: FrozenTrial) -> bool:
+        """Return whether a living process runs a trial."""
+        return self._journal is not None and self._journal.lives(trial.user_attrs.get(_FLOW))
 
     @property
     def comparing(self) -> bool:
@@ -280,8 +342,9 @@ class Study:
         return stored_trial(self._frozen(number), self._agenda.retried)
 
     def running(self) -> list[Trial]:
-        """Return the running trials, by number."""
-        return [self.trial(number) for number in sorted(self._running)]
+        """Return the running trials, by number, also those of other processes."""
+        running = self._own(OptunaState.RUNNING)
+        return [stored_trial(one, self._agenda.retried) for one in running]
 
     def trials(self) -> list[Trial]:
         """Return all trials that have started, by number."""
@@ -339,6 +402,8 @@ class Study:
                 self._agenda.note(number, chosen)
             parameters = chosen
         self._running[number] = trial
+        if self._journal is not None:
+            trial.set_user_attr(_FLOW, self._journal.flow)
         place = line(self._frozen(number))
         return Proposal(number, parameters, self._agenda.seed(number), place, self._age(place))
 

@@ -27,6 +27,11 @@ class Tried:
         """Return whether a configuration was tried."""
         return self._space.key(configuration) in self._counts
 
+    def clear(self) -> None:
+        """Forget all configurations."""
+        self._counts.clear()
+        self._first.clear()
+
     def add(self, configuration: Mapping[str, Choice]) -> int:
         """Add a trial; return the number of earlier ones with the same configuration."""
         key = self._space.key(configuration)

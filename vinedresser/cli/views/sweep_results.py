@@ -98,6 +98,8 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
     if settings.epochs is not None and swept.trials:
         whole = settings.epochs * len(swept.trials)
         yield f"epochs           {used} of {whole} ({100 * used / whole:.0f} %)"
+    if swept.left:
+        yield "left             other processes of the sweep run the rest, and report on it"
     if swept.over != ALL_BEGUN:
         yield f"ended            {swept.over}"
 

@@ -72,11 +72,12 @@ class Sweep(ParentFile):
         known = "" if self.known is None else self.known.said
         return "; ".join(filter(None, (known, self.experiment.notice)))
 
-    def study(self, path: Path | None = None) -> Study:
+    def study(self, path: Path | None = None, *, join: bool = False) -> Study:
         """Return its study.
 
         Args:
             path: path of the journal; None: keep nothing.
+            join: run it beside another process.
 
         Raises:
             ConfigError: a sampler, a pruner or a point is invalid.
@@ -85,7 +86,7 @@ class Sweep(ParentFile):
             CorruptData: the journal cannot be read.
         """
         where = f"{self.experiment.path}: sweep"
-        return Study(self.settings, self.space, path, where=where)
+        return Study(self.settings, self.space, path, where=where, join=join)
 
     def models(self, number: int) -> Path:
         """Return the folder of a trial that is a pruning, with its models.
@@ -110,17 +111,26 @@ class Sweep(ParentFile):
         name = trial_name(proposal.number)
         return replace(shared, name=name, parameters=parameters, environment=environment)
 
-    def check_start(self, *, retry_failed: bool) -> None:
+    def check_start(self, *, retry_failed: bool, join: bool) -> None:
         """Refuse to begin what cannot train.
 
         Args:
             retry_failed: its failed trials are to be tried again.
+            join: it is to run beside another process.
 
         Raises:
-            ConfigError: a program is missing, or other trials have replaced the failed ones.
+            ConfigError: a program is missing, other trials have replaced the failed ones, or it
+                cannot be joined.
             MissingDependency: a package is not installed.
         """
         self.experiment.refuse_missing()
+        if join and (
+            not isinstance(self.experiment.store, Path) or self.experiment.runner.name != "local"
+        ):
+            raise ConfigError(
+                f"{self.experiment.path}: --join: needs a store on a disk that the processes "
+                'share, and run.runner = "local"'
+            )
         if retry_failed and self.members is not None:
             raise ConfigError(
                 f"{self.experiment.path}: --retry-failed: not supported with pbt, where copies of "

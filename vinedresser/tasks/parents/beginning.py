@@ -34,7 +34,12 @@ P = TypeVar("P", bound=ParentRecord)
 
 
 def begin_parent(
-    record: P, experiment: Experiment, parameters: Mapping[str, object], *, resume: bool
+    record: P,
+    experiment: Experiment,
+    parameters: Mapping[str, object],
+    *,
+    resume: bool,
+    join: bool = False,
 ) -> TrackingRecord:
     """Make the record of a sweep or pruning and its MLflow run, or find the existing ones.
 
@@ -59,6 +64,8 @@ def begin_parent(
     remember_tracking(store, uri)
     if before is not None:
         _check(before, record, experiment.path, state, resume=resume)
+        if join:
+            return _joined(before, record, experiment.path)
         before = before.resumed(record)
         record = replace(before, tracking_uri=require_known(store, before.tracking_uri))
     else:
@@ -78,6 +85,15 @@ def begin_parent(
         write_record(storage, record)
     note_parent(store, record)
     return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
+
+
+def _joined(before: P, record: P, path: Path) -> TrackingRecord:
+    """Return the MLflow run of one that another process runs, with the same settings."""
+    if before.resumed(record) != before:
+        raise ConfigError(f"{path}: differs from the {record.WORD} that runs; undo the change")
+    if not before.run_id:
+        raise ConfigError(f"{path}: the {record.WORD} has not begun yet; try again")
+    return TrackingRecord(before.tracking_uri, before.experiment_id, "", parent=before.run_id)
 
 
 def _check(before: P, record: P, path: Path, state: Path, *, resume: bool) -> None:

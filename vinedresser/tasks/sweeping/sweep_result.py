@@ -59,6 +59,7 @@ class SweepResult:
         mlflow_run: id of MLflow's run of the sweep.
         registered: the model of the best trial that was registered; "" if none was.
         doubts: what rules found in the best trials, a sentence for each with a problem.
+        left: another process runs the other trials, and reports on the sweep.
     """
 
     name: str
@@ -72,6 +73,7 @@ class SweepResult:
     mlflow_run: str
     registered: str = ""
     doubts: tuple[str, ...] = ()
+    left: bool = False
 
     @property
     def ends(self) -> Counter[str]:
@@ -106,7 +108,7 @@ class SweepResult:
         return replace(self, problems=(*self.problems, *problems))
 
 
-def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
+def begin_sweep(sweep: Sweep, *, resume: bool, join: bool = False) -> TrackingRecord:
     """Make a sweep's record and MLflow's run of it, or find the existing ones.
 
     Returns:
@@ -123,7 +125,7 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
         "trials": sweep.settings.trials,
         **{f"space.{name}": json.dumps(entry) for name, entry in sweep.space.to_json().items()},
     }
-    return begin_parent(_record(sweep), sweep.experiment, parameters, resume=resume)
+    return begin_parent(_record(sweep), sweep.experiment, parameters, resume=resume, join=join)
 
 
 def sweep_result(
@@ -138,10 +140,13 @@ def sweep_result(
         problems: what went wrong beside the trials.
     """
     store, best = runner.sweep.experiment.store, tuple(runner.best())
+    trials = runner.trials()
+    # Those that an interrupted host leaves, too.
+    left = bool(study.others()) or not study.hosts()
     return SweepResult(
         name=runner.sweep.name,
         store=store,
-        trials=tuple(map(_at_the_end, runner.trials())),
+        trials=tuple(trials if left else map(_at_the_end, trials)),
         best=best,
         importance=study.importance(),
         over=runner.over,
@@ -149,6 +154,7 @@ def sweep_result(
         problems=tuple(problems),
         mlflow_run=tracking.parent,
         doubts=tuple(best_problems(store, best)),
+        left=left,
     )
 
 

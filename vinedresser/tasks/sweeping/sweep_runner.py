@@ -6,7 +6,8 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -44,6 +45,8 @@ observer: ContextVar[Callable[[SweepRunner], None] | None] = ContextVar("observe
 _LOG = plain_logger(__name__)
 # Seconds that a trial continues after its flow was killed, for `--resume` to adopt it.
 _PATIENCE = 60.0
+# Seconds between two looks at the trials of other processes.
+_LOOK = 1.0
 
 
 class Standing(NamedTuple):
@@ -94,7 +97,9 @@ class SweepRunner:
             sweep.experiment, channels, tracking, flow=flow, order=order, patience=patience
         )
         self._lock = threading.Lock()
-        self._left = study.again()
+        self._left: list[Proposal] = []
+        # Trials of other processes that ran when there was no trial to begin.
+        self._awaited: set[int] = set()
         self._reasons: list[str] = []
         # Number of the configurations that were taken from the queue.
         self._points = 0
@@ -121,12 +126,18 @@ class SweepRunner:
     def next(self) -> TrialRuns | None:
         """Return the next trial; None if there is none.
 
-        Trials that were running when an earlier process of this sweep ended come first.
+        Trials that were running when another process of this sweep ended come first.
         """
-        with self._lock:
+        with self._turn():
+            if left := self._study.again():
+                self._left += left
+                # The process that is gone may have been the host.
+                self._study.hosts()
             if self._left and not INTERRUPTED.is_set() and not self._removed():
                 return TrialRuns(self.sweep, self._left.pop(0), earlier=True)
             proposal = self._next()
+            if proposal is None:
+                self._awaited = self._study.others()
         return TrialRuns(self.sweep, proposal) if proposal is not None else None
 
     def give_up(self, trial: TrialRuns, error: object) -> None:
@@ -136,7 +147,7 @@ class SweepRunner:
         blame: the study is not told, so that a resumed sweep begins it again, and no other trial
         begins.
         """
-        with self._lock:
+        with self._turn():
             reason = str(error)
             away = isinstance(error, StoreError | TrackingError | StillRunning)
             if away or INTERRUPTED.is_set():
@@ -225,7 +236,7 @@ class SweepRunner:
             if trial.crashes <= self.sweep.settings.retries:
                 return None
             ending = TrialEnd("failed", trial.crash())
-        with self._lock:
+        with self._turn():
             values = trial.history.result() if ending.state == "finished" else ()
             count = len(self.sweep.settings.goals)
             told = self._study.tell(trial.number, ending, values[:count], values[count:])
@@ -244,8 +255,34 @@ class SweepRunner:
 
     def may_begin_again(self) -> bool:
         """Return whether a trial that crashed may begin again."""
-        with self._lock:
+        with self._turn():
             return not self._removed()
+
+    def await_others(self) -> bool:
+        """Wait for the trials of other processes of this sweep, on which the next ones may depend.
+
+        The host of the sweep awaits all, as it reports on them.
+
+        Returns:
+            Whether there may be another trial to begin.
+        """
+        while not (self.problem or INTERRUPTED.is_set()):
+            hosts = self._study.hosts()
+            with self._turn():
+                self._left += self._study.again()
+                others = self._study.others()
+            if self._left or others != self._awaited:
+                return True
+            if not others or (self.over and not hosts):
+                return False
+            time.sleep(_LOOK)
+        return False
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Keep other threads and other processes of the sweep from deciding meanwhile."""
+        with self._lock, self._study.turn():
+            yield
 
     def finish(self) -> None:
         """Set `problem` if all trials failed; call it when they are over."""
@@ -256,23 +293,23 @@ class SweepRunner:
 
     def trials(self) -> list[Trial]:
         """Return all trials that have begun."""
-        with self._lock:
+        with self._turn():
             return self._study.trials()
 
     def standing(self) -> Standing:
-        """Return the standing of the sweep."""
+        """Return the standing of the sweep, as of the last turn of this process."""
         with self._lock:
             sweep = replace(self.sweep, planned=self._study.planned)
             return Standing(sweep, self._study.running(), self._study.ended)
 
     def best(self) -> list[Trial]:
         """Return the best trial, or the Pareto front."""
-        with self._lock:
+        with self._turn():
             return self._study.best()
 
     def _tell_values(self, trial: TrialRuns) -> None:
         """Tell the study the values that a trial reported to no process."""
-        with self._lock:
+        with self._turn():
             for epoch, value in enumerate(trial.history.values[0], start=1):
                 ending = self._study.report(trial.number, epoch, value)
                 trial.cut = trial.cut or ending
@@ -341,7 +378,7 @@ class SweepRunner:
         value: float,
         suspicion: TrialEnd | None,
     ) -> None:
-        with self._lock:
+        with self._turn():
             ending = self._study.report(trial.number, epoch, value, suspicion)
         if ending is None or trial.cut is not None:
             return
