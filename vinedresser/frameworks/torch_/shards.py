@@ -67,7 +67,7 @@ def has_shards(value: Any) -> bool:
 def whole(values: Sequence[Any]) -> Any:
     """Return nested values of all ranks as those of one process: the first, with joined shards.
 
-    What is joined is on the device of the first.
+    A joined tensor is on the device that its shard in the first of the values is on.
 
     Raises:
         KeyError, ValueError: the values of the ranks do not fit together.
