@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import select
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from vinedresser.processes import (
     kill_marked,
     marked_processes,
     this_process,
+    user_name,
     wait_for_end,
     watch,
 )
@@ -219,3 +221,24 @@ def test_a_group_of_another_process_is_left_alone(sleeper: subprocess.Popen[byte
     assert is_alive(identity)
     kill_group(identity)
     assert sleeper.wait() == -signal.SIGKILL
+
+
+def test_the_name_of_the_user_is_that_of_the_environment_or_of_the_user_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    assert user_name() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setenv("LOGNAME", "ada")
+    assert user_name() == "ada"
+
+
+def test_a_user_id_without_a_name_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert user_name() == ""

@@ -7,8 +7,8 @@ since boot, the boot id and the host name.
 
 from __future__ import annotations
 
+import getpass
 import os
-import pwd
 import select
 import signal
 import time
@@ -105,10 +105,14 @@ def this_process() -> ProcessIdentity:
 
 
 def user_name() -> str:
-    """Return the name of the user; "" if the user id has none, as in some containers."""
+    """Return the name of the user, as `getpass.getuser` does, and MLflow with it.
+
+    Returns:
+        "" if neither the environment nor the user id has one, as in some containers.
+    """
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
+        return getpass.getuser()
+    except (KeyError, OSError):
         return ""
 
 

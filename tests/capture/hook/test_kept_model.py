@@ -58,6 +58,23 @@ module = Classifier()
 trainer(Path(sys.argv[1]).parent, Hook().lightning()).fit(module, loader())
 torch.save(module.state_dict(), sys.argv[1])
 """
+# Two estimators with different coefficients, and two boosters, in one hook.
+SEVERAL = """
+import sys
+import numpy as np
+import xgboost
+from sklearn.linear_model import LinearRegression
+from vinedresser.capture import Hook
+
+hook = Hook()
+x = np.arange(8.0).reshape(4, 2) ** 2
+slopes = (3.0, 5.0)
+for slope in slopes:
+    hook.sklearn(LinearRegression()).fit(x, x[:, 0] * slope)
+    rows = xgboost.DMatrix(x, x[:, 0] * slope)
+    xgboost.train({"max_depth": 1}, rows, 1, callbacks=[hook.xgboost()])
+np.save(sys.argv[1], slopes)
+"""
 KERAS = """
 import sys
 import keras
@@ -146,6 +163,20 @@ def test_each_of_several_models_is_kept(tmp_path: Path) -> None:
     run, _ = train(tmp_path, script=script)
     kept = sorted(one.name for one in (run / "checkpoints" / "last").iterdir())
     assert kept == ["step-5-other.safetensors", "step-5.safetensors"]
+
+
+@pytest.mark.thorough
+def test_estimators_and_boosters_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    run, _ = train(tmp_path, script=SEVERAL, own="own.npy")
+    last = run / "checkpoints" / "last"
+    boosters = sorted(last.glob("*.ubj"))
+    assert [one.name for one in boosters] == ["step-4-2.ubj", "step-4.ubj"]
+    assert len({xgboost.Booster(model_file=one).get_dump()[0] for one in boosters}) == 2
+    slopes = []
+    for name in ("step-4.npz", "step-4-2.npz"):
+        with np.load(last / name) as kept:
+            slopes.append(kept["coef_"][0])
+    np.testing.assert_allclose(slopes, np.load(tmp_path / "own.npy"))
 
 
 @pytest.mark.thorough

@@ -228,7 +228,9 @@ class Hook(SteeredTraining):
         self._check_name(None)
         with needed("XGBoost", "xgboost"):
             from vinedresser.capture.xgboost_.callback import XGBoostCallback
-        return XGBoostCallback(self._session, self._introduce, **arguments)
+        return XGBoostCallback(
+            self._session, self._introduce, suffix=self._suffix("xgboost"), **arguments
+        )
 
     def sklearn(self, estimator: Any, **arguments: Any) -> Any:
         """Return a wrapper of a scikit-learn estimator that captures its fits.
@@ -244,7 +246,18 @@ class Hook(SteeredTraining):
         self._check_name(None)
         with needed("an estimator", "sklearn"):
             from vinedresser.capture.sklearn_.estimator import watched
-        return watched(self._session, self._introduce, estimator, **arguments)
+        return watched(
+            self._session,
+            self._introduce,
+            estimator,
+            suffix=self._suffix("sklearn"),
+            **arguments,
+        )
+
+    def _suffix(self, framework: str) -> str:
+        """Return what distinguishes the checkpoints of a model from those of earlier ones."""
+        earlier = sum(one.framework == framework for one in self._control.adapters)
+        return f"-{earlier + 1}" if earlier else ""
 
     def lightning(self) -> LightningCallback:
         """Return a callback for Lightning's ``Trainer(callbacks=[...])``.

@@ -40,6 +40,7 @@ class SklearnAdapter(Adapter):
         estimator: an estimator, pipeline or search.
         validation: rows to evaluate on; None for no evaluation.
         rows: maximum number of rows used of a batch or data set.
+        suffix: end of the names of its checkpoints, which other estimators of the hook have not.
     """
 
     framework = "sklearn"
@@ -50,12 +51,15 @@ class SklearnAdapter(Adapter):
         introduce: Callable[[Adapter], None],
         estimator: Any,
         validation: Sample | None,
+        *,
         rows: int,
+        suffix: str,
     ) -> None:
         self.versions = {"sklearn": sklearn.__version__}
         self.estimator = estimator
         self.report = session.shield.report
         self._introduce = introduce
+        self._suffix = suffix
         self._recorder = FitRecorder(session, estimator, validation, rows)
         self._described = self._detached = False
         guard = session.shield.guard
@@ -80,7 +84,7 @@ class SklearnAdapter(Adapter):
 
     def checkpoint(self, directory: Path, step: int) -> None:
         """See `Adapter.checkpoint`."""
-        _save_checkpoint(self.estimator, directory, step)
+        _save_checkpoint(self.estimator, directory / f"step-{step}{self._suffix}.npz")
 
     def detach(self) -> None:
         """See `Adapter.detach`."""
@@ -191,6 +195,7 @@ def watched(
     *,
     validation: Any = None,
     rows: int = 10_000,
+    suffix: str = "",
 ) -> Any:
     """Return a watched proxy of an estimator.
 
@@ -200,6 +205,7 @@ def watched(
             or a search.
         validation: (X, y) to evaluate on after each step; None for no evaluation.
         rows: maximum number of evenly strided rows used of a batch or data set.
+        suffix: end of the names of its checkpoints, which other estimators of the hook have not.
 
     Raises:
         ConfigError: `estimator` is not an estimator or already watched, or another argument is
@@ -218,7 +224,7 @@ def watched(
         if not isinstance(validation, (tuple, list)) or len(validation) != 2:
             raise ConfigError(f"validation: must be (X, y), not a {type(validation).__name__}")
         sample = Sample.of(validation[0], validation[1], rows)
-    adapter = SklearnAdapter(session, introduce, estimator, sample, rows)
+    adapter = SklearnAdapter(session, introduce, estimator, sample, rows=rows, suffix=suffix)
     introduce(adapter)
     members = hasattr(type(estimator), "__len__") and hasattr(type(estimator), "__getitem__")
     return (_WatchedSequence if members else WatchedEstimator)(adapter)
@@ -252,8 +258,8 @@ def _without_side_effects(*estimators: Any) -> Iterator[None]:
             generator.set_state(state)
 
 
-def _save_checkpoint(estimator: Any, directory: Path, step: int) -> None:
-    """Save an estimator atomically as ``step-<step>.npz``, without pickle.
+def _save_checkpoint(estimator: Any, target: Path) -> None:
+    """Save an estimator atomically, without pickle.
 
     The file contains each numeric attribute that ends with an underscore under its name (lists as
     ``coefs_.0``, ...), the columns of trees as ``trees.<stage>.<tree>.<column>``, and ``params``,
@@ -261,7 +267,7 @@ def _save_checkpoint(estimator: Any, directory: Path, step: int) -> None:
 
     Args:
         estimator: the estimator, fitted or not.
-        directory: target directory; created if missing.
+        target: the file.
     """
     steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
     arrays = {
@@ -269,7 +275,7 @@ def _save_checkpoint(estimator: Any, directory: Path, step: int) -> None:
         for name, one in steps
         for key, array in _arrays(one)
     }
-    with replacing(directory / f"step-{step}.npz") as path, path.open("wb") as file:
+    with replacing(target) as path, path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 

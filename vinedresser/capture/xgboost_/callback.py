@@ -47,6 +47,7 @@ class XGBoostCallback(TrainingCallback, Adapter):
         loss: the metric that is the loss; None for that of the objective.
         rows: maximum number of evenly strided rows used of a data set.
         shap_rows: maximum number of these rows for Shapley values.
+        suffix: end of the names of its checkpoints, which other callbacks of the hook have not.
 
     Raises:
         ConfigError: `train` or `validation` is not data, or a number of rows is invalid.
@@ -65,6 +66,7 @@ class XGBoostCallback(TrainingCallback, Adapter):
         loss: str | None = None,
         rows: int = 10_000,
         shap_rows: int = 256,
+        suffix: str = "",
     ) -> None:
         super().__init__()
         self.versions = {"xgboost": xgboost.__version__}
@@ -89,6 +91,7 @@ class XGBoostCallback(TrainingCallback, Adapter):
 
         self._make: Callable[[Any], RoundRecorder] | None = make
         self._session = session
+        self._suffix = suffix
         self._guard: ObjectiveGuard | None = None
         self._features: list[str] = []
         # The current training; during a round, its log and the number of rounds before.
@@ -138,7 +141,7 @@ class XGBoostCallback(TrainingCallback, Adapter):
         """
         boosters = self._last if self._rounds is None else self._rounds.boosters
         for prefix, booster in boosters.items():
-            name = f"{prefix.replace('.', '-')}step-{step}.ubj"
+            name = f"{prefix.replace('.', '-')}step-{step}{self._suffix}.ubj"
             with replacing(directory / name) as path:
                 path.write_bytes(booster.save_raw("ubj"))
 

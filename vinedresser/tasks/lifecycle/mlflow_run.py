@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from vinedresser.infra.catalog.known_tracking import require_known
@@ -12,6 +11,7 @@ from vinedresser.infra.services.tracking import DIRECTORY_TAG, RUN_TAG, create_r
 from vinedresser.infra.services.tracking.runs import PARENT_NAME_TAG
 from vinedresser.masking import masked_arguments
 from vinedresser.objects import Location, Storage
+from vinedresser.processes import user_name
 from vinedresser.store.records import (
     RemedyRecord,
     RunRecord,
@@ -68,8 +68,7 @@ def find_or_create(
         **_source_tags(run),
         **_remedy_tags(run),
     }
-    # In a container the user id may have no name.
-    if user := os.environ.get("LOGNAME") or os.environ.get("USER"):
+    if user := user_name():
         tags["mlflow.user"] = user
     if tracking.parent:
         tags |= {_PARENT_TAG: tracking.parent, PARENT_NAME_TAG: location.parent.name}
