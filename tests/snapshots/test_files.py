@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
+from tests.store.counting_storage import CountingStorage
 from vinedresser.errors import ConfigError, CorruptData, StoreFull
 from vinedresser.objects import LocalStorage
-from vinedresser.snapshots.reading import list_snapshots, open_snapshot
+from vinedresser.snapshots.reading import Snapshot, list_snapshots, open_snapshot
 from vinedresser.snapshots.record import SnapshotRecord, record_key, tensors_key
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.snapshots.trees import HostArray
@@ -54,6 +55,23 @@ def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
     # Also by the library of the format.
     arrays = load_file(tmp_path / tensors_key(record.name))
     assert arrays["a"].tolist() == [1.0, 2.0]
+
+
+def test_each_rank_is_read_once_however_many_look_at_the_others(tmp_path: Path) -> None:
+    world, storage = 5, CountingStorage(tmp_path)
+    for rank in range(world):
+        record = replace(RECORD, rank=rank, world_size=world)
+        SnapshotFolder(storage, rank, SnapshotSettings()).write(record, TENSORS)
+    (first, *_) = list_snapshots(storage, [])
+    opened = Snapshot(str(tmp_path), storage, first)
+    storage.asked.clear()
+    for one in (opened, *opened.peers):
+        assert [other.record.rank for other in one.peers] == [
+            rank for rank in range(world) if rank != one.record.rank
+        ]
+        assert all(other.tensors.keys() == TENSORS.keys() for other in one.peers)
+    # Its record, and its tensors.
+    assert storage.asked["snapshots"] == 2 * world
 
 
 def test_the_first_of_one_kind_and_the_last_of_the_other_are_kept(tmp_path: Path) -> None:

@@ -55,8 +55,11 @@ def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -
         VinedresserError: a step cannot be run again.
     """
     others = opened.peers if _concerns_all(opened.record) else []
-    replays = [(opened, first), *((other, replay(other)) for other in others)]
-    return [_again(one, found, replay) for one, found in replays]
+    # Each holds a model: one after the other.
+    return [
+        _again(opened, first, replay),
+        *(_again(other, replay(other), replay) for other in others),
+    ]
 
 
 def _again(opened: Snapshot, found: Any, replay: Callable[[Snapshot], Any]) -> Again:

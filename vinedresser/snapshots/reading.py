@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,8 @@ class Snapshot:
     location: str
     storage: Storage
     record: SnapshotRecord
+    # Of the same step by all ranks, which share it; none until somebody asks for the others.
+    _ranks: list[Snapshot] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def place(self) -> str:
@@ -73,16 +75,22 @@ class Snapshot:
 
     @property
     def peers(self) -> list[Snapshot]:
-        """Those of the same step by the other ranks.
+        """Those of the same step by the other ranks, as they were when they were first asked for.
+
+        What one of them has read of another one is not read again.
 
         Raises:
             StoreError: the storage refused.
         """
-        return [
-            Snapshot(f"{self.storage.location}/{SnapshotRecord.KEY}/{one.name}", self.storage, one)
-            for one in list_snapshots(self.storage, [])
-            if one.step == self.record.step and one.rank != self.record.rank
-        ]
+        if not self._ranks:
+            self._ranks.append(self)
+            folder = f"{self.storage.location}/{SnapshotRecord.KEY}"
+            self._ranks.extend(
+                Snapshot(f"{folder}/{one.name}", self.storage, one, self._ranks)
+                for one in list_snapshots(self.storage, [])
+                if one.step == self.record.step and one.rank != self.record.rank
+            )
+        return [one for one in self._ranks if one is not self]
 
     def value(self, tree: Any, codec: Codec) -> Any:
         """Return the value of a tree of the record.

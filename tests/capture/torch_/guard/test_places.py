@@ -119,6 +119,7 @@ def test_shards_of_all_ranks_are_replayed_as_one_model(
     ]
     assert said in lasting(run, "half", HALF_STEP)
     shutil.rmtree(run / f"snapshots/step-{HALF_STEP}-rank1")
+    first = open_snapshot(first.location)
     with pytest.raises(ConfigError, match=r"and rank 1 kept no snapshot of step \d+"):
         replay(first, "tests.replay.stories:half")
 
