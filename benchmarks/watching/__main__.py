@@ -27,6 +27,7 @@ from vinedresser.store.step_record import StepRecord
 from vinedresser.testing.runs import make_run, step_record
 from vinedresser.watching.access import Access
 from vinedresser.watching.application import application
+from vinedresser.watching.site import Site
 from vinedresser.watching.watched_store import WatchedStore
 
 _PORT = 8000
@@ -52,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         make_run(Path(folder) / "large", records(options.layers, options.steps, options.every))
         store = WatchedStore(RunStore(Path(folder)), single=False)
-        access = Access(application(store), _PORT)
+        access = Access(application(store), Site(_PORT))
         client = TestClient(access, base_url=f"http://127.0.0.1:{_PORT}")
         client.get(access.address)
         began = time.perf_counter()

@@ -72,6 +72,7 @@ ELSEWHERE = {
     "pruning/rounds/scanning.py": "a temporary folder of its own",
     "pruning/torch_/backend.py": "a path of `opened_path`, or a temporary file of `replacing`",
     "pruning/weights.py": "a path of `opened_path`, or a temporary file of `replacing`",
+    "watching/site.py": "the user's certificate, in no store",
     "queries/live/place.py": "a folder for sockets, outside of all stores",
     "queries/stored/sql.py": "a database in memory",
     "replay/answers.py": "a temporary folder of its own",

@@ -25,6 +25,7 @@ from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import make_run, start_run, step_record
 from vinedresser.watching.access import Access
 from vinedresser.watching.application import application
+from vinedresser.watching.site import Site
 from vinedresser.watching.watched_store import WatchedStore
 
 PORT = 8000
@@ -38,7 +39,7 @@ class Client:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._access = Access(application(WatchedStore(RunStore(folder), single=False)), PORT)
+        self._access = Access(application(WatchedStore(RunStore(folder), single=False)), Site(PORT))
         self._cookies = httpx.Cookies()
         self._cookies.update(self.get(self._access.address).cookies)
 

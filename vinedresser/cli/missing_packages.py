@@ -13,7 +13,7 @@ EXTRAS = MappingProxyType(
         "botocore": "s3",
         "captum": "captum",
         "cmaes": "sweeps",
-        "cryptography": "s3-server",
+        "cryptography": "live",
         "distributed": "dask",
         "duckdb": "sql",
         "fastapi": "flows",

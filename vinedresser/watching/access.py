@@ -1,16 +1,20 @@
-"""Who may read the pages: the browser that was given the key, on this machine, from no other site.
+"""Who may use the pages: a browser with the printed key, or people with tokens of their own.
 
 Loopback is open to every user of the machine and to every web page in the browser. So the server
-asks for a key. It refuses names of other hosts, by which a page of elsewhere would come in after
-rebinding its name (DNS) to 127.0.0.1, and requests that other sites cause.
+asks for a key or a token. It refuses names of other hosts, by which a page of elsewhere would come
+in after rebinding its name (DNS) to this server, and requests that other sites cause.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,14 +22,24 @@ from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vinedresser.errors import ConfigError
+from vinedresser.plain_logs import plain_logger
+from vinedresser.processes import user_name
+from vinedresser.watching.people import Person, person_of
+from vinedresser.watching.site import Site
 
-__all__ = ["KEY_VARIABLE", "Access"]
+__all__ = ["KEY_VARIABLE", "Access", "client_of"]
 
 # Names the key of programs.
 KEY_VARIABLE = "VINEDRESSER_WATCH_KEY"
 
+_LOG = plain_logger(__name__)
 _KEY_BYTES = 32
+# Characters of a wrong name that are logged.
+_LONGEST_NAME = 64
 _KEY = re.compile(r"[A-Za-z0-9_-]{32,200}")
+# The only path to which anything is sent.
+_CONTROL = re.compile(r"/run/[^/]+/control")
+_REALM = {"WWW-Authenticate": 'Basic realm="vinedresser watch", charset="UTF-8"'}
 _POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
     # Lengths of bars and colours of legends; the attributes are written by our templates only.
@@ -40,39 +54,52 @@ _ADMITTED = (
 
 
 class Access:
-    """Lets requests with the key through to an application; all answers get strict headers.
+    """Lets requests of people with access through to an application; answers get strict headers.
 
-    The address with the key sets a cookie, whose value is another secret, and leads to the page
-    without the key. All ports of a host share their cookies, so the cookie's name has the port.
+    Without people, the address with the key sets a cookie, whose value is another secret, and leads
+    to the page without the key. All ports of a host share their cookies, so the cookie's name has
+    the port. Who has it is the owner of the server, who may control trainings.
+
+    With people, a request has a token as in RFC 6750 (``Bearer``) or, as browsers ask for it, as
+    the password of a name (``Basic``, RFC 7617).
 
     Programs, such as Prometheus, get /metrics with a key of their own as a bearer token. It stays
     the same, so it is in no address: those are printed, and kept in logs and histories. Whether the
-    server answers, at /health, everyone on this machine may ask.
+    server answers, at /health, everyone may ask.
 
     Args:
-        port: port of the server.
+        site: where it is served.
         program_key: the key of programs; "": none is let through.
+        people: who may use the pages; (): the owner, with the printed key.
 
     Raises:
         ConfigError: the key of programs can be guessed.
 
     Attributes:
-        address: the address that opens the page, with the key.
+        address: the address that opens the page, with the key if there are no people.
     """
 
-    def __init__(self, application: ASGIApp, port: int, program_key: str = "") -> None:
+    def __init__(
+        self,
+        application: ASGIApp,
+        site: Site,
+        program_key: str = "",
+        people: Sequence[Person] = (),
+    ) -> None:
         self._application = application
         if program_key and not _KEY.fullmatch(program_key):
             raise ConfigError(
                 f"{KEY_VARIABLE}: must have at least 32 letters, digits, - or _, as from "
                 "`openssl rand -hex 16`"
             )
-        self._token = f"Bearer {program_key}" if program_key else ""
+        self._program_key = program_key
+        self._site = site
+        self._people = people
+        self._owner = Person(user_name() or "the owner", "control")
         self._key = secrets.token_urlsafe(_KEY_BYTES)
         self._session = secrets.token_urlsafe(_KEY_BYTES)
-        self._cookie = f"vinedresser_watch_{port}"
-        self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
-        self.address = f"http://127.0.0.1:{port}/?key={self._key}"
+        self._cookie = f"vinedresser_watch_{site.port}"
+        self.address = site.address if people else f"{site.address}?key={self._key}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -92,38 +119,74 @@ class Access:
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """Return the answer to a request without access, or with the key; None: let it through."""
-        headers = Headers(scope=scope)
+        headers, path = Headers(scope=scope), scope["path"]
         if foreign := self._foreign(headers):
             return _refused(foreign)
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("only GET is served", 405, {"Allow": "GET, HEAD"})
-        if scope["path"] == "/health":
+        posted = scope["method"] == "POST" and _CONTROL.fullmatch(path)
+        if scope["method"] not in ("GET", "HEAD") and not posted:
+            return PlainTextResponse("only GET is served here", 405, {"Allow": "GET, HEAD"})
+        if path == "/health":
             return PlainTextResponse("ok\n")
-        given_token = headers.get("authorization", "")
-        if scope["path"] == "/metrics" and self._token and _same(given_token, self._token):
+        given = _Credentials.of(headers)
+        if path == "/metrics" and given.bearer and _same(given.token, self._program_key):
             return None
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("key")
-        if scope["path"] == "/" and given:
-            right = _same(given[0], self._key)
-            return self._admission(scope["nonce"]) if right else _refused("the key is wrong")
-        return _refused(stranger) if (stranger := self._stranger(headers)) else None
+        return self._not_admitted(scope, headers, given) or (
+            self._not_allowed(scope, headers, given) if posted else None
+        )
 
-    def _stranger(self, headers: Headers) -> str:
-        """Return why a request is refused that this browser tab did not make, or ""."""
-        # A link of another site opens no page, even if the browser were to send the cookie.
+    def _not_admitted(self, scope: Scope, headers: Headers, given: _Credentials) -> ASGIApp | None:
+        """Return the answer to a stranger, or to the key; None for a person, who is noted."""
+        key = parse_qs(scope["query_string"].decode("latin-1")).get("key")
+        if scope["path"] == "/" and key and not self._people:
+            right = _same(key[0], self._key)
+            return self._admission(scope["nonce"]) if right else _refused("the key is wrong")
+        # A link of another site opens no page, even if the browser were to send what it knows.
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return "requests of other sites are refused"
-        if not _same(_cookie_of(headers, self._cookie), self._session):
-            return "open the address that vinedresser watch has printed, with its key"
-        return ""
+            return _refused("requests of other sites are refused")
+        person = self._person(scope, headers, given)
+        if person is None:
+            return self._stranger()
+        scope["person"] = person
+        return None
+
+    def _person(self, scope: Scope, headers: Headers, given: _Credentials) -> Person | None:
+        """Return who asks; None if it is a stranger."""
+        if not self._people:
+            right = _same(_cookie_of(headers, self._cookie), self._session)
+            return self._owner if right else None
+        person = person_of(self._people, given.token, given.name)
+        if person is None and given.token:
+            name = "a program" if given.name is None else repr(given.name[:_LONGEST_NAME])
+            _LOG.info("%s: wrong token of %s", client_of(scope), name)
+        return person
+
+    def _stranger(self) -> PlainTextResponse:
+        if self._people:
+            return PlainTextResponse("refused: give your name and your token\n", 401, _REALM)
+        return _refused("open the address that vinedresser watch has printed, with its key")
+
+    def _not_allowed(self, scope: Scope, headers: Headers, given: _Credentials) -> ASGIApp | None:
+        """Return the answer to a change that is not allowed; None: let it through."""
+        person: Person = scope["person"]
+        if person.rights != "control":
+            _LOG.info(
+                "%s: %s may not control trainings: refused %r",
+                *(client_of(scope), person.name, scope["path"]),
+            )
+            return _refused(f"{person.name} may read, and not control trainings")
+        # Browsers send the cookie, and the token of a name, with requests of any page; and the
+        # origin with each POST.
+        if not given.bearer and headers.get("origin") is None:
+            return _refused("send a bearer token, or the header Origin")
+        return None
 
     def _foreign(self, headers: Headers) -> str:
         """Return why a request is refused that is for another host or from another site, or ""."""
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or hosts[0] not in self._hosts:
-            return "this server answers to 127.0.0.1 and localhost only"
-        origin = headers.get("origin")
-        if origin is not None and origin not in [f"http://{host}" for host in self._hosts]:
+        if len(hosts) != 1 or hosts[0].lower() not in self._site.hosts:
+            return f"this server answers to {' and '.join(self._site.names)} only"
+        origins = headers.getlist("origin")
+        if any(origin not in self._site.origins for origin in origins):
             return "requests of other sites are refused"
         return ""
 
@@ -134,8 +197,48 @@ class Access:
         browser, the redirected request would not have the strict cookie.
         """
         answer = HTMLResponse(_ADMITTED.format(nonce=nonce))
-        answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(
+            *(self._cookie, self._session),
+            httponly=True,
+            samesite="strict",
+            path="/",
+            secure=self._site.secure,
+        )
         return answer
+
+
+class _Credentials(NamedTuple):
+    """What a request says of who sends it.
+
+    Attributes:
+        token: the token; "" if there is none, or if the header is malformed or sent twice.
+        name: the name that is given with it; None: none.
+        bearer: it is a bearer token, which no browser sends by itself.
+    """
+
+    token: str = ""
+    name: str | None = None
+    bearer: bool = False
+
+    @classmethod
+    def of(cls, headers: Headers) -> _Credentials:
+        given = headers.getlist("authorization")
+        scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        if scheme.lower() == "bearer":
+            return cls(value.strip(), None, bearer=True)
+        if scheme.lower() != "basic":
+            return cls()
+        try:
+            pair = base64.b64decode(value.strip(), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return cls()
+        name, colon, token = pair.partition(":")
+        return cls(token, name) if colon else cls()
+
+
+def client_of(scope: Scope) -> str:
+    """Return the address from which a request comes."""
+    return str(scope["client"][0]) if scope.get("client") else "unknown"
 
 
 def _set_strict(headers: MutableHeaders, nonce: str) -> None:
@@ -153,7 +256,7 @@ def _refused(reason: str) -> PlainTextResponse:
 
 
 def _same(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode(errors="replace"), secret.encode())
+    return bool(secret) and hmac.compare_digest(given.encode(errors="replace"), secret.encode())
 
 
 def _cookie_of(headers: Headers, name: str) -> str:

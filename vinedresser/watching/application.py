@@ -19,8 +19,11 @@ from vinedresser.explain.comparison.comparing import Comparison
 from vinedresser.explain.reports.comparison.report import comparison_page
 from vinedresser.explain.reports.templating import rendered
 from vinedresser.explain.watching.view import View
+from vinedresser.plain_logs import plain_logger
 from vinedresser.plain_text import visible
+from vinedresser.watching.access import client_of
 from vinedresser.watching.chosen_runs import differences
+from vinedresser.watching.controlling import control
 from vinedresser.watching.curve_answers import (
     MOST_CURVES,
     CurveRequest,
@@ -33,6 +36,7 @@ from vinedresser.watching.watched_store import WatchedRun, WatchedStore
 
 __all__ = ["application"]
 
+_LOG = plain_logger(__name__)
 _MOST_DIGITS = 18
 # What the numbers in requests are numbers of.
 _NUMBERED = {"step": "step", "since": "revision"}
@@ -56,6 +60,7 @@ def application(store: WatchedStore) -> Starlette:
             Route("/run/{name}/view", pages.run_view),
             Route("/run/{name}/moment", pages.moment),
             Route("/run/{name}/panel", pages.panel),
+            Route("/run/{name}/control", pages.control, methods=["POST"]),
         ]
     )
 
@@ -122,11 +127,26 @@ class _Pages:
             panel = watched.panel(request.query_params.get("query", ""))
         return _update(request, panel.feed.latest())
 
+    def control(self, request: Request) -> Response:
+        person, name = request.scope["person"], request.path_params["name"]
+        asked = " ".join(visible(value) for value in request.query_params.values())
+        who = f"{client_of(request.scope)}: {person.name}: {asked} {visible(name)}"
+        try:
+            with _refusals():
+                storage = self._watched(name).storage
+                told = control(storage, request.query_params, person.name)
+        except HTTPException as error:
+            _LOG.info("%s: %s", who, error.detail)
+            raise
+        _LOG.info("%s: %s", who, told)
+        return PlainTextResponse(f"{visible(told)}\n")
+
     def _run_page(self, request: Request, name: str) -> Response:
         view = self._watched(name).feed.latest()
         path = f"/run/{quote(name, safe='')}"
         contents = {"view": view, "body": Svg(view.html), "path": path, "most_panels": MOST_PANELS}
         contents |= {"single": self._store.single, "nonce": request.scope["nonce"]}
+        contents["control"] = request.scope["person"].rights == "control"
         return HTMLResponse(rendered("watch.html.j2", **contents))
 
     def _watched(self, name: str) -> WatchedRun:

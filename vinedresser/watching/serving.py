@@ -1,10 +1,10 @@
-"""The server of the pages: on loopback, in this process, until it is interrupted."""
+"""The server of the pages, in this process, until it is interrupted."""
 
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
@@ -16,24 +16,36 @@ from vinedresser.store.reading.run_store import RunStore
 from vinedresser.store.records import RunRecord
 from vinedresser.watching.access import KEY_VARIABLE, Access
 from vinedresser.watching.application import application
+from vinedresser.watching.people import Person
+from vinedresser.watching.site import LOOPBACK, Certificate, Site, listen
 from vinedresser.watching.watched_store import WatchedStore
 
 __all__ = ["watch"]
 
-_HOST = "127.0.0.1"
-_MOST_PORTS = 65_535
 
-
-def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> None:
+def watch(
+    where: Location,
+    port: int | None,
+    ready: Callable[[str], None],
+    *,
+    host: str = LOOPBACK,
+    people: Sequence[Person] = (),
+    certificate: Certificate | None = None,
+) -> None:
     """Serve the pages of a store or a run until the process is interrupted.
 
     Args:
         where: the store, or a run.
-        port: port on loopback; None: a free one.
-        ready: called with the address of the page, with its key, once connections are accepted.
+        port: port; None: a free one.
+        ready: called with the address of the page, with its key unless people have tokens, once
+            connections are accepted.
+        host: address of this machine at which it listens.
+        people: who may use the pages; (): whoever has the address with the key.
+        certificate: certificate for TLS; None: connections are not encrypted.
 
     Raises:
-        ConfigError: the port is not free, or the key in the environment can be guessed.
+        ConfigError: the port is not free, the key in the environment can be guessed, or the address
+            is not of loopback and there are no people or no certificate.
         NotARun: the directory does not exist.
         StoreError: the object store refused.
     """
@@ -42,22 +54,30 @@ def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> No
         where = where.resolve()
     store = RunStore(where)
     single = open_storage(where).exists(RunRecord.KEY)
-    listening = _listen(port)
-    pages = application(WatchedStore(store, single=single))
-    access = Access(pages, listening.getsockname()[1], os.environ.get(KEY_VARIABLE, ""))
-    config = uvicorn.Config(
-        access,
-        http=PromptConnection,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_graceful_shutdown=1,
-    )
-    ready(access.address)
-    with listening:
+    with listen(host, port) as listening:
+        address, bound = listening.getsockname()[:2]
+        if not ip_address(address).is_loopback and not (people and certificate):
+            raise ConfigError(
+                f"--host {host}: other machines can connect to it: give --tokens, --certificate "
+                "and --private-key, or leave it out and use `ssh -L`"
+            )
+        site = Site(bound, _names(host, address, certificate), secure=certificate is not None)
+        pages = application(WatchedStore(store, single=single))
+        access = Access(pages, site, os.environ.get(KEY_VARIABLE, ""), people)
+        config = uvicorn.Config(
+            access,
+            http=PromptConnection,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=1,
+            ssl_certfile=certificate and certificate.chain,
+            ssl_keyfile=certificate and certificate.key,
+        )
+        ready(access.address)
         try:
             uvicorn.Server(config).run(sockets=[listening])
         except KeyboardInterrupt:
@@ -65,17 +85,8 @@ def watch(where: Location, port: int | None, ready: Callable[[str], None]) -> No
             return
 
 
-def _listen(port: int | None) -> socket.socket:
-    """Return a socket that accepts connections on loopback."""
-    if port is not None and not 0 < port <= _MOST_PORTS:
-        raise ConfigError(f"--port {port}: give a port from 1 to {_MOST_PORTS:,}")
-    listening = socket.socket()
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((_HOST, port or 0))
-        listening.listen(128)
-    except OSError as error:
-        listening.close()
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise ConfigError(f"--port {port}: {reason}; leave it out for a free port") from error
-    return listening
+def _names(host: str, address: str, certificate: Certificate | None) -> tuple[str, ...]:
+    """Return the names by which the server is reached, the best one first."""
+    given = () if host == LOOPBACK or ip_address(address).is_unspecified else (host.lower(),)
+    names = (*given, *(certificate.names if certificate else ()))
+    return tuple(dict.fromkeys((*names, LOOPBACK, "localhost")))

@@ -10,7 +10,7 @@ from vinedresser.explain.comparison.comparing import Comparison
 from vinedresser.explain.watching.moment import moment
 from vinedresser.explain.watching.run_view import run_view
 from vinedresser.explain.watching.view import View
-from vinedresser.objects import Location
+from vinedresser.objects import Location, Storage
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.run_store import RunStore
 from vinedresser.watching.chosen_runs import compare_chosen
@@ -57,6 +57,16 @@ class WatchedRun:
         if self._seen is None or self._seen[0] != key:
             self._seen = (key, run_view(run, [*self._store]))
         return self._seen[1]
+
+    @property
+    def storage(self) -> Storage:
+        """Storage of the run.
+
+        Raises:
+            UnknownRun: the run was removed.
+            StoreError: the storage refused.
+        """
+        return self._store[self._name].storage
 
     def moment(self, step: int) -> str:
         """Return the section of one step; one thread at a time.

@@ -15,6 +15,7 @@ from vinedresser.store.collections.collection import BUILT_IN, KINDS, Collection
 from vinedresser.store.records import (
     CaptureChange,
     CaptureRequest,
+    ControlRecord,
     Record,
     RunRecord,
     TrainerAnswer,
@@ -29,6 +30,7 @@ from vinedresser.store.records import (
 from vinedresser.store.status import run_status
 
 __all__ = [
+    "answer_words",
     "await_answer",
     "await_change",
     "await_trainer",
@@ -128,6 +130,28 @@ def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R
         if answer is not None or over:
             return answer
         time.sleep(_POLL)
+
+
+def answer_words(request: TrainerRequest, answer: TrainerAnswer | None) -> str:
+    """Return what a training has done for a request; that it has yet to do so if it is None."""
+    if answer is None:
+        return f"request sent; the training has not reached {_awaited(request)}"
+    kind, parameter = request.kind, request.parameter
+    record = ControlRecord(answer.step, answer.time, kind, parameter=parameter, told=answer.told)
+    if kind == "adjust":
+        old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
+        done = f"{parameter} changed from {old or 'unset'} to {new} as of step {answer.step}"
+    elif kind in ("snapshot", "stop"):
+        done = f"{kind} of step {answer.step}" if kind == "snapshot" else "stopping"
+    else:
+        done = f"{record.words} after {answer.step} steps"
+    return f"{done}: {', '.join(answer.files)}" if answer.files else done
+
+
+def _awaited(request: TrainerRequest) -> str:
+    if request.event:
+        return f"the next event {request.event!r}"
+    return "the end of its step" if request.at is None else f"step {request.at}"
 
 
 def _running(storage: Storage) -> RunRecord:

@@ -17,7 +17,7 @@ from vinedresser.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vinedresser.store.records import TrainerAnswer, TrainerRequest, TrainerRequestKind
+    from vinedresser.store.records import TrainerRequest, TrainerRequestKind
 
 __all__ = [
     "PATIENCE",
@@ -187,7 +187,11 @@ def _reason(kind: TrainerRequestKind) -> str:
 
 def _send(run: str, requests: Sequence[TrainerRequest], timeout: float) -> None:
     """Send requests together, and print the answers."""
-    from vinedresser.capture.requests.requesting import await_trainer, request_trainer
+    from vinedresser.capture.requests.requesting import (
+        answer_words,
+        await_trainer,
+        request_trainer,
+    )
     from vinedresser.cli.views.console import say
     from vinedresser.objects import open_storage
     from vinedresser.store.status import run_status
@@ -202,31 +206,9 @@ def _send(run: str, requests: Sequence[TrainerRequest], timeout: float) -> None:
             status = run_status(storage)
             if status.over:
                 raise ConfigError(f"{run}: the run is {status.words}; it has not answered")
-            say(f"{run}: request sent; the training has not reached {_awaited(request)}")
-        elif answer.refused:
+        if answer is not None and answer.refused:
             refused.append(answer.refused)
         else:
-            say(f"{run}: {_done(request.kind, request.parameter, answer)}")
+            say(f"{run}: {answer_words(request, answer)}")
     if refused:
         raise ConfigError(f"{run}: refused: {'; '.join(refused)}")
-
-
-def _awaited(request: TrainerRequest) -> str:
-    if request.event:
-        return f"the next event {request.event!r}"
-    return "the end of its step" if request.at is None else f"step {request.at}"
-
-
-def _done(kind: TrainerRequestKind, parameter: str, answer: TrainerAnswer) -> str:
-    """Return what the training has done."""
-    from vinedresser.store.records import ControlRecord
-
-    record = ControlRecord(answer.step, answer.time, kind, parameter=parameter, told=answer.told)
-    if kind == "adjust":
-        old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
-        done = f"{parameter} changed from {old or 'unset'} to {new} as of step {answer.step}"
-    elif kind in ("snapshot", "stop"):
-        done = f"{kind} of step {answer.step}" if kind == "snapshot" else "stopping"
-    else:
-        done = f"{record.words} after {answer.step} steps"
-    return f"{done}: {', '.join(answer.files)}" if answer.files else done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import webbrowser
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ import typer
 
 from vinedresser.cli.options import DEFAULT_STORE
 from vinedresser.errors import ConfigError
+from vinedresser.plain_logs import PlainFormatter
 
 __all__ = ["watch"]
 
@@ -28,6 +30,21 @@ def watch(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
     ] = True,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of this machine to listen on, with tokens and TLS (default: 127.0.0.1)."
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="File with the people who may use the page (TOML).")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Certificate for TLS, with those that sign it (PEM).")
+    ] = None,
+    private_key: Annotated[
+        Path | None, typer.Option(help="Private key of the certificate (PEM).")
+    ] = None,
     terminal: Annotated[
         bool, typer.Option("--terminal", help="Show the table in the terminal instead.")
     ] = False,
@@ -45,8 +62,15 @@ def watch(
 
         watch_in_terminal(parse_location(where))
         return
+    from vinedresser.watching.people import read_people
     from vinedresser.watching.serving import watch as serve
+    from vinedresser.watching.site import LOOPBACK, read_certificate
 
+    if (certificate is None) != (private_key is None):
+        raise ConfigError("--certificate and --private-key: must be given together")
+    people = read_people(tokens) if tokens else []
+    tls = read_certificate(certificate, private_key) if certificate and private_key else None
+    _log_changes()
     with TemporaryDirectory(prefix="vinedresser-") as private:
 
         def ready(address: str) -> None:
@@ -54,7 +78,18 @@ def watch(
             if browser:
                 _open(address, Path(private))
 
-        serve(parse_location(where), port, ready)
+        place = parse_location(where)
+        serve(place, port, ready, host=host or LOOPBACK, people=people, certificate=tls)
+
+
+def _log_changes() -> None:
+    """Have the server log who changes a training, and who is refused."""
+    logger, handler = logging.getLogger("vinedresser.watching"), logging.StreamHandler()
+    line = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    handler.setFormatter(PlainFormatter(line))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 def _open(address: str, private: Path) -> None:

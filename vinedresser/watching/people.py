@@ -1,0 +1,119 @@
+"""Who may use a page that several people open: their tokens, as hashes, and their rights."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from vinedresser.errors import ConfigError
+from vinedresser.infra.configuration import build, load_toml
+
+__all__ = ["Person", "Rights", "person_of", "private_file", "read_people"]
+
+Rights = Literal["read", "control"]
+
+_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# A token is compared by its hash alone, which protects only what nobody guesses.
+_LEAST = 32
+
+
+class Person(NamedTuple):
+    """Somebody who may use the pages.
+
+    Attributes:
+        name: name in the records of what they have changed.
+        rights: "read" for pages, queries and metrics; "control" also changes trainings.
+        digest: SHA-256 of the token, in hexadecimal digits; "" for the owner, who has a cookie.
+    """
+
+    name: str
+    rights: Rights
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A table of the file of tokens."""
+
+    rights: Rights
+    sha256: str
+
+    def __post_init__(self) -> None:
+        # The value is not shown: it may be the token itself.
+        if not _DIGEST.fullmatch(self.sha256):
+            raise ValueError(
+                "sha256: must be the SHA-256 of the token, 64 hexadecimal digits, as from "
+                "`printf %s TOKEN | sha256sum`"
+            )
+
+
+def read_people(path: Path) -> list[Person]:
+    """Return the people of a file of tokens.
+
+    Args:
+        path: a TOML file with a table per person: ``rights`` and ``sha256`` of the token.
+
+    Raises:
+        ConfigError: others can open the file, it has no table or a wrong one, or two people have
+            the same token.
+    """
+    private_file(path, "--tokens")
+    people: list[Person] = []
+    for name, table in load_toml(path).items():
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{path}: {name!r}: a name has up to 64 letters, digits, '.', '_', '@' or '-'"
+            )
+        entry = build(_Entry, table, f"{path}: {name}")
+        twin = next((one.name for one in people if one.digest == entry.sha256), None)
+        if twin is not None:
+            raise ConfigError(f"{path}: {twin} and {name} have the same token; make one for each")
+        people.append(Person(name, entry.rights, entry.sha256))
+    if not people:
+        raise ConfigError(
+            f'{path}: names nobody; write [NAME], rights = "read" or "control", and sha256 of a '
+            "token"
+        )
+    return people
+
+
+def person_of(people: Sequence[Person], token: str, name: str | None) -> Person | None:
+    """Return whose token this is; None if it is nobody's.
+
+    Args:
+        token: the token of a request.
+        name: the name that the request gives with it; None: it gives none.
+    """
+    if len(token) < _LEAST:
+        return None
+    digest = hashlib.sha256(token.encode(errors="replace")).hexdigest()
+    # All are compared, so that the time tells nothing of the order.
+    found = [one for one in people if hmac.compare_digest(one.digest, digest)]
+    return next((one for one in found if name in (None, one.name)), None)
+
+
+def private_file(path: Path, option: str) -> None:
+    """Check that only this user can open a file.
+
+    Args:
+        option: the option that names it, for the message.
+
+    Raises:
+        ConfigError: the file is missing, or belongs to or is open to others.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: {os.strerror(error.errno or 0)}") from error
+    if found.st_uid not in (os.getuid(), 0):
+        raise ConfigError(f"{option} {path}: belongs to another user; make a file of your own")
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(f"{option} {path}: others can open it; close it: chmod 600 {path}")
