@@ -16,8 +16,8 @@ import pytest
 from vinedresser.errors import ConfigError, KeyMissing, KeyTaken, StoreError, StoreFull
 from vinedresser.objects import open_storage
 from vinedresser.objects.base import Buffer
+from vinedresser.objects.s3 import split_chunks
 from vinedresser.objects.s3_client import s3_client
-from vinedresser.objects.s3_upload import split_chunks
 from vinedresser.testing.s3_server import BUCKET, seaweed
 from vinedresser.testing.storage import StorageConformance
 

@@ -63,7 +63,7 @@ ELSEWHERE = {
     "infra/supervise/supervisor/limits.py": "/proc",
     "infra/supervise/supervisor/trainer.py": "/proc",
     "infra/supervise/supervisor/system_metrics.py": "/proc",
-    "infra/services/tracking/availability.py": "after `check_file`: SQLite opens its files itself",
+    "infra/services/tracking/client.py": "after `check_file`: SQLite opens its files itself",
     "infra/services/tracking/preparation.py": "under `_locked`: a new name, renamed when complete",
     "preflight/settings.py": "a temporary folder of its own",
     "preflight/launching.py": "a temporary folder of its own",

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.packages import needed
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.hook.final_checkpoint import save_final_checkpoint
 from vinedresser.capture.hook.model_adapters import ModelNames, make_adapter
 from vinedresser.capture.hook.ranks import prepare_rank
 from vinedresser.capture.hook.snapshots import snapshot_taker
@@ -32,7 +31,10 @@ from vinedresser.capture.run.creating import open_for
 from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
 from vinedresser.capture.run.opening import OpenedRun, uncaptured_run
+from vinedresser.capture.shield import Shield
 from vinedresser.errors import ConfigError, RunError, StoreError
+from vinedresser.objects import Storage
+from vinedresser.objects.files import folder_below
 from vinedresser.plain_logs import plain_logger
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 from vinedresser.store.collections.collection import Collection
@@ -401,7 +403,7 @@ class Hook(SteeredTraining):
         self, saves: Sequence[Callable[[Path, int], object]], folder: str = "checkpoints"
     ) -> None:
         steps, shield = self._session.recorder.steps, self._session.shield
-        save_final_checkpoint(self._run.storage, saves, steps, shield, folder)
+        _save_final_checkpoint(self._run.storage, saves, steps, shield, folder)
 
     def _end_training(self) -> None:
         """Save a checkpoint, close the hook, and raise `TrainingStopped`."""
@@ -417,3 +419,35 @@ class Hook(SteeredTraining):
         # Else the interpreter's final garbage collection takes about a second with torch.
         gc.freeze()
         raise stopped
+
+
+def _save_final_checkpoint(
+    storage: Storage,
+    saves: Iterable[Callable[[Path, int], object]],
+    steps: int,
+    shield: Shield,
+    folder: str = "checkpoints",
+) -> None:
+    """Save the state of a training that is about to end.
+
+    Args:
+        saves: functions that save, given the folder and the number of finished steps.
+        shield: guards the functions.
+        folder: folder within the run.
+    """
+    guard = shield.guard
+    then = "the run ends without it"
+    create = guard("creating the checkpoint directory", _created, then=then)
+    directory = create(Path(storage.location), folder)
+    if directory is None:
+        return
+    for save in saves:
+        guard("saving a checkpoint", save, then=then)(directory, steps)
+
+
+def _created(run: Path, folder: str) -> Path:
+    directory = folder_below(run, folder)
+    # Each by itself: a run that has been removed stays so.
+    for path in reversed([directory, *directory.parents[: len(Path(folder).parts) - 1]]):
+        path.mkdir(exist_ok=True)
+    return directory

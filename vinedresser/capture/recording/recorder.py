@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
+from vinedresser.capture.config.asked import Asked
 from vinedresser.capture.config.capture_config import TIMES, CaptureConfig, Due
 from vinedresser.capture.recording.budget import CaptureBudget
 from vinedresser.capture.recording.evaluated_rows import EvaluatedRows
-from vinedresser.capture.recording.observer import Observer
 from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.recording.timing import StepTiming
 from vinedresser.data.delivered import BatchInUse
@@ -68,7 +69,7 @@ class Recorder:
         self._numbers = PlainStep()
         # The previous step may have had several forwards.
         self._several = True
-        self.observer: Observer | None = None
+        self.observer: _Observer | None = None
         self._train: Recording | None = None
         self._train_due: Due = self.train_due(0)
         self._evaluation: Recording | None = None
@@ -402,3 +403,24 @@ def _end_asking(recording: Recording | None) -> None:
     if recording is not None and recording.due.asked is not None:
         recording.live.clear()
         recording.hide_what_is_only_asked()
+
+
+class _Observer(Protocol):
+    """Answers standing queries on the training's thread.
+
+    No method raises an error.
+    """
+
+    def asked(self, mode: Mode) -> Asked | None:
+        """Return what is read in the train step or evaluation that begins; None: nothing."""
+
+    def train_step_ended(self, step: int, found: Recording | PlainStep | None) -> None:
+        """Answer at the end of a train step.
+
+        Args:
+            step: number of the step.
+            found: what was captured in it; None: nothing.
+        """
+
+    def evaluation_ended(self, step: int, found: Recording | None) -> None:
+        """Answer at the end of an evaluation; see `train_step_ended`."""

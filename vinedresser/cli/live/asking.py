@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePath
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinedresser.cli.live.waiting import explained_wait
 from vinedresser.cli.options import RunArgument, check_number
-from vinedresser.errors import ConfigError, QueryError, VinedresserError
+from vinedresser.errors import ConfigError, QueryError, VinedresserError, did_you_mean
 from vinedresser.plain_text import visible
 
 if TYPE_CHECKING:
     from vinedresser.queries.answer import Answer
+    from vinedresser.queries.every import Every
     from vinedresser.store.reading.reader import Run
 
 __all__ = ["ask"]
+
+# Seconds without an answer after which that is explained.
+_SOON = 10.0
 
 
 def ask(
@@ -88,7 +92,7 @@ def ask(
         return
     parsed = Query.parse(query, every)
     answers = asked(opened, parsed, ranks=ranks, live=live, rate=rate or None, save=save)
-    waiting = explained_wait(opened, parsed.every, (ranks or (0,))[0]) if live else nullcontext()
+    waiting = _explained_wait(opened, parsed.every, (ranks or (0,))[0]) if live else nullcontext()
     drawn: list[Answer] = []
     try:
         with suppress(KeyboardInterrupt), closing(answers), waiting as answered:
@@ -179,3 +183,57 @@ def _ranks(text: str) -> tuple[int, ...] | None:
     if not text.isdecimal():
         raise ConfigError(f"--rank: must be a number or all, not {text!r}")
     return (int(text),)
+
+
+@contextmanager
+def _explained_wait(run: Run, every: Every, rank: int) -> Iterator[Event]:
+    """Say on stderr why there is no answer, if there is none after ten seconds.
+
+    Args:
+        every: what closes the windows of the query.
+        rank: the rank that is asked, or one of them.
+
+    Yields:
+        To be set with the first answer.
+    """
+    answered = Event()
+
+    def explain() -> None:
+        if answered.wait(_SOON):
+            return
+        try:
+            told = _reason(run, every, rank)
+        except VinedresserError:
+            # The query itself fails likewise, and says so.
+            return
+        if not answered.is_set():
+            from vinedresser.cli.views.console import error_console, say
+
+            say(f"{run.path}: no answer yet: {told}", error_console)
+
+    Thread(target=explain, name="vinedresser-waiting", daemon=True).start()
+    try:
+        yield answered
+    finally:
+        answered.set()
+
+
+def _reason(run: Run, every: Every, rank: int) -> str:
+    """Return why a query has not been answered.
+
+    Raises:
+        VinedresserError: the training does not respond.
+    """
+    from vinedresser.queries.listing import names_to_ask
+
+    held = [control.kind for control in run.controls() if control.kind in ("pause", "resume")]
+    if held and held[-1] == "pause":
+        return "the training is paused"
+    event = every.event or every.kind
+    events = names_to_ask(run, rank=rank, live=True).events
+    if every.kind == "event" and event not in events:
+        hint = did_you_mean(event, ("step", "epoch", "evaluation", "flush", *events))
+        return f"its script has not called hook.event({event!r}) so far{hint}"
+    if every.kind == "flush":
+        return "its windows are closed by flush_live"
+    return f"its first window of {every} has not ended"

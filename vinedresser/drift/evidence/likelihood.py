@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
 from vinedresser.drift.evidence.bins import BINS
-from vinedresser.drift.evidence.nodes import LEFT, NODES_PER_TREE, PRIOR, RIGHT
 
 __all__ = ["Seen", "Urn", "array_of", "log_ratio"]
 
@@ -35,10 +34,64 @@ _TWICE_STRENGTH = 64
 _MOST = np.float32(80.0)
 # Weight of the alternative that all shares have changed.
 _ALL = 0.02
-# Parameters of its law on the left and on the right of the nodes of the ordered tree.
-_ALL_LEFT, _ALL_RIGHT = (side[:, :NODES_PER_TREE].sum(0) / BINS for side in (LEFT, RIGHT))
 # log Γ(k / 2). Counts are integers, and parameters multiples of 1/2.
 _TABLE = gammaln(np.maximum(np.arange(1 << 17), 1) / 2)
+
+_HALF = BINS // 2
+
+
+class _Node(NamedTuple):
+    prior: float
+    left: list[int]
+    right: list[int]
+
+
+def _mirrored(bins: list[int]) -> list[int]:
+    return [BINS - 1 - one for one in bins]
+
+
+def _ordered_tree() -> list[_Node]:
+    """Return the splits at the median, and from there at the quantiles towards either end."""
+    tree = [_Node(0.5, list(range(_HALF)), list(range(_HALF, BINS)))]
+    quartile = _HALF - 2
+    lower = [_Node(0.3, list(range(quartile)), [quartile, quartile + 1])]
+    lower.append(_Node(0.12, [quartile], [quartile + 1]))
+    lower += [_Node(0.12, list(range(inner)), [inner]) for inner in range(quartile - 1, 0, -1)]
+    upper = [_Node(one.prior, _mirrored(one.left), _mirrored(one.right)) for one in lower]
+    return tree + lower + upper
+
+
+def _folded_tree() -> list[_Node]:
+    """Return the same splits for both sides together, and then of each pair of bins by side."""
+    quartile = _HALF - 2
+
+    def both(bins: list[int]) -> list[int]:
+        return bins + _mirrored(bins)
+
+    tree = [_Node(0.5, both(list(range(quartile))), both([quartile, quartile + 1]))]
+    tree.append(_Node(0.12, both([quartile]), both([quartile + 1])))
+    tree.append(_Node(0.3, both(list(range(quartile - 1))), both([quartile - 1])))
+    tree += [
+        _Node(0.12, both(list(range(inner))), both([inner])) for inner in range(quartile - 2, 0, -1)
+    ]
+    return tree + [_Node(0.06, [one], [BINS - 1 - one]) for one in range(_HALF)]
+
+
+_NODES = _ordered_tree() + _folded_tree()
+_NODES_PER_TREE = BINS - 1
+
+_LEFT = np.zeros((BINS, len(_NODES)))
+"""float64 [BINS, nodes]: 1 where a bin is on the left of a node. The ordered tree comes first."""
+_RIGHT = np.zeros((BINS, len(_NODES)))
+"""float64 [BINS, nodes]: 1 where a bin is on the right of a node."""
+_PRIOR = np.array([node.prior for node in _NODES], np.float32)
+"""float32 [nodes]: probability that a change affects a node."""
+for _column, _node in enumerate(_NODES):
+    _LEFT[_node.left, _column] = 1
+    _RIGHT[_node.right, _column] = 1
+
+# Parameters of its law on the left and on the right of the nodes of the ordered tree.
+_ALL_LEFT, _ALL_RIGHT = (side[:, :_NODES_PER_TREE].sum(0) / BINS for side in (_LEFT, _RIGHT))
 
 
 class Seen(NamedTuple):
@@ -66,7 +119,7 @@ class Urn:
     def __init__(self, gaps: NDArray[np.float64]) -> None:
         self.total = gaps.copy()
         """float64 [streams, phases, BINS], gaps plus all values so far."""
-        self.seen = Seen(*(np.zeros((len(gaps), len(PRIOR))) for _ in Seen._fields))
+        self.seen = Seen(*(np.zeros((len(gaps), len(_PRIOR))) for _ in Seen._fields))
         # With gaps on one side of a node only, all values are on that side.
         self._open = np.logical_and(*(side > 0 for side in _sides(gaps)))
         left, right = (self._in_open(side) for side in _sides(gaps))
@@ -129,13 +182,13 @@ def log_ratio(before: Seen, now: Seen) -> NDArray[np.float64]:
     nearby = _log_beta(near + twice_x, _TWICE_STRENGTH - near + twice_y)
     nearby -= _log_beta(near, _TWICE_STRENGTH - near)
     changed = _bounded_exp(anything - null) + _bounded_exp(nearby - null)
-    mixed = np.log(1 - PRIOR + PRIOR * changed / 2)
-    ordered = mixed[..., :NODES_PER_TREE].sum(-1, dtype=np.float64)
-    folded = mixed[..., NODES_PER_TREE:].sum(-1, dtype=np.float64)
+    mixed = np.log(1 - _PRIOR + _PRIOR * changed / 2)
+    ordered = mixed[..., :_NODES_PER_TREE].sum(-1, dtype=np.float64)
+    folded = mixed[..., _NODES_PER_TREE:].sum(-1, dtype=np.float64)
     some = np.logaddexp(ordered, folded) - np.log(2)
-    x, y = (twice[..., :NODES_PER_TREE] / 2 for twice in (twice_x, twice_y))
+    x, y = (twice[..., :_NODES_PER_TREE] / 2 for twice in (twice_x, twice_y))
     law = betaln(x + _ALL_LEFT, y + _ALL_RIGHT) - betaln(_ALL_LEFT, _ALL_RIGHT)
-    every = (law - null[..., :NODES_PER_TREE]).sum(-1)
+    every = (law - null[..., :_NODES_PER_TREE]).sum(-1)
     return np.asarray(np.logaddexp(np.log(1 - _ALL) + some, np.log(_ALL) + every))
 
 
@@ -166,7 +219,7 @@ def _bounded_exp(nats: NDArray[np.float64]) -> NDArray[np.float32]:
 def _sides(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the counts on the left and on the right of each node, [..., nodes]."""
     # Not `@`, whose threads cost more than they save on matrices of this size.
-    left, right = (np.einsum("...b,bn->...n", counts, side) for side in (LEFT, RIGHT))
+    left, right = (np.einsum("...b,bn->...n", counts, side) for side in (_LEFT, _RIGHT))
     return left, right
 
 

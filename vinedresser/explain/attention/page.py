@@ -6,7 +6,7 @@ Shape legend: H heads, L queries, S keys.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,12 +18,6 @@ from vinedresser.errors import ConfigError
 from vinedresser.explain.attention.cells import MASKED
 from vinedresser.explain.attention.grid import MOST_CELLS, matrix_grid, statistic_grid
 from vinedresser.explain.attention.statistics import HeadStatistics, head_statistics
-from vinedresser.explain.attention.tokens import (
-    SEPARATORS,
-    Tokenizer,
-    key_tokens,
-    separator_places,
-)
 from vinedresser.explain.attention.weights import Attention, LayerAttention
 from vinedresser.explain.charts.figure import Figure
 from vinedresser.explain.charts.palette import ZERO, colour, colour_bar
@@ -55,6 +49,76 @@ _EDGES = (_LEAST_WEIGHT, 0.15, 0.35, 0.65, 1.0 + 1e-9)
 # The head view: height of a line and width of a character in pixels, and characters of a token.
 _LINE, _CHARACTER, _LONGEST = 13.0, 6.1, 14
 _SPAN = 90.0
+
+# Separators of common tokenizers: BERT, RoBERTa and T5, GPT.
+_SEPARATORS = ("[SEP]", "</s>", "<|endoftext|>")
+
+# Returns the tokens of the ids of one example.
+_Tokenizer = Callable[[Sequence[int]], Sequence[str]]
+
+
+def _key_tokens(
+    attention: Attention,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None,
+    tokenizer: _Tokenizer | None,
+    example: int,
+) -> dict[int, list[str]]:
+    """Return the tokens of the keys by example; {} if neither they nor ids are known.
+
+    They belong to the layers with as many keys: cross-attention has others.
+
+    Args:
+        attention: the attention; its ids are used if there are no tokens.
+        tokens: tokens of all examples, or of the drawn one; None: from the ids.
+        tokenizer: returns the tokens of ids, such as ``convert_ids_to_tokens`` of a tokenizer;
+            None: the ids themselves.
+        example: number of the drawn example.
+
+    Raises:
+        ConfigError: no layer has as many keys as there are tokens, or there is a tokenizer and no
+            ids were captured.
+    """
+    if tokens is not None:
+        single = all(isinstance(token, str) for token in tokens)
+        named = {example: tokens} if single else dict(enumerate(tokens))
+        found = {place: [str(one) for one in each] for place, each in named.items()}
+    elif attention.ids is not None:
+        rows: list[list[int]] = attention.ids.tolist()
+        found = {
+            place: [str(one) for one in (tokenizer(row) if tokenizer else row)]
+            for place, row in enumerate(rows)
+        }
+    elif tokenizer is not None:
+        raise ConfigError(
+            "a tokenizer needs the token ids: capture the inputs of the model at the same steps "
+            "([capture.model_inputs])"
+        )
+    else:
+        return {}
+    keys = sorted({layer.weights.shape[-1] for layer in attention.layers})
+    for each in found.values():
+        if len(each) not in keys:
+            known = " or ".join(map(str, keys))
+            raise ConfigError(f"{len(each)} tokens are given for {known} keys; give one for each")
+    return found
+
+
+def _separator_places(
+    tokens: Mapping[int, Sequence[str]], separators: Collection[str], examples: int
+) -> list[tuple[int, int]]:
+    """Return the example and key of each separator.
+
+    Args:
+        separators: tokens that separate.
+        examples: number of examples with attention; tokens of others are ignored.
+    """
+    return [
+        (example, place)
+        for example, words in tokens.items()
+        if example < examples
+        for place, word in enumerate(words)
+        if word in separators
+    ]
 
 
 @dataclass(frozen=True)
@@ -101,8 +165,8 @@ def write_attention(
     destination: str | os.PathLike[str],
     *,
     tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
-    tokenizer: Tokenizer | None = None,
-    separators: Collection[str] = SEPARATORS,
+    tokenizer: _Tokenizer | None = None,
+    separators: Collection[str] = _SEPARATORS,
     example: int = 0,
     start: int = 0,
 ) -> Path:
@@ -131,8 +195,8 @@ def write_attention(
     if not 0 <= example < attention.examples:
         last = attention.examples - 1
         raise ConfigError(f"example = {example}: must be between 0 and {last}")
-    words = key_tokens(attention, tokens, tokenizer, example)
-    places = separator_places(words, separators, attention.examples)
+    words = _key_tokens(attention, tokens, tokenizer, example)
+    places = _separator_places(words, separators, attention.examples)
     page = _page(attention, words.get(example), places, example, start)
     return write_page(
         destination,

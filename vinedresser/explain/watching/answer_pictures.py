@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.frames import layer_profile, ridge_chart
 from vinedresser.explain.charts.heat_map import heat_map
 from vinedresser.explain.charts.histograms import joined_histograms
+from vinedresser.explain.charts.images import colour_png, data_url
 from vinedresser.explain.charts.label_bars import label_bars
 from vinedresser.explain.charts.layer_map import layer_map
 from vinedresser.explain.charts.lines import line_of, lines_chart
 from vinedresser.explain.charts.points import points_chart
 from vinedresser.explain.charts.scatter import hue
-from vinedresser.explain.charts.svg import Svg
+from vinedresser.explain.charts.svg import Svg, element
 from vinedresser.explain.formatting import number, shortened
 from vinedresser.explain.reports.confusion import Confusion, confusion_chart
-from vinedresser.explain.watching.sample_pictures import image_element, samples_element
 from vinedresser.queries.answer import Answer
 from vinedresser.store.reading.series import Column
 from vinedresser.store.reductions import Histogram
@@ -37,6 +41,9 @@ _MOST_RIDGES = 6
 _MOST_BARS = 40
 _MOST_CLASSES = 16
 _LONGEST_TEXT = 2_000
+
+
+_COLUMN_WIDTH, _SAMPLE_WIDTH = 240, 72
 
 
 @dataclass(frozen=True)
@@ -199,14 +206,14 @@ def _confusion(answers: Sequence[Answer], when: str) -> AnswerPicture:
 
 
 def _image(answers: Sequence[Answer], when: str) -> AnswerPicture:
-    return AnswerPicture("image", when, [("", image_element(answers[-1].value))])
+    return AnswerPicture("image", when, [("", _image_element(answers[-1].value))])
 
 
 def _examples(answers: Sequence[Answer], when: str) -> AnswerPicture:
     samples = answers[-1].value
     right = sum(sample["label"] == sample["prediction"] for sample in samples)
     note = f"{when}; {right} of {len(samples)} right"
-    return AnswerPicture("samples", note, [("", samples_element(samples))])
+    return AnswerPicture("samples", note, [("", _samples_element(samples))])
 
 
 def _points(answers: Sequence[Answer], when: str) -> AnswerPicture:
@@ -239,3 +246,52 @@ _FORMS: Mapping[str, Callable[[Sequence[Answer], str], AnswerPicture]] = {
     "points": _points,
     "none": _none,
 }
+
+
+def _image_element(value: Mapping[str, Any], width: int = _COLUMN_WIDTH) -> Svg:
+    """Return the picture of an answer of the kind "image".
+
+    Args:
+        value: its value, see `vinedresser.queries.answer.Answer`.
+        width: pixels on the page.
+
+    Raises:
+        CorruptData: it does not have the size that it states.
+    """
+    shape = height, across, channels = value["height"], value["width"], value["channels"]
+    try:
+        octets = base64.b64decode(value["data"], validate=True)
+    except binascii.Error as error:
+        raise CorruptData(f"an image that is not base64: {error}") from error
+    if channels not in (1, 3) or len(octets) != math.prod(shape):
+        raise CorruptData(
+            f"an image of {height} x {across} x {channels} has {len(octets):,} bytes of pixels"
+        )
+    pixels = np.frombuffer(octets, np.uint8).reshape(shape) / 255.0
+    picture = data_url(colour_png(np.broadcast_to(pixels, (height, across, 3))))
+    return element("img", src=picture, alt="image", class_="picture", width=width)
+
+
+def _samples_element(value: Sequence[Mapping[str, Any]]) -> Svg:
+    """Return the samples of an answer of the kind "examples" with their classes.
+
+    Args:
+        value: its value, see `vinedresser.queries.answer.Answer`.
+
+    Raises:
+        CorruptData: an image does not have the size that it states.
+    """
+    return element("div", *map(_sample, value), class_="samples")
+
+
+def _sample(one: Mapping[str, Any]) -> Svg:
+    right = one["label"] == one["prediction"]
+    told = str(one["label"]) if right else f"{one['label']}, predicted {one['prediction']}"
+    shown = (
+        _image_element(one["image"], _SAMPLE_WIDTH)
+        if "image" in one
+        else element("code", " ".join(number(value) for value in one["row"]))
+    )
+    caption = element("figcaption", told, class_="right" if right else "wrong")
+    # A notebook has no style sheet of ours.
+    return element("figure", shown, caption, style="display: inline-block; margin: 0 14px 10px 0")

@@ -7,22 +7,33 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from vinedresser.columns.values import joined
+from vinedresser.errors import CorruptData, RunRemoved, StoreError
 from vinedresser.objects.location import is_remote
 from vinedresser.objects.retrying import backoff
 from vinedresser.processes import this_process
 from vinedresser.serving.recording.alert_watch import AlertWatch
-from vinedresser.serving.recording.backlog import Backlog
 from vinedresser.serving.recording.describing import Described, Describer
 from vinedresser.serving.recording.faults import Faults
 from vinedresser.serving.recording.input_ring import InputRing
 from vinedresser.serving.recording.items import Item
 from vinedresser.serving.recording.sampling import Sampling
 from vinedresser.serving.recording.settings import Settings
+from vinedresser.serving.storing.encoding import (
+    PROBABILITIES,
+    encode_columns,
+    request_step,
+    tensor_of,
+)
 from vinedresser.serving.storing.layout import REQUESTS, process_name
 from vinedresser.serving.storing.request_log import RequestLog
 from vinedresser.serving.storing.retention import enforce_limits
+from vinedresser.store.step_record import StepRecord
 
 __all__ = ["Worker"]
 
@@ -76,7 +87,7 @@ class Worker:
         self._process = this_process()
         self._label = process_name(self._process, token)
         self._log = self._new_log(REQUESTS)
-        self._backlog = Backlog(self._log, limits.queue_bytes)
+        self._backlog = _Backlog(self._log, limits.queue_bytes)
         self._describer = Describer(settings, faults)
         self._ring = InputRing(limits.input_bytes)
         self._alerts = AlertWatch(
@@ -314,3 +325,75 @@ class _Inbox:
     def settle(self, items: list[Item]) -> None:
         """Count taken items as no longer in memory."""
         self._taken_bytes += sum(item.size for item in items)
+
+
+class _Backlog:
+    """Keeps described requests while the store refuses them, within a limit.
+
+    Args:
+        log: writes them.
+        most_bytes: maximum size; the oldest are dropped.
+
+    Attributes:
+        lost: number of dropped requests.
+    """
+
+    def __init__(self, log: RequestLog, most_bytes: int) -> None:
+        self.lost = 0
+        self._log = log
+        self._most_bytes = most_bytes
+        self._steps: list[tuple[StepRecord, int]] = []
+
+    def __len__(self) -> int:
+        """Return the number of steps that are not committed."""
+        return len(self._steps)
+
+    def add(self, described: Sequence[Described]) -> None:
+        """Add requests; those with the same columns become one step."""
+        forms: dict[tuple[Any, ...], list[Described]] = {}
+        for one in described:
+            form = tuple((name, values.shape[1:]) for name, values in one.columns.items())
+            forms.setdefault(form, []).append(one)
+        for group in forms.values():
+            counts = [len(one.batch.ids) for one in group]
+            names = group[0].columns
+            columns = {name: joined([one.columns[name] for one in group], counts) for name in names}
+            tensors = encode_columns(columns)
+            probabilities = np.concatenate([one.batch.probabilities for one in group])
+            tensors[PROBABILITIES] = tensor_of(probabilities)
+            ids = [identity for one in group for identity in one.batch.ids]
+            times = np.concatenate([one.batch.times for one in group])
+            self._steps.append((request_step(0, ids, times, tensors), len(ids)))
+
+    def write(self) -> None:
+        """Commit all steps.
+
+        Raises:
+            StoreError: the store refused; they are kept for the next attempt, within the limit.
+                If the folder of the service was removed, they are dropped.
+            CorruptData, MemoryError, TypeError, ValueError: a step is invalid; they are dropped.
+        """
+        if not self._steps:
+            return
+        first = self._log.next_step
+        numbered = [
+            replace(step, step=first + place) for place, (step, _) in enumerate(self._steps)
+        ]
+        try:
+            self._log.append(numbered, sum(requests for _, requests in self._steps))
+        except StoreError as error:
+            self._shorten(0 if isinstance(error, RunRemoved) else self._most_bytes)
+            raise
+        except (CorruptData, MemoryError, TypeError, ValueError):
+            # They would fail again.
+            self._shorten(0)
+            raise
+        self._steps.clear()
+
+    def _shorten(self, most_bytes: int) -> None:
+        """Drop the oldest steps until the others have at most this size."""
+        size = sum(step.nbytes() for step, _ in self._steps)
+        while self._steps and size > most_bytes:
+            step, requests = self._steps.pop(0)
+            size -= step.nbytes()
+            self.lost += requests

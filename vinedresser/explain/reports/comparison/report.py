@@ -22,10 +22,9 @@ from vinedresser.explain.charts.layer_map import (
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.palette import NOT_FINITE, ZERO, colour
 from vinedresser.explain.charts.svg import Svg
-from vinedresser.explain.comparison import Comparison
 from vinedresser.explain.comparison.compared_run import ComparedRun
+from vinedresser.explain.comparison.comparing import Comparison
 from vinedresser.explain.reports.comparison.curves import curve_figures, system_figures
-from vinedresser.explain.reports.comparison.findings import numbered, rule_rows
 from vinedresser.explain.reports.comparison.tables import (
     environment_table,
     group_table,
@@ -35,12 +34,14 @@ from vinedresser.explain.reports.comparison.tables import (
 )
 from vinedresser.explain.reports.templating import whole_page, write_page
 from vinedresser.explain.reports.timeline import severity_sign
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.series import Column
 
 __all__ = ["comparison_page", "write_comparison"]
 
 _WIDTH = 450.0
 _MOST_MAPS = 6
+_MOST_MARKERS = 6
 
 
 def write_comparison(comparison: Comparison, destination: str | os.PathLike[str]) -> Path:
@@ -87,7 +88,7 @@ def _contents(comparison: Comparison) -> dict[str, Any]:
         "curves": curve_figures(comparison),
         "system": system_figures(comparison),
         "maps": [_gradient_section(drawn), _ratio_section(drawn)],
-        "rules": rule_rows(comparison),
+        "rules": _rule_rows(comparison),
         "settings": setting_table(comparison),
         "environment": environment_table(comparison),
         "uncommitted": sum(run.run.info.code.endswith("-dirty") for run in comparison.runs),
@@ -173,5 +174,64 @@ def _section(
 def _markers(run: ComparedRun) -> list[Marker]:
     return [
         Marker(number, one.step, one.severity, f"{one.rule} at step {one.step:,}: {one.seen}")
-        for number, one in numbered(run)
+        for number, one in _numbered(run)
     ]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """What a rule found in a run.
+
+    Attributes:
+        severity: the highest severity.
+        text: first step with the symptom, and the tensor.
+        seen: the observation.
+    """
+
+    severity: Severity
+    text: str
+    seen: str
+
+
+@dataclass(frozen=True)
+class _RuleRow:
+    """What a rule found in the runs.
+
+    Attributes:
+        rule: name of the rule.
+        runs: number of all runs in which it fired.
+        cells: what it found in each of the runs drawn; None for nothing.
+    """
+
+    rule: str
+    runs: int
+    cells: Sequence[_Cell | None]
+
+
+def _rule_rows(comparison: Comparison) -> list[_RuleRow]:
+    """Return a row for each rule that fired in any run, the most frequent first."""
+    counts = Counter(
+        rule
+        for run in comparison.runs
+        for rule in dict.fromkeys(finding.rule for finding in run.findings)
+    )
+    return [
+        _RuleRow(rule, number, [_cell(run, rule) for run in comparison.drawn])
+        for rule, number in counts.most_common()
+    ]
+
+
+def _numbered(run: ComparedRun) -> list[tuple[int, Finding]]:
+    """Return the first root causes of a run with their numbers, from 1."""
+    causes = [root.finding for root in run.judged.causes]
+    return list(enumerate(causes[:_MOST_MARKERS], start=1))
+
+
+def _cell(run: ComparedRun, rule: str) -> _Cell | None:
+    found = [finding for finding in run.findings if finding.rule == rule]
+    if not found:
+        return None
+    order = ("stop", "warning", "info")
+    worst = min(found, key=lambda finding: (order.index(finding.severity), finding.step))
+    layer = f" · {worst.tensor}" if worst.tensor else ""
+    return _Cell(worst.severity, f"since step {worst.since:,}{layer}", worst.seen)

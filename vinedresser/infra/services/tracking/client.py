@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from vinedresser.errors import MissingDependency, TrackingAway, TrackingError
-from vinedresser.infra.catalog.tracking_uri import mlflow_uri
-from vinedresser.infra.services.tracking.availability import require_available
-
-__all__ = ["connected", "mlflow_version"]
+from vinedresser.errors import MissingDependency, NotAFile, TrackingAway, TrackingError
+from vinedresser.infra.catalog.tracking_uri import mlflow_uri, sqlite_path
+from vinedresser.objects.files import check_file
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+__all__ = ["connected", "mlflow_version"]
 
 # MLflow's own retries (7, with 120 s each) are replaced by vinedresser's.
 _UNLESS_SET = {
@@ -46,6 +49,10 @@ _FINAL = frozenset(
 _SCHEMA = "database schema"
 _LONGEST_MESSAGE = 400
 
+_WAIT_SECONDS = 1.0
+# The database and what SQLite keeps beside it.
+_BESIDE = ("", "-journal", "-wal", "-shm")
+
 
 @contextmanager
 def connected(uri: str) -> Iterator[MlflowClient]:
@@ -59,7 +66,7 @@ def connected(uri: str) -> Iterator[MlflowClient]:
         TrackingAway: the server is unavailable or its database locked; a retry may succeed.
         TrackingError: the server refused; a retry will fail, too.
     """
-    require_available(uri)
+    _require_available(uri)
     mlflow_version()
     import requests
     from alembic.util.exc import CommandError
@@ -113,3 +120,35 @@ def _message(uri: str, error: Exception) -> str:
     if len(text) > _LONGEST_MESSAGE:
         text = text[: _LONGEST_MESSAGE - 1] + "…"
     return f"{uri}: {text}"
+
+
+def _require_available(uri: str) -> None:
+    """Return if the database is writable, or if the URI is not a SQLite URI.
+
+    Raises:
+        NotAFile: it, or a file that SQLite keeps beside it, is something else, such as a symbolic
+            link.
+        TrackingAway: the file is missing, cannot be opened, or is locked by another process.
+    """
+    path = sqlite_path(uri)
+    if path is None:
+        return
+    try:
+        for beside in _BESIDE:
+            check_file(path.with_name(path.name + beside))
+        _take_and_release_the_write_lock(path)
+    except NotAFile:
+        raise
+    except (sqlite3.Error, OSError) as error:
+        reason = str(error) if path.exists() else "no such file"
+        raise TrackingAway(f"{uri}: {reason}") from error
+
+
+def _take_and_release_the_write_lock(path: Path) -> None:
+    # mode=rw: do not replace a missing database by an empty one.
+    address = f"file:{quote(str(path))}?mode=rw"
+    with closing(
+        sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+    ) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
