@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["visible"]
-
 # Control characters, which move a terminal's cursor or hide text; format characters, which reverse
 # or join it; lone surrogates, which cannot be encoded; and line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Meter"]
-
 
 class Meter:
     """A stopwatch for the callbacks of a training, which the `Shield` runs.

@@ -9,8 +9,6 @@ import typer
 from vinedresser.cli.options import check_number, check_script_argument
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["check"]
-
 _SUSPICIOUS = 1
 
 

@@ -12,8 +12,6 @@ from vinedresser.errors import ConfigError
 if TYPE_CHECKING:
     from vinedresser.explain.comparison.ranking import Direction
 
-__all__ = ["compare"]
-
 _DIRECTIONS = ("maximize", "minimize")
 
 

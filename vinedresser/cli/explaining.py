@@ -11,8 +11,6 @@ import typer
 from vinedresser.cli.interrupts import leave, run_flow
 from vinedresser.errors import ConfigError
 
-__all__ = ["explain"]
-
 
 def explain(
     target: Annotated[

@@ -9,8 +9,6 @@ import typer
 from vinedresser.cli.options import RunArgument
 from vinedresser.errors import ConfigError
 
-__all__ = ["logs"]
-
 
 def logs(
     run: RunArgument,

@@ -10,8 +10,6 @@ import typer
 
 from vinedresser.cli.interrupts import leave, run_flow
 
-__all__ = ["monitor"]
-
 # 3 is that of a run that a rule has stopped.
 _CODES = {"drift": 1, "no drift seen": 0, "cannot tell": 4}
 _FAILED = 2

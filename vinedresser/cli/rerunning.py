@@ -11,8 +11,6 @@ import typer
 
 from vinedresser.cli.options import RunArgument
 
-__all__ = ["rerun"]
-
 
 def rerun(
     run: RunArgument,

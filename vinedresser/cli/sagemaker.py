@@ -19,8 +19,6 @@ from vinedresser.cli.options import (
 from vinedresser.cli.running import UNASKED, MetricOption, code_of, metrics_of, supervised
 from vinedresser.errors import ConfigError, VinedresserError
 
-__all__ = ["sagemaker"]
-
 # SageMaker kills a container two minutes after SIGTERM.
 _GRACE = 100.0
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["array_columns"]
-
 _CHANNELS = (1, 3, 4)
 # Bytes of values in float32 that are in use at once: few enough for the processor's cache.
 _AT_ONCE = 1 << 20

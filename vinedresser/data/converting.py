@@ -12,8 +12,6 @@ from vinedresser.data.records import Origin
 from vinedresser.data.writing import PART_BYTES, Written, write
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["convert"]
-
 _BATCH = 256
 
 

@@ -19,8 +19,6 @@ from vinedresser.data.sources.finding import find_objects
 from vinedresser.errors import ConfigError, DamagedData, StoreError
 from vinedresser.plain_logs import plain_logger
 
-__all__ = ["Dataset"]
-
 _LOG = plain_logger(__name__)
 # Objects that a message names.
 _NAMED = 3

@@ -22,8 +22,6 @@ from vinedresser.objects.files import make_folders
 from vinedresser.objects.retrying import attempts
 from vinedresser.plain_logs import plain_logger
 
-__all__ = ["download"]
-
 # Bytes that are requested, and made durable, at a time; so much memory has each of the threads.
 _PIECE = 16 << 20
 _THREADS = 8

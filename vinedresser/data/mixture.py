@@ -33,8 +33,6 @@ from vinedresser.data.records import Batch, Origins
 from vinedresser.data.sources.finding import find_objects
 from vinedresser.errors import ConfigError, DamagedData, did_you_mean
 
-__all__ = ["Mixture"]
-
 _STATE_VERSION = 1
 # Maximum weight. With larger ones, shares would be rounded away.
 _MOST = 1e12

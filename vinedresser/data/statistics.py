@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from vinedresser.objects.hedging import hedge
 
-__all__ = ["Statistics"]
-
 
 @dataclass
 class Statistics:

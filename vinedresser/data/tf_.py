@@ -12,8 +12,6 @@ from vinedresser.data.feed import Feed
 from vinedresser.data.records import Batch
 from vinedresser.errors import ConfigError
 
-__all__ = ["tf_dataset"]
-
 
 def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
     """Return a data set's batches as a `tf.data.Dataset`.

@@ -17,8 +17,6 @@ from vinedresser.data.records import Batch
 from vinedresser.data.worker_batches import Receiver, Sender, keep_freed_memory
 from vinedresser.errors import ConfigError
 
-__all__ = ["TorchLoader"]
-
 
 class TorchLoader(DataLoader[Batch]):
     """A DataLoader of the batches of a data set.

@@ -16,8 +16,6 @@ from vinedresser.explain.charts.svg import Svg
 from vinedresser.queries.answer import Answer
 from vinedresser.queries.frames import labelled_numbers
 
-__all__ = ["plot_answers"]
-
 # Labels that have a chart of their own, the first ones.
 _MOST_PANELS = 12
 _KINDS = ("scalar", "by", "vector")

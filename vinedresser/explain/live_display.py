@@ -21,8 +21,6 @@ from vinedresser.queries.query import Query
 from vinedresser.store.reading.awaiting import await_run
 from vinedresser.store.reading.reader import Run, open_run
 
-__all__ = ["live"]
-
 # Seconds: a day.
 _LONGEST = 86_400.0
 

@@ -24,8 +24,6 @@ from vinedresser.explain.drawing import LARGE, SMALL, curves_of, drawing_of
 from vinedresser.explain.reports.scalar_sections import MOST_LOSSES, MOST_METRICS, ScalarSections
 from vinedresser.store.reading.reader import Run, open_run
 
-__all__ = ["plot"]
-
 _MOST_HISTOGRAMS = 4
 _Charts = tuple[list[Svg], list[Panel]]
 

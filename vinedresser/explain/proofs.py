@@ -7,8 +7,6 @@ from vinedresser.objects import Storage
 from vinedresser.snapshots.record import SnapshotRecord, step_and_rank
 from vinedresser.snapshots.replay_record import read_replay
 
-__all__ = ["proof_of"]
-
 
 def proof_of(storage: Storage, faults: list[str]) -> str:
     """Return in words what the latest successful trials cured; "" if nothing was proved.

@@ -16,8 +16,6 @@ from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.signals.outcomes.metric_scale import direction
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["proposed_expectations"]
-
 # Share of the way of a metric that another good run goes, too, share of its value by which it may
 # miss it, and factor of the greatest loss.
 _WAY = 0.5

@@ -9,8 +9,6 @@ from vinedresser.explain.charts.label_bars import label_bars
 from vinedresser.explain.charts.plot import Plot, panel_of
 from vinedresser.explain.charts.standalone import WIDTH, Panel
 
-__all__ = ["plot_reading"]
-
 
 def plot_reading(found: Benchmark) -> Plot:
     """Draw the measurements of a source: throughput, stages of a batch, and gaps between batches.

@@ -8,8 +8,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from prefect import Flow
 
-__all__ = ["with_settings"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

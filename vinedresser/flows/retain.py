@@ -11,8 +11,6 @@ from vinedresser.tasks.config.retention_file import load_retention
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.retention_stage import retain as retain_task
 
-__all__ = ["retain"]
-
 
 @flow(name="retain", flow_run_name="retain {path.stem}")
 def retain(path: Path) -> State[str]:

@@ -25,8 +25,6 @@ from vinedresser.preflight.verdict import Verdict, fine, suspicious, unchecked
 from vinedresser.rules.shield import shielded
 from vinedresser.store.records import PREFLIGHT_VARIABLE
 
-__all__ = ["attach"]
-
 _STEPS, _ENOUGH = 300, 100
 # Share of the time for the checks that one run on a batch may take.
 _SHARE = 0.3

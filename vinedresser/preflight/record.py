@@ -11,8 +11,6 @@ from vinedresser.store.records import Record
 if TYPE_CHECKING:
     from vinedresser.preflight.launching import Preflight
 
-__all__ = ["PreflightRecord"]
-
 
 @dataclass(frozen=True)
 class PreflightRecord(Record):

@@ -22,8 +22,6 @@ from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord, RunRecord, write_record
 
-__all__ = ["TrialRun"]
-
 
 class TrialRun:
     """The run of the first steps of a training, which is judged when they are over.

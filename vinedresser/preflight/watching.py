@@ -33,8 +33,6 @@ from vinedresser.preflight.observed import FirstStep, Observed, SeenStep
 from vinedresser.preflight.program import Program
 from vinedresser.preflight.recorder import CONTINUES, Recorder
 
-__all__ = ["Watcher"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

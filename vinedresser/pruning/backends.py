@@ -7,8 +7,6 @@ import sys
 from vinedresser.errors import PruningError
 from vinedresser.pruning.backend import Backend
 
-__all__ = ["backend_of"]
-
 
 def backend_of(model: object) -> Backend:
     """Return the backend for a model.

@@ -8,8 +8,6 @@ from typing import Any
 
 from vinedresser.errors import PruningError
 
-__all__ = ["distillation_loss"]
-
 
 def distillation_loss(
     student_logits: Any,

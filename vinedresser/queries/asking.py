@@ -13,8 +13,6 @@ from vinedresser.queries.stored.answering import answers_of
 from vinedresser.queries.stored.saving import saved
 from vinedresser.store.reading.reader import Run, open_run
 
-__all__ = ["ask"]
-
 
 def ask(
     run: str | os.PathLike[str] | Run,

@@ -17,8 +17,6 @@ from vinedresser.queries.naming import matching
 from vinedresser.queries.observables import Observables
 from vinedresser.queries.query import Query
 
-__all__ = ["Evaluator"]
-
 # What operations raise for tensors that do not allow them, such as a sum of texts.
 _FAULTS = (
     TypeError, ValueError, ArithmeticError, LookupError, RuntimeError, AttributeError, MemoryError

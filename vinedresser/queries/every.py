@@ -10,8 +10,6 @@ from typing import Literal, Self
 from vinedresser.errors import ConfigError
 from vinedresser.store.json_values import shown
 
-__all__ = ["Every"]
-
 _ENDS: tuple[Literal["epoch", "evaluation", "flush"], ...] = ("epoch", "evaluation", "flush")
 _COUNTED = re.compile(r"(?:(?P<count>\d{1,9}(?:\.\d{1,6})?)\s+)?(?P<unit>step|second)s?")
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")

@@ -18,8 +18,6 @@ from vinedresser.queries.stored.answering import StoredRank, check_stored
 from vinedresser.queries.stored.silence import explain_silence
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["FollowedQuery"]
-
 # Seconds without a look after which a training is no longer asked.
 _PATIENCE = 10.0
 # Seconds that a look reads what a run has stored; the next look continues.

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Numeric"]
-
 
 class Numeric(Protocol):
     """Computes with arrays of one framework, on the device where they are.

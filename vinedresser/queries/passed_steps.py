@@ -10,8 +10,6 @@ from vinedresser.queries.numpy_numeric import NumpyNumeric
 from vinedresser.queries.observables import Moment, Observables
 from vinedresser.queries.table import Armed, StreamTable
 
-__all__ = ["PassedSteps"]
-
 # Steps that wait to be counted; each is a number and a time.
 _MOST = 256
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from vinedresser.errors import ConfigError
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["check_rank"]
-
 
 def check_rank(run: Run, rank: int) -> None:
     """Check that a run has a rank.

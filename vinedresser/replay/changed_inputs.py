@@ -10,8 +10,6 @@ from torch import nn
 
 from vinedresser.replay.batch import Batch, mapped
 
-__all__ = ["changed_inputs"]
-
 
 @contextmanager
 def changed_inputs(model: nn.Module, change: Callable[[Any], Any]) -> Iterator[None]:

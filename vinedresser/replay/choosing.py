@@ -6,8 +6,6 @@ from typing import Any
 
 from vinedresser.errors import ConfigError
 
-__all__ = ["stepping_of"]
-
 
 def stepping_of(framework: str, snapshot: str, factory: str | None, script: str | None) -> Any:
     """Return the module that replays steps of a framework, with a factory or in a script.

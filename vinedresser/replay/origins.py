@@ -12,8 +12,6 @@ from vinedresser.snapshots.arrays import ArrayCodec
 from vinedresser.snapshots.reading import Snapshot
 from vinedresser.store.json_values import DAMAGE
 
-__all__ = ["with_origins"]
-
 
 def with_origins(bisection: Bisection | None, snapshot: Snapshot) -> Bisection | None:
     """Return a bisection with the origins of its samples, as far as they were recorded.

@@ -8,8 +8,6 @@ from vinedresser.replay.results import Bisection, Comparison, Located
 from vinedresser.replay.what_if.results import WhatIf, course_words
 from vinedresser.snapshots.replay_record import ReplayRecord, TriedChange
 
-__all__ = ["replay_record"]
-
 
 def replay_record(
     comparison: Comparison,

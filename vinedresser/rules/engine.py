@@ -13,8 +13,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ChecksRecord, RunRecord
 
-__all__ = ["Engine"]
-
 _EVALS = (
     "pass evals=[(dtrain, 'train'), (dvalid, 'eval')] to xgboost.train, or eval_set=[(X, y), …] to "
     "an estimator's fit"

@@ -22,8 +22,6 @@ from vinedresser.snapshots.tensor_file import file_parts
 from vinedresser.snapshots.trees import HostArray
 from vinedresser.store.index.document import seal, to_json
 
-__all__ = ["SnapshotFolder"]
-
 
 @dataclass
 class SnapshotFolder:

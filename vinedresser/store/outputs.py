@@ -6,8 +6,6 @@ from vinedresser.objects import Storage
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import LaunchRecord
 
-__all__ = ["outputs_note"]
-
 _FOLDERS = ("model", "output/data")
 
 

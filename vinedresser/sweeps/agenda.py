@@ -21,8 +21,6 @@ from vinedresser.sweeps.stored_trial import AGAIN, LINE, stored_trial
 from vinedresser.sweeps.trial import ALL_BEGUN
 from vinedresser.sweeps.tried import Tried
 
-__all__ = ["Agenda"]
-
 # User attribute of a trial: number of the failed one that it tries again.
 _RETRY_OF = "retry_of"
 # Number of configurations up to which those of a space are counted.

@@ -16,8 +16,6 @@ from optuna.search_space import intersection_search_space
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-__all__ = ["CmaEsSampler"]
-
 # A trial's generation and what was proposed for it, as system attributes.
 _GENERATION, _PROPOSED = "cma:generation", "cma:proposed"
 

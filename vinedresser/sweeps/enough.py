@@ -8,8 +8,6 @@ from vinedresser.sweeps.pareto import dominates
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
 
-__all__ = ["enough"]
-
 
 def enough(settings: SweepTable, ended: Iterable[Trial]) -> str:
     """Return why no other trial needs to begin; "" if one does."""

@@ -9,8 +9,6 @@ from optuna.pruners import BasePruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-__all__ = ["RungPruner"]
-
 # Optuna's name for the value of a trial at a rung.
 _RUNG = "completed_rung_{}"
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from vinedresser.sweeps.trial import Trial
 
-__all__ = ["trial_advice"]
-
 # As rules propose a value of a hyperparameter, such as "lr 0.001 instead of 0.01".
 _PROPOSAL = re.compile(r"(?P<name>\S+) (?P<new>\S+) instead of (?P<old>\S+)")
 

@@ -8,8 +8,6 @@ from itertools import islice
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.space import Space
 
-__all__ = ["Tried"]
-
 
 class Tried:
     """Configurations that were tried, in the order of their first trials."""

@@ -11,8 +11,6 @@ from vinedresser.errors import NotAFile, StillRunning, StoreError
 from vinedresser.objects.file_lock import take_lock
 from vinedresser.objects.files import open_file
 
-__all__ = ["process_lock"]
-
 
 @contextmanager
 def process_lock(path: Path, word: str) -> Iterator[None]:

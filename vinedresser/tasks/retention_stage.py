@@ -16,8 +16,6 @@ from vinedresser.tasks.lifecycle.end_tags import literal
 from vinedresser.tasks.lifecycle.prefect_page import leave_artifact
 from vinedresser.tasks.retention import Cleaned, clean
 
-__all__ = ["retain"]
-
 
 @task(name="retain", cache_policy=NO_CACHE)
 def retain(retention: Retention, name: str) -> tuple[Cleaned, str]:

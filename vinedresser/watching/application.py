@@ -34,8 +34,6 @@ from vinedresser.watching.metrics import metrics_text
 from vinedresser.watching.query_panel import MOST_PANELS
 from vinedresser.watching.watched_store import WatchedRun, WatchedStore
 
-__all__ = ["application"]
-
 _LOG = plain_logger(__name__)
 _MOST_DIGITS = 18
 # What the numbers in requests are numbers of.

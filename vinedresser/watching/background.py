@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Background"]
-
 # Seconds that a request waits for work that is being done.
 _PATIENCE = 0.4
 # Seconds between two times, at least; and as a multiple of the time that the last one took, so that

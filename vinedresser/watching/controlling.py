@@ -16,8 +16,6 @@ from vinedresser.objects import Storage
 from vinedresser.store.records import SupervisorRecord, TrainerRequest, TrainerRequestKind
 from vinedresser.store.status import run_status
 
-__all__ = ["control"]
-
 # What pages offer; the rest needs files or is for the command line.
 _KINDS: tuple[TrainerRequestKind, ...] = ("stop", "checkpoint", "pause", "resume", "adjust")
 # Seconds that a request waits for the answer of the training.

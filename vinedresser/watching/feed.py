@@ -9,8 +9,6 @@ from vinedresser.explain.reports.templating import rendered
 from vinedresser.explain.watching.view import View
 from vinedresser.watching.background import Background
 
-__all__ = ["Feed"]
-
 
 class Feed:
     """Makes views on demand, one at a time and not too often; may be used by several threads.

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["metrics_text"]
-
 _HELP = {
     "vinedresser_store_readable": "1 if the store can be read, else 0",
     "vinedresser_runs": "Runs in the store by state",

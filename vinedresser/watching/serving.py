@@ -20,8 +20,6 @@ from vinedresser.watching.people import Person
 from vinedresser.watching.site import LOOPBACK, Certificate, Site, listen
 from vinedresser.watching.watched_store import WatchedStore
 
-__all__ = ["watch"]
-
 
 def watch(
     where: Location,

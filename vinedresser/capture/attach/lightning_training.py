@@ -13,8 +13,6 @@ from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 from vinedresser.frameworks.methods import listen
 from vinedresser.frameworks.torch_.passing import passed_on
 
-__all__ = ["attach"]
-
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _CONNECTOR = "trainer.connectors.logger_connector.logger_connector"
 

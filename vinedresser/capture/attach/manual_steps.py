@@ -21,8 +21,6 @@ from vinedresser.capture.torch_.backward_end import BackwardEnd
 from vinedresser.frameworks.torch_.bare_tensors import BareTensors
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
-__all__ = ["ManualSteps"]
-
 # Number of updates that make a training: weights may be set once.
 _UPDATES = 2
 # Maximum number of backward passes in which updates are looked for.

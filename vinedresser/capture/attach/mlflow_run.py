@@ -11,8 +11,6 @@ from typing import Any
 from vinedresser.capture.run.attachment import ATTACHMENT
 from vinedresser.store.records import MLFLOW_VARIABLE
 
-__all__ = ["attach"]
-
 _URI = "MLFLOW_TRACKING_URI"
 
 

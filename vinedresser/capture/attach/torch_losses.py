@@ -23,8 +23,6 @@ from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
 
-__all__ = ["TorchLosses"]
-
 
 class _LossModule:
     """A module that returned a loss.

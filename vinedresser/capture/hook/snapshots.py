@@ -9,8 +9,6 @@ from vinedresser.capture.recording.snapshot_taker import SnapshotTaker
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.snapshots.settings import SnapshotSettings, check_guard
 
-__all__ = ["snapshot_taker"]
-
 _DEFAULT = "off"
 
 

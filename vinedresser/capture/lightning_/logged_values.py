@@ -9,8 +9,6 @@ from torch import nn
 
 from vinedresser.frameworks.torch_.modes import WithoutModes
 
-__all__ = ["LoggedValues"]
-
 
 class _Save(Protocol):
     def __call__(self, metrics: Mapping[str, Any], *, training: bool) -> None: ...

@@ -20,8 +20,6 @@ from vinedresser.queries.passed_steps import PassedSteps
 from vinedresser.queries.table import Armed, StreamTable
 from vinedresser.store.step_record import Mode
 
-__all__ = ["LiveObserver"]
-
 # Sets of queries whose collections are remembered.
 _MOST_SETS = 64
 

@@ -10,8 +10,6 @@ from typing import Any, Self
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.objects import parse_location
 
-__all__ = ["LiveSettings"]
-
 
 @dataclass(frozen=True)
 class LiveSettings:

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from vinedresser.data.records import Origins
 from vinedresser.store.step_record import HostTensor
 
-__all__ = ["BatchSource"]
-
 # Kinds of tensors that have a row for each sample.
 _OF_ROWS = ("inputs/", "labels/", "outputs/", "predictions/")
 

@@ -15,8 +15,6 @@ from vinedresser.objects import Storage
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import FedRecord, fed_key, findings_key, write_record
 
-__all__ = ["DataReport"]
-
 # Not the name of a group of rules, which is an identifier.
 _GROUP = "trainer-data"
 # Seconds between two records, unless a damaged record was left out.

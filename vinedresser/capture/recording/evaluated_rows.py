@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from vinedresser.capture.recording.recording import Recording
 
-__all__ = ["EvaluatedRows"]
-
 
 class EvaluatedRows:
     """Records only the rows that are not trained on, if an evaluation has such rows, too.

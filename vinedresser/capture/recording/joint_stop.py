@@ -10,8 +10,6 @@ from vinedresser.capture.recording.stopping import StopSignal
 from vinedresser.objects import LocalStorage
 from vinedresser.store.records import StopStepRecord, read_record, write_first
 
-__all__ = ["JointStop"]
-
 
 class JointStop:
     """The step after which all ranks of a launched run stop.

@@ -22,8 +22,6 @@ from vinedresser.store.records import (
     write_record,
 )
 
-__all__ = ["TrainerRequests"]
-
 # Seconds between two looks of a paused training at the signal to stop.
 _GLANCE = 0.1
 

@@ -15,8 +15,6 @@ from collections.abc import Iterable
 
 from vinedresser.errors import ConfigError
 
-__all__ = ["check_quick"]
-
 # Seconds of computing for all names. Of a harmless regex, a thousand names take a millisecond.
 _MOST = 3
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from vinedresser.processes import ProcessIdentity, descendants, is_alive
 
-__all__ = ["connected"]
-
 # Of files in /proc, if the process has ended.
 _GONE = (FileNotFoundError, ProcessLookupError)
 # States of /proc/net/tcp and /proc/net/unix.

@@ -36,8 +36,6 @@ from vinedresser.store.records import (
     write_record,
 )
 
-__all__ = ["open_for"]
-
 _LOG = plain_logger(__name__)
 
 T = TypeVar("T")

@@ -11,8 +11,6 @@ import os
 import sys
 import time
 
-__all__ = ["FlightRecorder"]
-
 _VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 # Seconds until the next reading, as a multiple of those that one took, in which no other thread of
 # Python runs: 30 ms for 2,000 collectives of gloo.

@@ -16,8 +16,6 @@ from vinedresser.frameworks.torch_.names import NamedParameter, Names
 from vinedresser.frameworks.torch_.optimizers import updated
 from vinedresser.frameworks.torch_.views import plain_tensor
 
-__all__ = ["AskedGradients"]
-
 
 class AskedGradients:
     """Takes the gradients of a plain step before an optimizer consumes them.

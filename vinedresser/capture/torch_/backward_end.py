@@ -11,8 +11,6 @@ from torch.nn.parameter import is_lazy
 
 from vinedresser.capture.torch_.last_parameter import LastParameter
 
-__all__ = ["BackwardEnd"]
-
 
 class BackwardEnd:
     """Detects the end of backwards that reach given parameters.

@@ -17,8 +17,6 @@ from vinedresser.frameworks.torch_.losses.output_activations import activation_o
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
 
-__all__ = ["Comparisons"]
-
 
 class Comparisons:
     """Records predictions and labels, those of a step with several forwards only if certain.

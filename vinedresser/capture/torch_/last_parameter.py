@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
-__all__ = ["LastParameter"]
-
 
 class LastParameter:
     """The last parameter that can be hooked; it gets a gradient in most networks, and is small.

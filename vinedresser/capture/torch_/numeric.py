@@ -19,8 +19,6 @@ from vinedresser.capture.torch_.copies.reductions import channel_rows, sampled_r
 from vinedresser.frameworks.torch_.views import host_view, plain_tensor
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 
-__all__ = ["TorchNumeric"]
-
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "abs": torch.abs,
     "-": torch.neg,

@@ -28,8 +28,6 @@ from vinedresser.frameworks.torch_.optimizers import updated
 from vinedresser.frameworks.torch_.views import host_view, plain_tensor
 from vinedresser.store.reductions.alone import fingerprint
 
-__all__ = ["RankState"]
-
 # Maximum numbers of parameters whose gradients are sampled, and of elements of each.
 _PARAMETERS, _ELEMENTS = 8, 64
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from vinedresser.queries.every import Every
     from vinedresser.store.reading.reader import Run
 
-__all__ = ["ask"]
-
 # Seconds without an answer after which that is explained.
 _SOON = 10.0
 

@@ -15,8 +15,6 @@ from vinedresser.cli.options import DEFAULT_STORE
 from vinedresser.errors import ConfigError
 from vinedresser.plain_logs import PlainFormatter
 
-__all__ = ["watch"]
-
 
 def watch(
     where: Annotated[

@@ -13,8 +13,6 @@ from vinedresser.cli.views.console import figure, plain, plain_lines, plain_tabl
 from vinedresser.plain_text import visible
 from vinedresser.queries.answer import Answer
 
-__all__ = ["answer_view"]
-
 # More labels than this, or longer lines, become a table.
 _MOST_IN_A_LINE = 4
 _MOST_ROWS = 40

@@ -11,8 +11,6 @@ from vinedresser.objects import LocalStorage, Storage
 from vinedresser.plain_text import visible
 from vinedresser.store.status import run_status
 
-__all__ = ["print_log"]
-
 _CHUNK = 1 << 20
 # Seconds between two looks for more, on this machine and in a store that answers slowly.
 _TICKS = {True: 0.1, False: 2.0}

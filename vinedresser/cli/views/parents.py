@@ -12,8 +12,6 @@ from vinedresser.objects import Location
 from vinedresser.pruning.spec import PruningRecord
 from vinedresser.tasks.parents.kinds import kind_of, parent_state
 
-__all__ = ["parent_line"]
-
 
 def parent_line(store: Location) -> str:
     """Return in one line how a sweep or pruning stands, and the command that lists its runs.

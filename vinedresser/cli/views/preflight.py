@@ -6,8 +6,6 @@ from vinedresser.cli.views.console import say
 from vinedresser.preflight.launching import Preflight
 from vinedresser.preflight.verdict import SUSPICIOUS
 
-__all__ = ["print_preflight"]
-
 _LINES = 15
 
 

@@ -10,8 +10,6 @@ from rich.table import Table
 from vinedresser.cli.views.console import plain_table
 from vinedresser.snapshots.record import REASONS, SnapshotRecord
 
-__all__ = ["snapshot_table"]
-
 
 def snapshot_table(records: Iterable[SnapshotRecord]) -> Table:
     """Return a table of snapshots."""

@@ -14,8 +14,6 @@ from vinedresser.errors import VinedresserError
 from vinedresser.plain_text import visible
 from vinedresser.store.reading.reader import Run, open_run
 
-__all__ = ["live_title"]
-
 # Seconds between two titles.
 _PAUSE = 1.0
 # Longer titles are cut off by most terminals.

@@ -10,8 +10,6 @@ from typing import Any
 from vinedresser.data.formats.base import Defect, Entry
 from vinedresser.data.formats.compression import is_compressed
 
-__all__ = ["JsonLinesFraming"]
-
 # The whitespace of JSON.
 _END = re.compile(rb"\n[ \t\r\n]*")
 _BYTE_ORDER_MARK = "\ufeff"

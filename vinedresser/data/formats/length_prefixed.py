@@ -8,8 +8,6 @@ from typing import Any
 
 from vinedresser.data.formats.base import Defect, Entry
 
-__all__ = ["LengthPrefixedFraming"]
-
 _length_at = struct.Struct("<I").unpack_from
 
 

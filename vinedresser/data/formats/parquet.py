@@ -17,8 +17,6 @@ from vinedresser.data.formats.recognition import looks_like
 from vinedresser.data.sources.base import DataObject
 from vinedresser.errors import ConfigError, DamagedData, did_you_mean
 
-__all__ = ["ParquetFormat"]
-
 
 class ParquetFormat:
     """See `Format`; the values are mappings of columns to Python values.

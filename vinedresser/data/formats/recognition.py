@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["looks_like"]
-
 _KINDS = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "Zstandard"),

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from vinedresser.data.formats.base import Defect, Entry
 from vinedresser.data.formats.compression import is_compressed
 
-__all__ = ["TarFraming"]
-
 _BLOCK = tarfile.BLOCKSIZE
 _NOTHING = bytes(_BLOCK)
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)

@@ -23,8 +23,6 @@ from vinedresser.errors import (
 )
 from vinedresser.objects import is_remote
 
-__all__ = ["find_objects"]
-
 _MAGIC = "*?["
 _MANIFEST = ".manifest"
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from vinedresser.drift.sizes.change import Change, missing_change, share_change
 
-__all__ = ["CategorySizes"]
-
 # Categories that are counted one by one: the most frequent ones of the baseline, and new ones.
 _KNOWN, _NEW = 48, 16
 _ROWS, _MISSING, _OTHER = range(3)

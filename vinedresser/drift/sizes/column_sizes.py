@@ -25,8 +25,6 @@ from vinedresser.drift.sizes.sensitivity import (
     share_ladder,
 )
 
-__all__ = ["ColumnSizes"]
-
 # Factor by which the rows have to grow before the smallest change that would have been found is
 # computed anew; until then the last one still holds.
 _GROWTH = 1.25

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from vinedresser.drift.evidence.likelihood import array_of
 
-__all__ = ["History"]
-
 
 class History:
     """Sums over all rows so far, and those before some windows; memory is constant.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from vinedresser.drift.evidence.directions import Moments
 from vinedresser.drift.sizes.change import CERTAIN, Change, within
 
-__all__ = ["change_together"]
-
 # Columns of a direction that are named, at most, and the weight of others relative to the largest.
 _NAMED, _LIGHTER = 3, 0.3
 # A correlation is named instead of a direction unless that changed so much more clearly.

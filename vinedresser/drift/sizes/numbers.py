@@ -11,8 +11,6 @@ from vinedresser.drift.distances import SortedSample
 from vinedresser.drift.evidence.bins import BINS
 from vinedresser.drift.sizes.change import CERTAIN, Change, missing_change, share_change, within
 
-__all__ = ["NumberSizes"]
-
 # A grid of deviations in standard deviations, fine in the middle and coarse far away, from which
 # quantiles are read: asinh of them, in steps of this width.
 _CELLS, _WIDTH = 64, 0.2

@@ -27,8 +27,6 @@ from vinedresser.explain.examples.explained import (
 from vinedresser.objects import LocalStorage
 from vinedresser.serving import Requests, RequestStore
 
-__all__ = ["main"]
-
 
 def main(
     *,

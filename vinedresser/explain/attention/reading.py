@@ -14,8 +14,6 @@ from vinedresser.explain.attention.weights import Attention, LayerAttention
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import Mode
 
-__all__ = ["read_attention"]
-
 _CALL = re.compile(r"(?P<path>.*?)#(?P<call>\d+)")
 
 

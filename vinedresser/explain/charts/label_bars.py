@@ -9,8 +9,6 @@ import numpy as np
 from vinedresser.explain.charts.svg import Svg, chart, element
 from vinedresser.explain.formatting import number, shortened
 
-__all__ = ["label_bars"]
-
 _ROW, _BAR, _TOP = 21.0, 13.0, 4.0
 _CHARACTER, _LONGEST = 6.1, 34
 # Room for the numbers to the right of the bars.

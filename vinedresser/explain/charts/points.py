@@ -9,8 +9,6 @@ from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, nice_s
 from vinedresser.explain.charts.scatter import hue
 from vinedresser.explain.charts.svg import Svg, chart, element
 
-__all__ = ["points_chart"]
-
 _ROOM = 8.0
 
 

@@ -11,8 +11,6 @@ from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import Trial
 
-__all__ = ["front_chart"]
-
 # Pixels above the plot, and below the labels of its horizontal axis for its name.
 _ROOM, _NAME = 22.0, 18.0
 _RADIUS = 3.4

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["enlarged"]
-
 
 def enlarged(
     picture: NDArray[np.floating[Any]], lengths: tuple[int, ...]

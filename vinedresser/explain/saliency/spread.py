@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["spread"]
-
 # With the image itself, as many as a sheet has in a row.
 _MOST_STEPS = 7
 

@@ -16,8 +16,6 @@ from vinedresser.explain.reports.templating import rendered
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
 
-__all__ = ["moment"]
-
 _PROFILE = Size(920, 180)
 _MOST_VALUES = 24
 _MOST_FRAMES = 8

@@ -12,8 +12,6 @@ from vinedresser.explain.reports.templating import rendered
 from vinedresser.explain.watching.view import View
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["run_view"]
-
 
 def run_view(run: Run, siblings: Collection[str] = ()) -> View:
     """Return the overview of a run in any state, as of its last refresh.

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-__all__ = ["View"]
-
 
 @dataclass(frozen=True)
 class View:

@@ -7,8 +7,6 @@ from typing import Any
 
 import keras
 
-__all__ = ["BareVariables"]
-
 
 class BareVariables(keras.Model):  # type: ignore[misc]
     """Holds trained variables that belong to no model, as if they were its own.

@@ -11,8 +11,6 @@ from keras.src.backend.common import dtypes
 
 from vinedresser.errors import PruningError
 
-__all__ = ["double_precision"]
-
 _LOCK = threading.RLock()
 
 

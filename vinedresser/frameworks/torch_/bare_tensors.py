@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-__all__ = ["BareTensors"]
-
 
 class BareTensors(nn.Module):
     """Holds trained tensors that belong to no module, as if they were its parameters.

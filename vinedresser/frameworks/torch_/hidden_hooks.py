@@ -13,8 +13,6 @@ from torch import nn
 
 from vinedresser.frameworks.torch_.module_calls import CompiledCalls, ModuleHook
 
-__all__ = ["hide_hooks"]
-
 _CODE = "_compiled_call_impl"
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 # Torch's further notes on forward hooks have the hooks' keys.

@@ -13,8 +13,6 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-__all__ = ["following"]
-
 
 @contextmanager
 def following(

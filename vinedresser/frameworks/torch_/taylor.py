@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["taylor_terms"]
-
 
 def taylor_terms(value: Tensor, gradient: Tensor, *, last: bool) -> Tensor:
     """Return the mean over space of activation times gradient.

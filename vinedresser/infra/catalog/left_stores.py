@@ -11,8 +11,6 @@ from vinedresser.objects import LocalStorage, Location, parse_location
 from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.liveness import read_record_or_none
 
-__all__ = ["left_stores"]
-
 
 def left_stores(faults: list[str]) -> list[Location]:
     """Return the stores of flow runs and runs whose process is gone, each once.

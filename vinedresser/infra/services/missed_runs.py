@@ -23,8 +23,6 @@ from vinedresser.infra.services.servers import WORK_POOL, StandingPrefect
 from vinedresser.infra.services.servers.prefect_api import ask_prefect
 from vinedresser.objects.retrying import backoff, retry
 
-__all__ = ["catch_up"]
-
 _Ask = Callable[[str, str, object], Any]
 _Json = dict[str, Any]
 

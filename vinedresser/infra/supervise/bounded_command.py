@@ -12,8 +12,6 @@ from typing import BinaryIO
 
 from vinedresser.infra.supervise.supervisor.prctl import end_with_parent
 
-__all__ = ["run_bounded"]
-
 # Seconds in which a command must end once it has its result, or was asked to.
 _GRACE = 10.0
 _POLL = 0.1

@@ -8,8 +8,6 @@ from vinedresser.preflight.observed import Observed
 from vinedresser.preflight.trials import Trials
 from vinedresser.rules.signals.outcomes.guessing import loss_of_constants
 
-__all__ = ["Evidence"]
-
 
 @dataclass(frozen=True)
 class Evidence:

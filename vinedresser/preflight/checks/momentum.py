@@ -7,8 +7,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
 
-__all__ = ["momentum"]
-
 # Momentum of frameworks that weigh the old statistics, not the new ones, such as Keras.
 _KERAS = (0.9, 1.0)
 

@@ -16,8 +16,6 @@ from vinedresser.preflight.program import CallEvent
 from vinedresser.preflight.trials import NotRepeatable
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
 
-__all__ = ["future"]
-
 _FEWEST_TOKENS = 4
 # Share of the labels that are the next tokens in a language model: some may be replaced.
 _NEXT = 0.99

@@ -19,8 +19,6 @@ from vinedresser.preflight.names import PROBES
 from vinedresser.preflight.trials import FAILURES, NotRepeatable
 from vinedresser.preflight.verdict import Verdict, unchecked
 
-__all__ = ["run_checks"]
-
 _Check = Callable[[Evidence], tuple[str, str]]
 _BY_NAME: dict[str, _Check] = dict(
     zip(

@@ -7,8 +7,6 @@ import numpy as np
 from vinedresser.errors import PruningError
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors
 
-__all__ = ["BatchNormScale"]
-
 
 class BatchNormScale(Criterion):
     """Absolute scale (gamma) of the channel's normalisations; the mean if there are several.

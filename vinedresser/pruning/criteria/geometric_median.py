@@ -7,8 +7,6 @@ import numpy as np
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors
 from vinedresser.pruning.criteria.norms import over_mean
 
-__all__ = ["GeometricMedian"]
-
 
 class GeometricMedian(Criterion):
     """Sum of the Euclidean distances of a filter from all others of its layer.

@@ -7,8 +7,6 @@ import numpy as np
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors
 from vinedresser.pruning.criteria.norms import squared_norms
 
-__all__ = ["Lamp"]
-
 
 class Lamp(Criterion):
     """Squared norm of a filter, divided by those of all filters of the group that are not smaller.

@@ -8,8 +8,6 @@ import numpy as np
 
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors
 
-__all__ = ["RandomOrder"]
-
 
 class RandomOrder(Criterion):
     """Uniform random scores in [0, 1).

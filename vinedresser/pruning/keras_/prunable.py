@@ -36,8 +36,6 @@ from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.proof import global_generators_kept
 from vinedresser.pruning.prunable import Outputs, Variant
 
-__all__ = ["KerasPrunable"]
-
 _OVER_CHANNELS = (
     keras.layers.LayerNormalization,
     keras.layers.RMSNormalization,

@@ -25,8 +25,6 @@ from vinedresser.pruning.keras_.removal import Removal
 from vinedresser.pruning.keras_.user_code import user_code
 from vinedresser.pruning.keras_.variants import in_precision
 
-__all__ = ["rebuild"]
-
 _layers = keras.layers
 # The setting, and the weight and its axis that have this size.
 _MAKERS: dict[type, tuple[str, str, int]] = {

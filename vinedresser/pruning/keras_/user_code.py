@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from vinedresser.errors import PruningError
 
-__all__ = ["user_code"]
-
 
 @contextmanager
 def user_code(failure: str) -> Iterator[None]:

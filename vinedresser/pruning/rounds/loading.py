@@ -11,8 +11,6 @@ from vinedresser.errors import PruningError
 from vinedresser.objects.files import check_file, opened_path
 from vinedresser.pruning.backends import backend_of
 
-__all__ = ["load_weights"]
-
 # Readers of pickles and HDF5 raise whatever their code meets in bytes of any kind.
 _DAMAGED = (
     ArithmeticError,

@@ -10,8 +10,6 @@ from vinedresser.pruning.latency import Share
 from vinedresser.pruning.rounds.settings import Target
 from vinedresser.store.records import Record
 
-__all__ = ["RoundRecord"]
-
 
 @dataclass(frozen=True)
 class RoundRecord(Record):

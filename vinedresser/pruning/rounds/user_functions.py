@@ -15,8 +15,6 @@ from vinedresser.pruning.rounds.loading import load_weights
 from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.pruning.saving import is_saved, load_with_plans
 
-__all__ = ["UserFunctions"]
-
 
 class UserFunctions:
     """The functions that a table names, imported.

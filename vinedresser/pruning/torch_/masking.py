@@ -11,8 +11,6 @@ from vinedresser.frameworks.torch_.call import ATTENTION, Call
 from vinedresser.pruning.group import Indices
 from vinedresser.pruning.torch_.context import Context
 
-__all__ = ["Masking"]
-
 _READERS = {"convolution": ("input", 1), "mm": ("self", -1), "bmm": ("self", -1)} | {
     "addmm": ("mat1", -1),
     "baddbmm": ("batch1", -1),

@@ -28,8 +28,6 @@ from vinedresser.pruning.torch_.running import (
 from vinedresser.pruning.torch_.surgery import removed
 from vinedresser.pruning.torch_.tracer import trace
 
-__all__ = ["TorchPrunable"]
-
 
 class TorchPrunable:
     """A PyTorch model that can be pruned; see `vinedresser.pruning.prunable.Prunable`.

@@ -12,8 +12,6 @@ from vinedresser.errors import PruningError
 from vinedresser.pruning.plan import Plan, check_fits
 from vinedresser.pruning.torch_.running import copied, like, named_tensors
 
-__all__ = ["removed"]
-
 
 def removed(model: nn.Module, plan: Plan) -> nn.Module:
     """Return a copy of a model without a plan's channels; training and evaluation mode are kept.

@@ -7,8 +7,6 @@ import asyncio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["PromptConnection"]
-
 # Seconds to send a request.
 _PATIENCE = 10.0
 

@@ -11,8 +11,6 @@ from vinedresser.queries.stored.needs import stored_needs
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import MODES, Mode
 
-__all__ = ["explain_silence"]
-
 _WHERE = {"train": "while training", "eval": "in evaluations", "predict": "in predictions"}
 
 

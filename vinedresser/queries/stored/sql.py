@@ -13,8 +13,6 @@ from vinedresser.store.reading.run_store import RunStore, open_store
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["sql"]
-
 # A statement reaches the two tables and nothing else: no files, no network, no extensions, no
 # variables of the program; and it cannot change that.
 _LOCKED: dict[str, str | bool | int | float | list[str]] = {

@@ -20,8 +20,6 @@ from vinedresser.frameworks.keras_.names import Names
 from vinedresser.frameworks.methods import replace
 from vinedresser.replay.results import Located, Place
 
-__all__ = ["locate_in"]
-
 _PACKAGE = str(Path(__file__).parents[2])
 _LIBRARIES = (str(Path(tf.__file__).parent), str(Path(keras.__file__).parent), _PACKAGE)
 # Inputs whose values are shown.

@@ -32,8 +32,6 @@ from vinedresser.replay.wider import WIDER
 from vinedresser.snapshots.reading import Snapshot, open_snapshot
 from vinedresser.store.records import REPLAY_VARIABLE
 
-__all__ = ["attach"]
-
 _OTHER_LOSS = (
     "from the same inputs, the script computes another loss than in the training, as one does that "
     "depends on the number of the step or on earlier steps; use --factory"

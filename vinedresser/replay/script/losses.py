@@ -12,8 +12,6 @@ from vinedresser.frameworks.torch_.codec import digest
 from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.snapshots.trees import Computed
 
-__all__ = ["LossFunctions"]
-
 # Scalars that are kept for each call of the model.
 _MOST = 1000
 

@@ -11,8 +11,6 @@ from vinedresser.replay.script.settings import ScriptResult, ScriptSettings, Tri
 from vinedresser.snapshots.reading import Snapshot
 from vinedresser.store.records import REPLAY_VARIABLE
 
-__all__ = ["run_script"]
-
 
 def run_script(
     snapshot: Snapshot,

@@ -41,8 +41,6 @@ from vinedresser.replay.what_if.precision import HalfSeen
 from vinedresser.replay.what_if.results import Course
 from vinedresser.replay.what_if.training import distance, finite_norm
 
-__all__ = ["ScriptTrial"]
-
 _SEED = 0
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Events of `sys.addaudithook` whose first argument is the path that changes.

@@ -21,8 +21,6 @@ from vinedresser.replay.what_if.change import Facts
 from vinedresser.replay.what_if.results import Course, WhatIf, median, tenth
 from vinedresser.replay.what_if.trials import FEWEST, Unchanged, try_changes
 
-__all__ = ["what_if"]
-
 # Kinds of changes that change the batches of later steps on purpose, or their values.
 _OTHER_BATCHES = ("other random numbers",)
 

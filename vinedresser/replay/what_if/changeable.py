@@ -10,8 +10,6 @@ from torch.optim import Optimizer
 
 from vinedresser.replay.batch import Batch
 
-__all__ = ["Changeable"]
-
 
 class Changeable:
     """What the changes of trials act on.

@@ -8,8 +8,6 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["during_calls"]
-
 
 @contextmanager
 def during_calls(

@@ -22,8 +22,6 @@ from vinedresser.replay.what_if.training import Training
 from vinedresser.replay.what_if.trials import Unchanged, try_changes
 from vinedresser.snapshots.trees import Computed
 
-__all__ = ["what_if"]
-
 
 def what_if(replayed: Replayed, *, steps: int = 200, seconds: float = 60.0) -> WhatIf:
     """Take steps from a recorded state, unchanged and with one thing changed each time.

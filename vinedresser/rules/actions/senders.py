@@ -10,8 +10,6 @@ from vinedresser.rules.actions.command import CommandAction
 from vinedresser.rules.actions.mail import EmailAction
 from vinedresser.rules.actions.notify import NotifyAction
 
-__all__ = ["senders"]
-
 _KINDS: dict[str, type[Any]] = {
     "notify": NotifyAction,
     "email": EmailAction,

@@ -9,8 +9,6 @@ from importlib.resources import files
 
 from vinedresser.store.finding import Finding
 
-__all__ = ["calibrated"]
-
 
 def calibrated(finding: Finding) -> Finding:
     """Return a finding whose confidence is that of its fault, not of its symptom alone.

@@ -11,8 +11,6 @@ from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["Contract"]
-
 _SURE = 0.99
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.symptom import Symptom
 
-__all__ = ["OnlyNumber"]
-
 
 class OnlyNumber:
     """The only value of all features so far.

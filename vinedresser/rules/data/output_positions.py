@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.rows import Positions
 
-__all__ = ["OutputPositions"]
-
 # Number of batches that are compared, and minimum number of rows of each.
 _BATCHES, _ROWS = 12, 8
 # Maximum share that positions explain of inputs and labels of shuffled rows.

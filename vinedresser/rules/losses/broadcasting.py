@@ -7,8 +7,6 @@ import numpy as np
 from vinedresser.rules.losses.mismatch import REGRESSION, Given, Mismatch
 from vinedresser.rules.signals.losses.compared import Compared
 
-__all__ = ["broadcast"]
-
 
 def broadcast(given: Given) -> Mismatch | None:
     """Return the mismatch of shapes that are broadcast against each other.

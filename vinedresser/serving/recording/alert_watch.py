@@ -26,8 +26,6 @@ from vinedresser.serving.storing.layout import (
 from vinedresser.serving.storing.request_log import RequestLog
 from vinedresser.store.records import read_record, write_record
 
-__all__ = ["AlertWatch"]
-
 # Alerts that are answered at a time; others wait.
 _MOST_ALERTS = 4
 

@@ -10,8 +10,6 @@ from typing import ParamSpec, TypeVar
 
 from vinedresser.plain_logs import plain_logger
 
-__all__ = ["Faults"]
-
 _LOG = plain_logger("vinedresser.serving")
 
 P = ParamSpec("P")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from vinedresser.errors import ConfigError
 
-__all__ = ["Limits"]
-
 
 @dataclass(frozen=True)
 class Limits:

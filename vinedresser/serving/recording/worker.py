@@ -35,8 +35,6 @@ from vinedresser.serving.storing.request_log import RequestLog
 from vinedresser.serving.storing.retention import enforce_limits
 from vinedresser.store.step_record import StepRecord
 
-__all__ = ["Worker"]
-
 # A run directory is closed at this share of the limits of the store, so that removing the oldest
 # one never removes much.
 _RUNS = 32

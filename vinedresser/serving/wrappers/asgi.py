@@ -10,8 +10,6 @@ from vinedresser.errors import ConfigError
 from vinedresser.serving.recording.items import Item
 from vinedresser.serving.recording.recorder import RequestRecorder
 
-__all__ = ["RequestMiddleware"]
-
 _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 _Send: TypeAlias = Callable[[_Message], Awaitable[None]]

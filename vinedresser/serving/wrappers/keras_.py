@@ -12,8 +12,6 @@ from vinedresser.columns.rows import host_array
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.serving.wrappers.calls import Sink, call_inputs
 
-__all__ = ["KerasWatch"]
-
 
 class KerasWatch:
     """Stands for a Keras model and records its calls; the model itself is not changed.

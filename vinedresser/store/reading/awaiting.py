@@ -8,8 +8,6 @@ import time
 from vinedresser.errors import NotARun
 from vinedresser.store.reading.reader import Run, open_run
 
-__all__ = ["await_run"]
-
 # Seconds between two attempts.
 _PAUSE = 0.05
 

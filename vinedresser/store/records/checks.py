@@ -8,8 +8,6 @@ from typing import ClassVar
 
 from vinedresser.store.records.record import Record
 
-__all__ = ["ChecksRecord"]
-
 
 @dataclass(frozen=True)
 class ChecksRecord(Record):

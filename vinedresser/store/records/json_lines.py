@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from vinedresser.store.json_values import DAMAGE
 
-__all__ = ["read_json_lines"]
-
 _Entry = TypeVar("_Entry")
 
 

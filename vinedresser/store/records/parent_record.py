@@ -11,8 +11,6 @@ from vinedresser.objects import Storage
 from vinedresser.store.records.keys import EXPERIMENT_KEY
 from vinedresser.store.records.record import Record
 
-__all__ = ["ParentRecord"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ParentRecord(Record):

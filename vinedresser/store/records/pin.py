@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from vinedresser.store.records.record import Record
 
-__all__ = ["PinRecord"]
-
 
 @dataclass(frozen=True)
 class PinRecord(Record):

@@ -8,8 +8,6 @@ from typing import ClassVar
 from vinedresser.store.json_values import check_time
 from vinedresser.store.records.record import Record
 
-__all__ = ["SystemRecord"]
-
 
 @dataclass(frozen=True)
 class SystemRecord(Record):

@@ -11,8 +11,6 @@ from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.masking import masked_arguments
 from vinedresser.rules.actions.plan import ActionPlan
 
-__all__ = ["checked_actions"]
-
 
 def checked_actions(
     table: object, rules: Mapping[str, Mapping[str, Any]], cwd: Path, path: Path

@@ -8,8 +8,6 @@ from typing import Any
 
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["check_tables"]
-
 # By table the command that reads it; the first of them in a file decides.
 _COMMANDS = {
     "sweep": "sweep",

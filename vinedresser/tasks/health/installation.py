@@ -14,8 +14,6 @@ from packaging.utils import canonicalize_name
 
 from vinedresser.tasks.health.check import Check
 
-__all__ = ["installation_checks"]
-
 _AREA = "installation"
 _PACKAGE = "vinedresser"
 # The values with which each variable keeps its library from sending data about its use.

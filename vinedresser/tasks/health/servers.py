@@ -29,8 +29,6 @@ from vinedresser.processes import is_suspended
 from vinedresser.tasks.health.check import Check, CheckState, unless_it_fails
 from vinedresser.tasks.health.machine import space_check
 
-__all__ = ["server_checks"]
-
 _AREA = "servers"
 # Seconds that a server has to answer: a busy one takes some.
 _PATIENCE = 10.0

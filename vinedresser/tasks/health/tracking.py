@@ -19,8 +19,6 @@ from vinedresser.store.records import TrackingRecord
 from vinedresser.tasks.health.check import Check, unless_it_fails
 from vinedresser.tasks.parents.kinds import parents_in
 
-__all__ = ["tracking_checks"]
-
 _AREA = "MLflow"
 
 

@@ -12,8 +12,6 @@ from vinedresser.infra.entry import parameters_as_arguments
 from vinedresser.plain_text import visible
 from vinedresser.tasks.config.monitor_file import Monitor
 
-__all__ = ["run_with_model"]
-
 
 def run_with_model(entry: str, monitor: Monitor, parameters: dict[str, Any], failure: str) -> None:
     """Call a function in a process of its own, in the folder of the user's functions.

@@ -28,8 +28,6 @@ from vinedresser.store.records import (
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.parents.parent_notes import note_parent
 
-__all__ = ["begin_parent"]
-
 P = TypeVar("P", bound=ParentRecord)
 
 

@@ -10,8 +10,6 @@ from vinedresser.store.records import TrackingRecord
 from vinedresser.tasks.lifecycle.end_tags import literal
 from vinedresser.tasks.lifecycle.prefect_page import leave_artifact, links
 
-__all__ = ["leave_parent_artifact"]
-
 _MOST_ROWS = 20
 
 

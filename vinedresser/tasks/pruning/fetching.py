@@ -12,8 +12,6 @@ from vinedresser.objects.files import folder_below
 from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.tasks.config.experiment import Experiment
 
-__all__ = ["fetch_weights"]
-
 
 def fetch_weights(table: PruneTable, experiment: Experiment, folder: Path) -> None:
     """Fetch the weights to a folder, unless they are there or not in MLflow.

@@ -15,8 +15,6 @@ from vinedresser.pruning.rounds.scanning import ENTRY
 from vinedresser.tasks.config.prune_file import Pruning
 from vinedresser.tasks.pruning.fetching import fetch_weights
 
-__all__ = ["scan_groups"]
-
 
 def scan_groups(pruning: Pruning) -> dict[str, dict[int, float]]:
     """Return the figure by group and number of removed channels; see `vinedresser.pruning.scan`.

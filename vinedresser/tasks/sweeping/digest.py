@@ -26,8 +26,6 @@ from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.sweeping.sweep_result import SweepResult
 
-__all__ = ["send_digest"]
-
 _GROUP = "sweep"
 
 

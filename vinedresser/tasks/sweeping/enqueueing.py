@@ -19,8 +19,6 @@ from vinedresser.sweeps.spec import PointRecord, SweepRecord, point_key
 from vinedresser.sweeps.trial import trial_name
 from vinedresser.tasks.parents.kinds import is_held
 
-__all__ = ["enqueue"]
-
 
 def enqueue(place: Location, given: Sequence[str]) -> str:
     """Add a configuration to a sweep, which tries it next.

@@ -14,8 +14,6 @@ from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import Trial
 
-__all__ = ["parent_metrics"]
-
 # Besides the course of the objective.
 _MOST_SCALARS = 29
 

@@ -30,8 +30,6 @@ from vinedresser.frameworks.keras_.model_state import (
 from vinedresser.snapshots.trees import Codec
 from vinedresser.store.finding import Finding
 
-__all__ = ["KerasGuard"]
-
 # Path and gradient of each variable that an update changes.
 _Gradients = list[tuple[str, Any]]
 

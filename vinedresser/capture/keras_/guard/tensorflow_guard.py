@@ -23,8 +23,6 @@ from vinedresser.frameworks.keras_.model_state import changing_variables
 from vinedresser.snapshots.trees import LeftOut
 from vinedresser.store.finding import Finding
 
-__all__ = ["TensorFlowGuard"]
-
 # Values of the variable that the graphs read: look at nothing, look at the gradients, and take a
 # snapshot of the next step in any case.
 _OFF, _LOOK, _TAKE = 0, 1, 2

@@ -6,8 +6,6 @@ from typing import Any
 
 from vinedresser.frameworks.torch_.nesting import leaves
 
-__all__ = ["Acting"]
-
 # Minimum number of rows with which a model that acts is trained.
 _BATCH = 4
 # Maximum number of shapes that are remembered between two updates.

@@ -19,8 +19,6 @@ from vinedresser.capture.torch_.forward.hook_selection import fused_modules, run
 from vinedresser.frameworks.torch_.names import Names
 from vinedresser.frameworks.torch_.nesting import leaves
 
-__all__ = ["ActiveDropout"]
-
 _DROPOUTS = (
     *(functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d),
     *(functional.alpha_dropout, functional.feature_alpha_dropout),

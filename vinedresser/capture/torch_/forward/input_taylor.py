@@ -14,8 +14,6 @@ from vinedresser.capture.torch_.copies.torch_copier import Keep
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.taylor import taylor_terms
 
-__all__ = ["InputTaylor"]
-
 
 class InputTaylor:
     """Waits for the gradients of module inputs and keeps their products with the inputs.

@@ -11,8 +11,6 @@ from vinedresser.capture.torch_.forward.hook_selection import FORWARD_KINDS
 from vinedresser.frameworks.torch_.bare_tensors import BareTensors
 from vinedresser.frameworks.torch_.names import own_class, unwrapped
 
-__all__ = ["report_missing_forward"]
-
 
 def report_missing_forward(recording: Recording, root: nn.Module, shield: Shield) -> None:
     """Report a step in which tensors of a forward are due, but the model was not called.

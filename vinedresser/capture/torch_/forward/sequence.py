@@ -13,8 +13,6 @@ from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.module_calls import NextOutput, can_be_hooked
 from vinedresser.frameworks.torch_.nesting import leaves
 
-__all__ = ["ForwardSequence"]
-
 
 class ForwardSequence:
     """The forwards of a model in a step.

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from vinedresser.frameworks.torch_.names import Names
 
-__all__ = ["BufferCopies"]
-
 # Train steps between two lists of the buffers; a model rarely gets new ones.
 _LIST_AGAIN = 1000
 # Elements up to which a buffer is copied at every step: batch normalization changes its statistics

@@ -19,8 +19,6 @@ from vinedresser.frameworks.torch_.random_states import current_states, set_stat
 from vinedresser.frameworks.torch_.step_inputs import trained_model, with_output
 from vinedresser.snapshots.reading import open_snapshot
 
-__all__ = ["InjectedBatch"]
-
 # What the user's model and loss raise for a batch that does not fit them.
 _OF_MODELS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError)
 

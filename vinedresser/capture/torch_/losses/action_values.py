@@ -9,8 +9,6 @@ from torch import Tensor
 
 from vinedresser.frameworks.torch_.losses.picked_losses import picked_columns
 
-__all__ = ["compares_actions"]
-
 # Functions by which errors are weighted, summed and averaged.
 _LINEAR = (
     *("MeanBackward", "SumBackward", "AddBackward", "DivBackward", "MulBackward"),

@@ -12,8 +12,6 @@ from vinedresser.frameworks.torch_.losses.model_outputs import mark_outputs
 from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
 
-__all__ = ["custom_function"]
-
 # A loss compares predictions and labels.
 _COMPARED = 2
 

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 
-__all__ = ["PolicyGradients"]
-
 # Functions that keep the sign of each part of a sum, or change all signs.
 _LINEAR = (
     *("MeanBackward", "SumBackward", "NegBackward", "AddBackward", "SubBackward", "DivBackward"),

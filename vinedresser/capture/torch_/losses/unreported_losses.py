@@ -26,8 +26,6 @@ from vinedresser.frameworks.torch_.optimizer_steps import Arguments
 from vinedresser.frameworks.torch_.optimizers import updated
 from vinedresser.store.records import POLICY_GRADIENT
 
-__all__ = ["UnreportedLosses"]
-
 
 class UnreportedLosses(LoopListener):
     """Records the losses of a session's models, found at their backward passes.

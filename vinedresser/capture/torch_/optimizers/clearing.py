@@ -10,8 +10,6 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.last_parameter import LastParameter
 
-__all__ = ["GradientClearing"]
-
 
 class GradientClearing:
     """Notices whether the gradients of a step are added to those of the step before.

@@ -14,8 +14,6 @@ from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_
 from vinedresser.frameworks.torch_.optimizer_steps import Arguments, listen_to_steps
 from vinedresser.frameworks.torch_.optimizers import updated
 
-__all__ = ["OptimizerHooks"]
-
 _Before = Callable[[Optimizer, Any, Any], Arguments | None]
 _After = Callable[[Optimizer, Any, Any], None]
 

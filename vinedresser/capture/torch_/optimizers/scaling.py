@@ -14,8 +14,6 @@ from vinedresser.capture.shield import Shield
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 from vinedresser.frameworks.torch_.optimizers import updated
 
-__all__ = ["Scaling"]
-
 
 class Scaling(LoopListener):
     """Observes the steps that gradient scalers take with the optimizers of one model.

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-__all__ = ["UnappliedGradients"]
-
 # Number of backward passes, each after gradients were cleared. Gradients that are accumulated are
 # not cleared, however many passes there are.
 _PASSES = 40

@@ -11,8 +11,6 @@ from torch.nn.parameter import is_lazy
 
 from vinedresser.capture.adapters.drawn_values import from_normal, from_uniform
 
-__all__ = ["fresh_weights"]
-
 # Elements of a weight that are looked at: enough to be sure, and quick for any model.
 _MOST = 1 << 14
 

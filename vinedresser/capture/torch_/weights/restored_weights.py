@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from vinedresser.frameworks.script_line import script_line
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
 
-__all__ = ["RestoredWeights"]
-
 
 class RestoredWeights(LoopListener):
     """Looks for loads of a state that shares its memory with the model, so that nothing changes.

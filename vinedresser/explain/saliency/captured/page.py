@@ -15,8 +15,6 @@ from vinedresser.explain.saliency.sheets import SheetRow, Tile, sheet, sheet_png
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["write_captured_saliency"]
-
 # Each has two pictures in a row, with room for their text.
 _EXAMPLES = 3
 

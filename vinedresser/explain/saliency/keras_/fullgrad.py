@@ -19,8 +19,6 @@ from vinedresser.explain.saliency.options import Method, Peer, Postprocess
 from vinedresser.explain.saliency.result import TOLERANCES, Saliency
 from vinedresser.explain.saliency.targets import Targets
 
-__all__ = ["fullgrad"]
-
 _IDS = ("int64", "int32")
 
 

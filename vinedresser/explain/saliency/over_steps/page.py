@@ -17,8 +17,6 @@ from vinedresser.explain.saliency.sheets import SheetRow, sheet, sheet_png, tile
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["write_saliency_steps"]
-
 # Features or tokens of an example in a table.
 _MOST_PARTS = 24
 

@@ -32,8 +32,6 @@ from vinedresser.explain.saliency.torch_.tracer import Noted, Tracer
 from vinedresser.frameworks.torch_.modes import EachOperator
 from vinedresser.frameworks.torch_.module_path import following
 
-__all__ = ["fullgrad"]
-
 # Added to the largest value, which may be zero; as in the implementation of the paper's authors.
 _EPSILON = 1e-6
 

@@ -11,8 +11,6 @@ import torch
 from vinedresser.errors import MissingDependency, SaliencyError
 from vinedresser.explain.saliency.options import Peer
 
-__all__ = ["attributions"]
-
 # Smilkov et al., 2017: 50 samples hardly differ; noise of 10 to 20 % of the range.
 _SAMPLES, _NOISE = 25, 0.15
 # Points of Gauss-Legendre quadrature, and inputs that are computed at once.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["activation_of"]
-
 _ACTIVATIONS = {
     "SoftmaxBackward0": "softmax",
     "SigmoidBackward0": "sigmoid",

@@ -27,8 +27,6 @@ from vinedresser.processes import ProcessIdentity, wait_for_end
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["main"]
-
 _DATABASE = "prefect.db"
 # Attempts to remove the server's folder, since its other threads may still create files there.
 _REMOVALS = 100

@@ -7,8 +7,6 @@ from collections import deque
 from statistics import median
 from typing import NamedTuple, Protocol
 
-__all__ = ["Bounding"]
-
 # Multiples of the usual magnitude: above the first, values wait for whether any of the next is
 # above the second; if so, the metric has diverged.
 _HIGH, _DIVERGED = 10.0, 1000.0

@@ -14,8 +14,6 @@ from vinedresser.infra.services.tracking.patience import persist
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["download"]
-
 _RUN = re.compile(r"runs:/(?P<run>[^/]+)/(?P<path>.+)")
 _MODEL = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/]+)|/(?P<version>\d+))")
 

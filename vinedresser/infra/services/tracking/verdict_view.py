@@ -19,8 +19,6 @@ from vinedresser.infra.services.tracking.runs import NOTE_TAG, PARENT_NAME_TAG
 if TYPE_CHECKING:
     from mlflow.entities import Run as MlflowRun
 
-__all__ = ["save_verdict_view"]
-
 _KEY = "vinedresser"
 _VIEW_TAG = f"mlflow.sharedViewState.{_KEY}"
 # MLflow shows the first line, and the rest if it is unfolded.

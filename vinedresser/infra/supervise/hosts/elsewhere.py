@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["RankElsewhere"]
-
 
 class RankElsewhere:
     """A rank whose process another one has started, as that one reports it.

@@ -35,8 +35,6 @@ from vinedresser.store.records import (
     write_record,
 )
 
-__all__ = ["HostsJob"]
-
 _NEVER = float("inf")
 # Seconds between two looks at the reports, and between two signs of life.
 _LOOK, _SIGN = 0.05, 1.0

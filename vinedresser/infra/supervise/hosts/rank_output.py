@@ -12,8 +12,6 @@ from vinedresser.infra.supervise.supervisor.output_pump import Outlet
 from vinedresser.objects.files import open_file
 from vinedresser.store.records import rank_log_key
 
-__all__ = ["RankOutput"]
-
 _MOST = 256 * 1024
 
 

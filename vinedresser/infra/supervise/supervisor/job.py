@@ -43,8 +43,6 @@ from vinedresser.store.records import (
     rank_log_key,
 )
 
-__all__ = ["Job"]
-
 _NEVER = float("inf")
 # Seconds to drain the pipes of killed processes: the data is there, but its receiver may be slow.
 _DRAIN = 1.0

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from vinedresser.store.records import LaunchSettings
 
-__all__ = ["Limits"]
-
 # Seconds between two looks.
 _LOOK = 1.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -14,8 +14,6 @@ from vinedresser.infra.supervise.gpus import gpu_models, kernel_values
 from vinedresser.processes import user_name
 from vinedresser.store.records import MachineRecord
 
-__all__ = ["this_machine"]
-
 # Variables that change results or speed.
 _VARIABLES = (
     *("CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES"),

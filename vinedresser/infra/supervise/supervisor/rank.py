@@ -11,8 +11,6 @@ from vinedresser.infra.supervise.supervisor.crash_reason import CrashReason
 from vinedresser.infra.supervise.supervisor.output_pump import Outlet, OutputPump
 from vinedresser.infra.supervise.supervisor.trainer import Trainer
 
-__all__ = ["Rank"]
-
 # Seconds from the error of a process to its end; an earlier error was not that by which it ended.
 _LONGEST_END = 10.0
 

@@ -18,8 +18,6 @@ from vinedresser.objects import LocalStorage
 from vinedresser.objects.files import make_folder
 from vinedresser.store.records import LaunchRecord, RunRecord
 
-__all__ = ["RunContract"]
-
 _MOST_BYTES = 64 * 1024
 
 

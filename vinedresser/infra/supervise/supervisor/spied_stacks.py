@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-__all__ = ["spied_stacks"]
-
 # Seconds for all of them: a host answers within three, of which its ranks have had one.
 _PATIENCE = 1.5
 

@@ -20,8 +20,6 @@ from vinedresser.objects import LocalStorage
 from vinedresser.objects.files import APPEND, open_file
 from vinedresser.store.records import Heartbeat, SystemRecord, heartbeat_key, read_record
 
-__all__ = ["SystemMetrics"]
-
 # Seconds between two records: a share of the time so far, within these limits.
 _LEAST, _MOST, _SHARE = 1.0, 300.0, 0.005
 # Seconds between two looks at the GPUs.

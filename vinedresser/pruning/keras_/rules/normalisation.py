@@ -10,8 +10,6 @@ from vinedresser.pruning.group import Indices, Role
 from vinedresser.pruning.keras_.channels import Labelled, UnsupportedUse
 from vinedresser.pruning.keras_.rules.call import Call, Rule
 
-__all__ = ["RULES"]
-
 _layers = keras.layers
 
 

@@ -8,7 +8,5 @@ from vinedresser.pruning.keras_.rules.normalisation import RULES as _NORMALISATI
 from vinedresser.pruning.keras_.rules.shapes import RULES as _SHAPES
 from vinedresser.pruning.keras_.rules.weighted import RULES as _WEIGHTED
 
-__all__ = ["RULES"]
-
 RULES: dict[type, Rule] = {**_WEIGHTED, **_NORMALISATIONS, **_ELEMENTWISE, **_SHAPES}
 """Rule by class; subclasses have none, since they can compute something else."""

@@ -13,8 +13,6 @@ from vinedresser.pruning.keras_.channels import Labelled, UnsupportedUse
 from vinedresser.pruning.keras_.rules.call import Call, Rule, channel_axis
 from vinedresser.pruning.keras_.rules.elementwise import activated
 
-__all__ = ["RULES"]
-
 _layers = keras.layers
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from vinedresser.frameworks.torch_.call import Call
 from vinedresser.pruning.torch_.context import Context, Layer
 
-__all__ = ["attention"]
-
 
 def attention(ctx: Context, call: Call) -> list[list[Layer]]:
     """Heads of query, key and value are united; so are the units of query and key.

@@ -20,8 +20,6 @@ from vinedresser.replay.keras_.stepping import bisect, locate, replay_with
 from vinedresser.snapshots.reading import Snapshot, open_snapshot
 from vinedresser.store.records import REPLAY_KERAS_VARIABLE
 
-__all__ = ["attach"]
-
 _WHOSE = "the script"
 
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.signals.rows import row_digests
 
-__all__ = ["Sentinels"]
-
 # Number of rows, maximum number, minimum number of each class, and maximum number of columns.
 _ROWS, _MOST, _OF_CLASS, _COLUMNS = 256, 1024, 32, 512
 # Minimum share of distinct values among the rows of the other class: measured numbers, not the few

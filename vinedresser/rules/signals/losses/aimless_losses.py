@@ -16,8 +16,6 @@ from vinedresser.rules.signals.losses.loss_identity import compares_numbers
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["AimlessLosses"]
-
 # Number of changes of the sign among recent values of a loss that no trend through zero has.
 _CHANGES, _RECENT = 20, 100
 # Minimum number of labels that are all equal.

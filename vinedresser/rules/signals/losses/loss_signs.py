@@ -6,8 +6,6 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LossSigns"]
-
 
 class LossSigns(Signal):
     """The signs with which the loss functions of a training are minimized.

@@ -9,8 +9,6 @@ import numpy as np
 from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.store.reading.step import Step
 
-__all__ = ["MissingLabels"]
-
 # Minimum number of training rows.
 _ROWS = 64
 # Minimum share of the evaluated rows, and its ratio to what is missing by chance.

@@ -9,8 +9,6 @@ import numpy as np
 from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.store.reading.step import Step
 
-__all__ = ["MovingTargets"]
-
 # Maximum number of checks at the start, and of recent ones, and their share of all checks: a hook
 # that keeps to its budget looks rarely.
 _CHECKS, _SHARE = 8, 4

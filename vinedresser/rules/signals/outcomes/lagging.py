@@ -11,8 +11,6 @@ from vinedresser.rules.signals.outcomes.verdict import gain_in_words
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["Lagging"]
-
 _SURE = 2.0
 # Minimum number of train steps.
 _STEPS = 150

@@ -7,8 +7,6 @@ from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.store.reading.step import Step
 
-__all__ = ["ScoreSpread"]
-
 
 class ScoreSpread(Signal):
     """The largest difference of two scores of one row so far, of each cross-entropy.

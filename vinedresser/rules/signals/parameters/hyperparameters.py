@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["named"]
-
 
 def named(
     parameters: Mapping[str, Any], pattern: re.Pattern[str], *, positive: bool = True

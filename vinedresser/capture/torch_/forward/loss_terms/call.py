@@ -15,8 +15,6 @@ from vinedresser.capture.torch_.forward.loss_terms.layers import (
     is_linear,
 )
 
-__all__ = ["TermCall"]
-
 # Largest difference between <bias, g> and <y, g> - <x, g>, relative to the latter two.
 _ROUNDING = 1e-3
 

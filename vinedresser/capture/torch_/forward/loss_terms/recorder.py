@@ -26,8 +26,6 @@ from vinedresser.frameworks.torch_.modes import WithoutModes
 from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.store.reductions.sampling import strided_rows
 
-__all__ = ["LossTerms"]
-
 _KIND = "loss_terms"
 
 
