@@ -12,7 +12,7 @@ import pytest
 from tests.flows.standing import Standing, vinedresser
 from tests.tasks.test_retention import KILLED, ended_run
 from vinedresser import open_store
-from vinedresser.tasks.retention import pin
+from vinedresser.tasks.retention_reasons import pin
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
 

@@ -42,10 +42,9 @@ from vinedresser.tasks.retention import (
     clean,
     complete,
     named,
-    pin,
     remove,
-    unpin,
 )
+from vinedresser.tasks.retention_reasons import pin, unpin
 from vinedresser.testing.runs import make_run, step_record
 
 DAY = 86_400.0

@@ -80,7 +80,7 @@ def _print_cleaned(found: Cleaned, *, delete: bool) -> None:
         said = f"stays: {one.kept}" if one.kept else "removed" if delete else ""
         ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.ended))
         said = found.failed.get(one.location, said)
-        table.add_row(one.location.name, ended, f"{one.bytes / 1e6:,.1f}", said)
+        table.add_row(one.name, ended, f"{one.bytes / 1e6:,.1f}", said)
     if found.candidates:
         console.print(table)
     listed = not delete and any(not one.kept for one in found.candidates)
@@ -117,12 +117,12 @@ def pin(
 ) -> None:
     """Keep a run for good: `vinedresser gc` does not remove it."""
     from vinedresser.cli.views.console import say
-    from vinedresser.tasks import retention
+    from vinedresser.tasks import retention_reasons
 
     location = parse_location(run)
     if remove:
-        retention.unpin(location)
+        retention_reasons.unpin(location)
         say(f"{location.name}   no longer pinned")
     else:
-        retention.pin(location, why)
+        retention_reasons.pin(location, why)
         say(f"{location.name}   pinned")

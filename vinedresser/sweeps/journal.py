@@ -27,6 +27,7 @@ from vinedresser.objects.files import folder_below, make_folder, open_file
 from vinedresser.plain_logs import plain_logger
 from vinedresser.store.json_values import DAMAGE, checker, parse_json, shown
 from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.spec import FLOWS
 from vinedresser.sweeps.widening import distributions, renewed
 
 __all__ = ["SweepJournal", "SweepStorage", "read_journal"]
@@ -35,9 +36,9 @@ __all__ = ["SweepJournal", "SweepStorage", "read_journal"]
 _MOST_BYTES = 1 << 30
 _IS_NUMBER, _IS_CONFIGURATION = checker(float), checker(dict[str, float | str | bool | None])
 
-# Beside the journal: a folder with a file for each flow that runs the sweep, and the end of the
-# name of the file that a process locks for its turn, and in which it writes who it is.
-_FLOWS, _TURN = "flows", ".turn"
+# The end of the name of the file beside the journal that a process locks for its turn, and in
+# which it writes who it is.
+_TURN = ".turn"
 # Seconds for which a process waits for its turn before it says for whom.
 _LONG = 10.0
 
@@ -76,7 +77,7 @@ class SweepJournal(BaseJournalBackend):
         self._distributions = {} if space is None else distributions(space)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         with self._translated():
-            make_folder(path.parent, _FLOWS)
+            make_folder(path.parent, FLOWS)
             self._descriptor = open_file(path.parent, path.name, flags)
         self._opened = [self._descriptor]
         # No thread takes a turn with descriptors that another one has closed.
@@ -90,7 +91,7 @@ class SweepJournal(BaseJournalBackend):
                 raise StillRunning(f"{self.path}: another process is running this sweep")
             with self._translated():
                 self._turns = self._open_turns()
-                take_lock(self._lockable(f"{_FLOWS}/{self.flow}"))
+                take_lock(self._lockable(f"{FLOWS}/{self.flow}"))
             with self.turn():
                 pass
         except BaseException:
@@ -102,7 +103,7 @@ class SweepJournal(BaseJournalBackend):
         with self._turning:
             # It may have been removed with the sweep.
             with suppress(OSError):
-                (folder_below(self.path.parent, _FLOWS) / self.flow).unlink()
+                (folder_below(self.path.parent, FLOWS) / self.flow).unlink()
             while self._opened:
                 os.close(self._opened.pop())
 
@@ -121,7 +122,7 @@ class SweepJournal(BaseJournalBackend):
         if not isinstance(flow, str) or re.fullmatch("[0-9a-f]{32}", flow) is None:
             return False
         with self._translated():
-            return is_file_locked(self.path.parent / _FLOWS / flow)
+            return is_file_locked(self.path.parent / FLOWS / flow)
 
     @contextmanager
     def turn(self) -> Iterator[bool]:

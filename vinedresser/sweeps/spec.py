@@ -10,7 +10,10 @@ from vinedresser.masking import masked_arguments, masked_value
 from vinedresser.store.records import ParentRecord, Record
 from vinedresser.sweeps.space import Space
 
-__all__ = ["PointRecord", "SweepRecord", "point_key"]
+__all__ = ["FLOWS", "PointRecord", "SweepRecord", "point_key"]
+
+# In a sweep's folder, a folder with a file for each flow that runs the sweep, which locks it.
+FLOWS = "flows"
 
 
 @dataclass(frozen=True)

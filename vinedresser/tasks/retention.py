@@ -4,6 +4,9 @@ A run is removed in an order that leaves no half of it: a note in the user's sta
 it is being removed, then MLflow is told, then its `run.json` is deleted, by which it is no run any
 more, then all the rest. If that is interrupted, the next removal completes it. The note is not in
 the store, whose files may come from others.
+
+A sweep or pruning goes with all of its runs, or stays with them. In a directory it is renamed
+before anything of it is deleted, so that it goes at once; on an object store its record goes first.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,26 +24,25 @@ from typing import ClassVar
 
 from vinedresser.errors import ConfigError, StoreError, VinedresserError
 from vinedresser.explain.formatting import count
-from vinedresser.infra.catalog.known_tracking import read_tracking
-from vinedresser.infra.catalog.stores import is_owned, private_state
+from vinedresser.infra.catalog.known_tracking import read_tracking, require_known
+from vinedresser.infra.catalog.stores import local_state, private_state
 from vinedresser.infra.services.tracking.client import connected
 from vinedresser.objects import LocalStorage, Location, Storage, open_storage
-from vinedresser.processes import user_name
+from vinedresser.objects.base import TEMPORARY
 from vinedresser.store.reading.store_runs import run_record, runs_in
 from vinedresser.store.records import (
-    ExitRecord,
-    PinRecord,
+    ParentRecord,
     Record,
     RunRecord,
     TrackingRecord,
     read_record,
     write_record,
 )
-from vinedresser.store.spool import spools
-from vinedresser.store.status import Status, run_status
+from vinedresser.store.status import run_status
 from vinedresser.tasks.config.retention_file import Policy, What
-from vinedresser.tasks.parents.kinds import kind_of
+from vinedresser.tasks.parents.kinds import kind_of, parent_state, parents_in
 from vinedresser.tasks.process_lock import process_lock
+from vinedresser.tasks.retention_reasons import reason_to_keep, reason_to_keep_parent
 
 __all__ = [
     "Candidate",
@@ -48,19 +51,17 @@ __all__ = [
     "clean",
     "complete",
     "named",
-    "pin",
     "remove",
-    "unpin",
 ]
 
 
 @dataclass(frozen=True)
 class _Removal(Record):
-    """A note on a run of this user's that is being removed.
+    """A note on a run, sweep or pruning of this user's that is being removed.
 
     Attributes:
         name: its name in the store.
-        id: its id; a run with another one has taken its place.
+        id: its id; one with another id has taken its place.
     """
 
     KEY: ClassVar[str] = "removing"
@@ -75,14 +76,15 @@ _TAG = "removed"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run that a policy is about.
+    """A run that a policy is about, or a sweep or pruning with its runs.
 
     Attributes:
-        location: the run.
+        location: the run, or the store of the runs.
         ended: its end in seconds since the epoch, or its creation if the end is unknown.
         bytes: what would be freed; 0 if unknown, as on an object store.
         kept: why it stays; "": it is to be removed.
         state: how it ended; "" if that cannot be read.
+        kind: the record of a sweep or pruning; None: it is a run.
     """
 
     location: Location
@@ -90,6 +92,13 @@ class Candidate:
     bytes: int
     kept: str = ""
     state: str = ""
+    kind: type[ParentRecord] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name, and what it is unless it is a run."""
+        name = self.location.name
+        return name if self.kind is None else f"{name} ({self.kind.WORD})"
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ class Cleaned:
 
     Attributes:
         candidates: the runs that it is about, the oldest first.
-        completed: runs whose removal had been interrupted, and is complete.
+        completed: those whose removal had been interrupted, and is complete.
         failed: why a candidate could not be removed.
         spared: the number of runs that it is not about, by the reason.
         text: how much it is.
@@ -148,7 +157,9 @@ def _cleaned(
     chosen = [one for one in found if not one.kept and one.location not in failed]
     of = "" if policy.what == "runs" else f" of their {policy.what}"
     freed = sum(one.bytes for one in chosen) / 1e6
-    text = f"{count(len(chosen), 'run')}{of}, {freed:,.1f} MB"
+    words = Counter("run" if one.kind is None else one.kind.WORD for one in chosen)
+    said = ", ".join(count(number, word) for word, number in words.items()) or "0 runs"
+    text = f"{said}{of}, {freed:,.1f} MB"
     return Cleaned(found, completed, failed, spared, text)
 
 
@@ -157,6 +168,7 @@ def candidates(
 ) -> list[Candidate]:
     """Return the runs of a store that a policy is about, the oldest first.
 
+    If runs are to be removed, each sweep and pruning in the store is one, with all of its runs.
     Those that are to stay say why: they are pinned, not over, somebody's who may still settle them,
     unknown to MLflow, the origin of another run, or registered as a model.
 
@@ -174,9 +186,10 @@ def candidates(
         _check_store(store)
     if policy.most_bytes is not None and not isinstance(store, Path):
         raise ConfigError(f"{store}: sizes are known in a directory only; leave out size")
-    found = sorted(
-        (_looked_at(run, policy.what) for run in runs_in(store)), key=lambda run: run.ended
-    )
+    looked_at = [_looked_at(run, policy.what) for run in runs_in(store)]
+    if policy.what == "runs":
+        looked_at += [_looked_at_parent(one) for one in parents_in(store)]
+    found = sorted(looked_at, key=lambda run: run.ended)
     origins = _origins(one.location for one in found)
     left = sum(one.bytes for one in found)
     chosen = []
@@ -197,16 +210,18 @@ def candidates(
 
 
 def named(location: Location) -> Candidate:
-    """Return a run that the user names as one to be removed, perhaps with the reason why it stays.
+    """Return what the user names as one to be removed, perhaps with the reason why it stays.
 
     Raises:
-        ConfigError: it belongs to a sweep or pruning.
-        NotARun: it is none.
+        ConfigError: it is a run that belongs to a sweep or pruning.
+        NotARun: it is neither a run nor a sweep or pruning.
         StoreError: the store refused.
     """
     if isinstance(location, Path) and location.name in ("", ".."):
         # The store of the working directory is not the working directory.
         location = location.resolve()
+    if kind_of(location) is not None:
+        return _looked_at_parent(location)
     run_record(open_storage(location))
     _check_store(location.parent)
     found = _looked_at(location, "runs")
@@ -243,8 +258,11 @@ def remove(candidate: Candidate, what: What) -> None:
         StoreError: the store refused.
     """
     location = candidate.location
+    if candidate.kind is not None:
+        _remove_parent(candidate, candidate.kind)
+        return
     storage = open_storage(location)
-    kept = candidate.kept or _reason_to_keep(location, storage, run_status(storage), what)
+    kept = candidate.kept or reason_to_keep(location, storage, run_status(storage), what)
     if kept:
         raise ConfigError(f"{location}: stays: {kept}")
     if what != "runs":
@@ -256,10 +274,38 @@ def remove(candidate: Candidate, what: What) -> None:
     run = read_record(storage, RunRecord)
     if run is None:
         return
+    with _noted(location, run.id):
+        _finish(location, storage)
+
+
+def _remove_parent(candidate: Candidate, kind: type[ParentRecord]) -> None:
+    """Remove a sweep or pruning with all of its runs; see `remove`.
+
+    Raises:
+        StillRunning: a process runs it.
+    """
+    location = candidate.location
+    state = local_state(location)
+    if candidate.kept:
+        raise ConfigError(f"{location}: stays: {candidate.kept}")
+    # Nobody resumes it meanwhile.
+    with process_lock(state / kind.LOCK, kind.WORD):
+        record = read_record(LocalStorage(state), kind)
+        if record is None:
+            return
+        if kept := reason_to_keep_parent(location, kind, record, ours=True):
+            raise ConfigError(f"{location}: stays: {kept}")
+        with _noted(location, record.id):
+            _finish_parent(location, record)
+
+
+@contextmanager
+def _noted(location: Location, identity: str) -> Iterator[None]:
+    """Note that a run, sweep or pruning is being removed, until it is."""
     notes = LocalStorage(private_state(location.parent))
-    key = f"{_Removal.KEY}/{run.id}.json"
-    write_record(notes, _Removal(location.name, run.id), key=key)
-    _finish(location, storage)
+    key = f"{_Removal.KEY}/{identity}.json"
+    write_record(notes, _Removal(location.name, identity), key=key)
+    yield
     notes.delete(key)
 
 
@@ -280,12 +326,29 @@ def complete(store: Location) -> list[Location]:
             # `vinedresser rm` has completed it meanwhile.
             continue
         location = store / removal.name
-        storage = open_storage(location)
-        if _is_left(location, storage, removal):
-            _finish(location, storage)
+        if _completes(location, removal):
             completed.append(location)
         notes.delete(key)
     return completed
+
+
+def _completes(location: Location, removal: _Removal) -> bool:
+    """Complete a removal; return whether anything was left of it."""
+    renamed = isinstance(location, Path) and os.path.lexists(_renamed(location))
+    if isinstance(location, Path) and renamed:
+        _remove_folder(_renamed(location))
+    if (kind := kind_of(location)) is not None:
+        record = read_record(LocalStorage(local_state(location)), kind)
+        found = _looked_at_parent(location)
+        if found.kept or record is None or record.id != removal.id:
+            return renamed
+        _remove_parent(found, kind)
+        return True
+    storage = open_storage(location)
+    if not _is_left(location, storage, removal):
+        return renamed
+    _finish(location, storage)
+    return True
 
 
 def _is_left(location: Location, storage: Storage, removal: _Removal) -> bool:
@@ -296,33 +359,9 @@ def _is_left(location: Location, storage: Storage, removal: _Removal) -> bool:
     run = read_record(storage, RunRecord)
     if run is None:
         return isinstance(location, Path) or bool(storage.list(""))
-    return run.id == removal.id and not _reason_to_keep(
+    return run.id == removal.id and not reason_to_keep(
         location, storage, run_status(storage), "runs"
     )
-
-
-def pin(location: Location, why: str) -> None:
-    """Keep a run for good.
-
-    Args:
-        why: why, or "".
-
-    Raises:
-        NotARun: it is none.
-        StoreError: the store refused.
-    """
-    storage = open_storage(location)
-    run_record(storage)
-    write_record(storage, PinRecord(why, user_name(), time.time()))
-
-
-def unpin(location: Location) -> None:
-    """Let a run be removed again; do nothing if it is not pinned.
-
-    Raises:
-        StoreError: the store refused.
-    """
-    open_storage(location).delete(PinRecord.KEY)
 
 
 def _check_store(store: Location) -> None:
@@ -331,8 +370,9 @@ def _check_store(store: Location) -> None:
         raise ConfigError(f"{store}: a run, not a store of runs; vinedresser rm removes it")
     if (kind := kind_of(store)) is not None:
         raise ConfigError(
-            f"{store}: its runs belong to a {kind.WORD}, and go with the whole of it; of one that "
-            "has ended, `vinedresser gc --what checkpoints` removes checkpoints"
+            f"{store}: its runs belong to a {kind.WORD}, and go with the whole of it: `vinedresser "
+            f"rm {store}`; of one that has ended, `vinedresser gc {store} --what checkpoints` "
+            "removes checkpoints"
         )
 
 
@@ -345,49 +385,28 @@ def _looked_at(location: Location, what: What) -> Candidate:
         state = status.state
         run = read_record(storage, RunRecord)
         ended = status.ended or (run.created if run is not None else 0.0)
-        kept = _reason_to_keep(location, storage, status, what)
+        kept = reason_to_keep(location, storage, status, what)
     except VinedresserError as error:
         kept = str(error)
     return Candidate(location, ended, _size(location, what), kept, state)
 
 
-def _reason_to_keep(location: Location, storage: Storage, status: Status, what: What) -> str:
-    """Return why a run, or its snapshots or checkpoints, must stay; "" if they need not.
-
-    Raises:
-        CorruptData: a record that says so is damaged.
-        StoreError: the store refused.
-        TrackingError: MLflow cannot be asked whether a model of it is registered.
-    """
-    pinned = read_record(storage, PinRecord)
-    if pinned is not None:
-        return (
-            "pinned"
-            + (f" by {pinned.user}" if pinned.user else "")
-            + (f": {pinned.why}" if pinned.why else "")
-        )
-    if isinstance(location, Path) and location.is_symlink():
-        return "it is a link"
-    if not status.over or is_owned(location) or not storage.exists(ExitRecord.KEY):
-        return "it has not ended, or nothing has recorded its end"
-    if not isinstance(location, Path) and spools(str(location)):
-        return "its data is not uploaded yet"
-    tracking = read_tracking(location)
-    return _needed_by_mlflow(tracking, what) if tracking is not None else ""
-
-
-def _needed_by_mlflow(tracking: TrackingRecord, what: What) -> str:
-    if not tracking.settled:
-        return "MLflow does not know its end: vinedresser reconcile"
-    name = "" if what == "snapshots" else _registered(tracking)
-    return f"the registered model {name} is from it" if name else ""
-
-
-def _registered(tracking: TrackingRecord) -> str:
-    """Return the name of a registered model of a run; "" if there is none."""
-    with connected(tracking.uri) as client:
-        found = client.search_model_versions(f"run_id = '{tracking.run_id}'")
-    return str(found[0].name) if found else ""
+def _looked_at_parent(location: Location) -> Candidate:
+    """Return what is known of a sweep or pruning; one that cannot be read stays."""
+    kind = kind_of(location)
+    assert kind is not None, "its record was there"
+    ended, kept, state = 0.0, "", ""
+    try:
+        record = read_record(LocalStorage(local_state(location)), kind)
+        if record is not None:
+            ended = record.end.get("time", record.created)
+            state = parent_state(location, kind)
+            # As the training of a run that ends itself with an error.
+            state = "crashed" if state == "failed" else state
+            kept = reason_to_keep_parent(location, kind, record)
+    except VinedresserError as error:
+        kept = str(error)
+    return Candidate(location, ended, _size(location, "runs"), kept, state, kind)
 
 
 def _origins(locations: Iterable[Location]) -> dict[str, str]:
@@ -404,20 +423,53 @@ def _finish(location: Location, storage: Storage) -> None:
     """Remove a run whose removal has been recorded."""
     tracking = read_tracking(location)
     if tracking is not None:
-        with connected(tracking.uri) as client:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            client.set_tag(tracking.run_id, _TAG, now)
+        _tell_mlflow(tracking.uri, tracking.run_id)
     storage.delete(RunRecord.KEY)
     # By the last one, a removal that is completed finds MLflow's run.
     for key in sorted(storage.list(""), key=lambda key: key == TrackingRecord.KEY):
         storage.delete(key)
     if isinstance(location, Path):
         # Folders, and what readers ignore.
-        try:
-            shutil.rmtree(location)
-        except OSError as error:
-            # Such as a file that another process has removed, or written, meanwhile.
-            raise StoreError(f"{location}: not removed: {error.strerror}") from error
+        _remove_folder(location)
+
+
+def _finish_parent(location: Location, record: ParentRecord) -> None:
+    """Remove a sweep or pruning whose removal has been recorded, with all of its runs."""
+    for run in runs_in(location):
+        if (tracking := read_tracking(run)) is not None:
+            _tell_mlflow(tracking.uri, tracking.run_id)
+    _tell_mlflow(require_known(location, record.tracking_uri), record.run_id)
+    state = local_state(location)
+    if isinstance(location, Path):
+        state = _renamed(location)
+        if os.path.lexists(state):
+            _remove_folder(state)
+        os.rename(location, state)
+    else:
+        LocalStorage(state).delete(record.KEY)
+        storage = open_storage(location)
+        for key in sorted(storage.list(""), key=lambda key: not key.endswith(f"/{RunRecord.KEY}")):
+            storage.delete(key)
+    _remove_folder(state)
+
+
+def _renamed(location: Path) -> Path:
+    """Return the place of a sweep or pruning while it is removed."""
+    return location.with_name(f"{TEMPORARY}removed-{location.name}")
+
+
+def _tell_mlflow(uri: str, run_id: str) -> None:
+    """Tag a run of MLflow, whose data is about to go."""
+    with connected(uri) as client:
+        client.set_tag(run_id, _TAG, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def _remove_folder(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        # Such as a file that another process has removed, or written, meanwhile.
+        raise StoreError(f"{folder}: not removed: {error.strerror}") from error
 
 
 def _keys(storage: Storage, what: What) -> list[str]:

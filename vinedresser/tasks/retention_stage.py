@@ -45,4 +45,4 @@ def _lines(found: Cleaned) -> Iterator[str]:
         why = found.failed.get(one.location, "")
         said = f"stays: {one.kept}" if one.kept else why or f"{one.bytes / 1e6:,.1f} MB"
         ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.ended))
-        yield f"- {literal(one.location.name)} (ended {ended}): {literal(said)}"
+        yield f"- {literal(one.name)} (ended {ended}): {literal(said)}"

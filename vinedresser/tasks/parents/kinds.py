@@ -8,13 +8,14 @@ from pathlib import Path
 
 from vinedresser.infra.catalog.stores import local_state
 from vinedresser.objects import LocalStorage, Location, open_storage
+from vinedresser.objects.base import TEMPORARY
 from vinedresser.objects.file_lock import is_file_locked
 from vinedresser.objects.files import is_missing
 from vinedresser.pruning.spec import PruningRecord
 from vinedresser.store.records import ParentRecord, read_record
-from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.sweeps.spec import FLOWS, SweepRecord
 
-__all__ = ["KINDS", "is_held", "is_removed", "kind_of", "parent_state", "parents_in"]
+__all__ = ["KINDS", "is_held", "is_joined", "is_removed", "kind_of", "parent_state", "parents_in"]
 
 KINDS: tuple[type[ParentRecord], ...] = (SweepRecord, PruningRecord)
 
@@ -25,8 +26,9 @@ def parents_in(store: Location) -> Sequence[Location]:
     Raises:
         StoreError: the store refused a request.
     """
-    inner = [store / folder for folder in open_storage(store).folders()]
-    return [one for one in inner if kind_of(one) is not None]
+    # The folder of one that is being removed has a temporary name.
+    names = [name for name in open_storage(store).folders() if not name.startswith(TEMPORARY)]
+    return [store / name for name in names if kind_of(store / name) is not None]
 
 
 def kind_of(store: Location) -> type[ParentRecord] | None:
@@ -54,7 +56,17 @@ def parent_state(store: Location, kind: type[ParentRecord]) -> str:
 
 def is_held(state: Path, kind: type[ParentRecord]) -> bool:
     """Return whether a living process runs the sweep or pruning of a folder."""
-    return is_file_locked(state / kind.LOCK)
+    return is_file_locked(state / kind.LOCK) or is_joined(state)
+
+
+def is_joined(state: Path) -> bool:
+    """Return whether a living process runs trials of the sweep of a folder, with or without host.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    flows = LocalStorage(state).list(f"{FLOWS}/")
+    return any(is_file_locked(state / flow) for flow in flows)
 
 
 def is_removed(state: Path, kind: type[ParentRecord]) -> bool:
