@@ -34,32 +34,41 @@ class TestServer:
         folder: empty folder for its files.
         volume_megabytes: size of the files in which it packs objects.
         volumes: maximum number of these files.
+        policy: policy of a member, as JSON in the language of AWS's IAM; "" for none.
 
     Attributes:
         environment: environment variables for its clients.
         stranger: the same for clients that may only list objects.
+        member: the same for clients with the policy.
     """
 
     # Not a test class, despite its name.
     __test__ = False
 
-    def __init__(self, folder: Path, *, volume_megabytes: int = 64, volumes: int = 32) -> None:
+    def __init__(
+        self, folder: Path, *, volume_megabytes: int = 64, volumes: int = 32, policy: str = ""
+    ) -> None:
         self._folder = folder
         self._size = (volume_megabytes, volumes)
         marker = uuid.uuid4().hex
         self._marker = {FLOW_VARIABLE: marker}
         self._guard = start_guard(f"{FLOW_VARIABLE}={marker}")
         account = account_in(folder)
-        stranger = S3Account("stranger", "secret")
+        stranger, member = S3Account("stranger", "secret"), S3Account("member", "secret")
         identities = json.loads((folder / IDENTITIES).read_text(encoding="utf-8"))
-        credentials = [{"accessKey": stranger.access_key, "secretKey": stranger.secret_key}]
-        identities["identities"].append(
-            {"name": "stranger", "credentials": credentials, "actions": ["List"]}
-        )
+        rights = {stranger: {"actions": ["List"]}}
+        if policy:
+            identities["policies"] = [{"name": "members", "content": policy}]
+            rights[member] = {"policyNames": ["members"]}
+        for one, right in rights.items():
+            credentials = [{"accessKey": one.access_key, "secretKey": one.secret_key}]
+            identity = {"name": one.access_key, "credentials": credentials, **right}
+            identities["identities"].append(identity)
         (folder / IDENTITIES).write_text(json.dumps(identities), encoding="utf-8")
         self._server = self._start(0)
         self.environment = account.environment(self._server.url)
         self.stranger = stranger.environment(self._server.url)
+        self.member = member.environment(self._server.url)
         make_bucket(BUCKET, self.environment)
 
     def _start(self, port: int) -> LocalServer:
@@ -109,9 +118,11 @@ class TestServer:
 
 
 @contextmanager
-def seaweed(folder: Path, *, volume_megabytes: int = 64, volumes: int = 32) -> Iterator[TestServer]:
+def seaweed(
+    folder: Path, *, volume_megabytes: int = 64, volumes: int = 32, policy: str = ""
+) -> Iterator[TestServer]:
     """Run a server during the block; see `TestServer`."""
-    server = TestServer(folder, volume_megabytes=volume_megabytes, volumes=volumes)
+    server = TestServer(folder, volume_megabytes=volume_megabytes, volumes=volumes, policy=policy)
     try:
         yield server
     finally:
