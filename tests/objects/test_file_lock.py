@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,12 +12,26 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from vinedresser.errors import StillRunning
+from vinedresser.errors import StillRunning, StoreError
 from vinedresser.objects.file_lock import is_file_locked
 from vinedresser.store.records import run_lock
 from vinedresser.sweeps.journal import SweepJournal
 
 STARTS = 1000
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    said = r"journal\.log: its file system cannot lock files \(flock\): No locks available$"
+    with pytest.raises(StoreError, match=said):
+        SweepJournal(tmp_path / "journal.log")
+
+
 PROBES = """
 import sys
 from pathlib import Path

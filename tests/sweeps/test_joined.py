@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -172,6 +173,51 @@ def test_a_process_that_joins_knows_all_trials_that_begin_meanwhile(tmp_path: Pa
         done.set()
         thread.join()
     first.close()
+
+
+FEW: dict[str, Any] = {"trials": 4, "sampler": "random"}
+
+
+def work_until_killed(path: Path, writes: int) -> None:
+    """Run trials, and be killed when half of a write to the journal is done, counted from 0."""
+    write, left = os.write, writes
+
+    def some(descriptor: int, text: bytes) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            write(descriptor, text[: len(text) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(descriptor, text)
+
+    pytest.MonkeyPatch().setattr(os, "write", some)
+    work(path, FEW, 1000)
+
+
+@pytest.mark.thorough
+def test_a_process_may_be_killed_at_each_write(tmp_path: Path) -> None:
+    code, writes = -signal.SIGKILL, 0
+    while code:
+        path = tmp_path / f"{writes}" / "journal.log"
+        killed = multiprocessing.get_context("fork").Process(
+            target=work_until_killed, args=(path, writes)
+        )
+        killed.start()
+        killed.join()
+        code = killed.exitcode or 0
+        work(path, FEW, 1000)
+        study = joined(path, **FEW)
+        trials = study.trials()
+        study.close()
+        assert [one.number for one in trials] == list(range(4))
+        assert len({one.parameters["lr"] for one in trials}) == 4
+        assert {one.ending.state for one in trials} <= {"finished", "pruned"}
+        # Optuna's entries of the states of trials (6) that are not running (0).
+        entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+        ends = [one["trial_id"] for one in entries if one["op_code"] == 6 and one["state"]]
+        assert sorted(ends) == list(range(4))
+        writes += 1
+    assert writes > 30
 
 
 def test_an_earlier_version_that_takes_no_turns_is_not_joined(tmp_path: Path) -> None:

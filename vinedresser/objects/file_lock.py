@@ -6,6 +6,7 @@ whoever takes a lock tries for a moment before it counts as held.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -18,6 +19,8 @@ __all__ = ["is_file_locked", "is_locked", "take_lock"]
 # A fork of a supervisor that is killed before the fork becomes the trainer holds its lock for
 # milliseconds, a probe for microseconds. A refusal must last longer than that.
 _PATIENCE, _LOOK = 0.2, 0.001
+# Such as NFS without its lock service, or Lustre that is mounted without flock.
+_UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 def take_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
@@ -72,4 +75,9 @@ def _try(descriptor: int, kind: int) -> bool:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        text = f"its file system cannot lock files (flock): {error.strerror}"
+        raise OSError(error.errno, text) from error
     return True
