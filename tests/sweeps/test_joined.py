@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from multiprocessing.process import BaseProcess
@@ -230,6 +231,38 @@ def test_an_earlier_version_that_takes_no_turns_is_not_joined(tmp_path: Path) ->
     joined(path).close()
 
 
+def turn_without_end(path: Path) -> None:
+    """Take one turn after the other."""
+    study = joined(path)
+    while True:
+        with study.turn():
+            time.sleep(0.005)
+
+
+def test_a_process_that_decides_without_a_pause_leaves_others_their_turns(tmp_path: Path) -> None:
+    path = tmp_path / "journal.log"
+    study = joined(path)
+    greedy = [
+        multiprocessing.get_context("fork").Process(
+            target=turn_without_end, args=(path,), daemon=True
+        )
+        for _ in range(2)
+    ]
+    for process in greedy:
+        process.start()
+    until(lambda: len([*(tmp_path / "flows").iterdir()]) == 3)
+    turns = 0
+    deadline = time.monotonic() + 100
+    while turns < 100 and time.monotonic() < deadline:
+        with study.turn():
+            turns += 1
+    for process in greedy:
+        process.kill()
+        process.join()
+    study.close()
+    assert turns == 100
+
+
 def hold(path: Path) -> None:
     """Take a turn and keep it."""
     with joined(path).turn():
@@ -260,5 +293,6 @@ def test_who_holds_the_turn_for_long_is_said(
     thread.join()
     process.join()
     (said,) = caplog.messages
-    assert f"waiting for its turn, which process {process.pid} on " in said
+    assert "has waited 0.1 s for its turn; the last one was that of process " in said
+    assert f"{process.pid} on {socket.gethostname()}, which is suspended: continue it" in said
     study.close()

@@ -25,6 +25,7 @@ from vinedresser.errors import CorruptData, StillRunning, StoreError, Vinedresse
 from vinedresser.objects.file_lock import is_file_locked, take_lock
 from vinedresser.objects.files import folder_below, make_folder, open_file
 from vinedresser.plain_logs import plain_logger
+from vinedresser.processes import is_suspended
 from vinedresser.store.json_values import DAMAGE, checker, parse_json, shown
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.spec import FLOWS
@@ -41,6 +42,9 @@ _IS_NUMBER, _IS_CONFIGURATION = checker(float), checker(dict[str, float | str | 
 _TURN = ".turn"
 # Seconds for which a process waits for its turn before it says for whom.
 _LONG = 10.0
+# Seconds between two turns of a process, in which others can take theirs: a process that decides
+# without a pause left them none for half a minute on a busy machine.
+_GAP = 0.002
 
 _LOG = plain_logger(__name__)
 
@@ -86,6 +90,7 @@ class SweepJournal(BaseJournalBackend):
         self._logs: list[dict[str, Any]] = []
         self._first = self._size = 0
         self._hosting = False
+        self._released = -math.inf
         try:
             if not (self.hosts() or join):
                 raise StillRunning(f"{self.path}: another process is running this sweep")
@@ -148,6 +153,7 @@ class SweepJournal(BaseJournalBackend):
             finally:
                 with self._translated():
                     fcntl.flock(self._turns, fcntl.LOCK_UN)
+                self._released = time.monotonic()
 
     def _open_turns(self) -> int:
         """Return the descriptor of the file of turns, which the host has made."""
@@ -166,17 +172,19 @@ class SweepJournal(BaseJournalBackend):
 
     def _await_turn(self) -> None:
         """Lock the file of turns; say which process has it if that takes long."""
-        long = time.monotonic() + _LONG
+        began = time.monotonic()
+        time.sleep(max(self._released + _GAP - began, 0.0))
+        long = began + _LONG
         while not take_lock(self._turns):
             if time.monotonic() > long:
                 long = math.inf
-                holder = os.pread(self._turns, 200, 0).decode(errors="replace")
+                last = os.pread(self._turns, 200, 0).decode(errors="replace")
                 _LOG.warning(
-                    "%s: waiting for its turn, which process %s has had for %g s; if that is "
-                    "suspended, continue it or end it",
+                    "%s: has waited %g s for its turn; the last one was that of process %s%s",
                     self.path,
-                    holder or "?",
                     _LONG,
+                    last or "?",
+                    _suspended(last),
                 )
         me = f"{os.getpid()} on {socket.gethostname()}".encode()
         # Whose turn it is helps others, and is not needed.
@@ -233,6 +241,20 @@ class SweepJournal(BaseJournalBackend):
         if rest:
             os.ftruncate(self._descriptor, self._size)
         return [renewed(one, self._distributions) for one in _entries(self.path, whole)]
+
+
+def _suspended(process: str) -> str:
+    """Return what to do about the process that had the last turn, "" if it is not suspended.
+
+    Args:
+        process: what it has written, "PID on HOST".
+    """
+    pid, _, host = process.partition(" on ")
+    if host != socket.gethostname():
+        return "; if that is suspended, continue it or end it"
+    if pid.isdecimal() and is_suspended(int(pid)):
+        return ", which is suspended: continue it or end it"
+    return ""
 
 
 class _StoredJournal(BaseJournalBackend):
