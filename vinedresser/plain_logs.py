@@ -1,13 +1,33 @@
-"""Log lines with text from runs made harmless: no control characters, no secrets."""
+"""Log lines with text from runs made harmless: no control characters, no secrets.
+
+With ``VINEDRESSER_LOG_FORMAT=json`` each is a JSON object.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import logging
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
+from vinedresser.errors import ConfigError
 from vinedresser.masking import masked_text
 from vinedresser.plain_text import visible
 
-__all__ = ["PlainFormatter", "format_plainly", "plain_logger"]
+__all__ = [
+    "LOG_FORMAT",
+    "PlainFormatter",
+    "format_plainly",
+    "json_line",
+    "line_formatter",
+    "logs_json",
+    "plain_logger",
+]
+
+LOG_FORMAT = "VINEDRESSER_LOG_FORMAT"
+"""Names the format of log lines and messages: "text", the default, or "json"."""
 
 
 class _Plain(logging.Filter):
@@ -44,6 +64,65 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line for a record."""
         return _plain(self._inner.format(record))
+
+
+class _JsonFormatter(logging.Formatter):
+    """Writes a log line as a JSON object; see `json_line`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level, message = record.levelname.lower(), super().format(record)
+        return json_line(message, level, {"logger": record.name}, time=record.created)
+
+
+def logs_json() -> bool:
+    """Return whether log lines and messages are JSON objects.
+
+    Raises:
+        ConfigError: the environment variable has an unknown value.
+    """
+    given = os.environ.get(LOG_FORMAT, "text")
+    if given not in ("text", "json"):
+        raise ConfigError(f"{LOG_FORMAT}: must be text or json, not {given!r}")
+    return given == "json"
+
+
+def line_formatter(inner: logging.Formatter | None = None) -> logging.Formatter:
+    """Return the formatter of log lines that the environment asks for.
+
+    Args:
+        inner: formats a line as text; None: only the message.
+
+    Raises:
+        ConfigError: the environment variable has an unknown value.
+    """
+    return _JsonFormatter() if logs_json() else PlainFormatter(inner)
+
+
+def json_line(
+    message: str,
+    level: str = "info",
+    more: Mapping[str, object] = MappingProxyType({}),
+    *,
+    time: float | None = None,
+) -> str:
+    """Return a log line as a JSON object, without the end of the line.
+
+    Args:
+        message: its message; control characters become visible, and secrets are masked.
+        level: "info", "warning", "error" or "critical".
+        more: further fields, as JSON types; those that are None are left out.
+        time: seconds since the epoch; None: now.
+
+    Returns:
+        An object with ``time`` (RFC 3339, UTC), ``level``, ``message`` and the further fields.
+    """
+    when = dt.datetime.now(dt.UTC) if time is None else dt.datetime.fromtimestamp(time, dt.UTC)
+    fields: dict[str, object] = {"time": when.isoformat(timespec="milliseconds"), "level": level}
+    fields["message"] = _plain(message)
+    for name, value in more.items():
+        if value is not None:
+            fields[name] = _plain(value) if isinstance(value, str) else value
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
 
 
 def _plain(text: str) -> str:

@@ -40,7 +40,7 @@ from vinedresser.cli.training import train
 from vinedresser.cli.transferring import copy, export_, import_
 from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.foreign_signals import handle_foreign
-from vinedresser.plain_logs import PlainFormatter
+from vinedresser.plain_logs import LOG_FORMAT, json_line, line_formatter
 from vinedresser.plain_text import visible
 from vinedresser.version import __version__
 
@@ -65,12 +65,12 @@ def main() -> None:
     A VinedresserError, an optional package that is not installed, or that the output's disk is full
     is printed as one line, and the exit code is 2.
     """
-    # Until something else configures logging: messages may have data of runs.
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(PlainFormatter())
     # Commands that train pass them on; they must not end another one either.
     handle_foreign()
     try:
+        # Until something else configures logging: messages may have data of runs.
+        if logging.lastResort is not None:
+            logging.lastResort.setFormatter(line_formatter())
         _refuse_renamed(sys.argv[1:])
         app()
     except VinedresserError as error:
@@ -89,7 +89,11 @@ def main() -> None:
 
 
 def _end(sentence: str) -> NoReturn:
-    print(f"vinedresser: {visible(sentence, keep=_LINES)}", file=sys.stderr)  # noqa: T201
+    # Also that the variable has another value.
+    line = f"vinedresser: {sentence}"
+    if os.environ.get(LOG_FORMAT) == "json":
+        line = json_line(sentence, "error")
+    print(visible(line, keep=_LINES), file=sys.stderr)  # noqa: T201
     sys.exit(2)
 
 

@@ -15,13 +15,14 @@ from vinedresser.errors import LaunchError, VinedresserError
 from vinedresser.foreign_signals import handle_foreign
 from vinedresser.masking import masked_text
 from vinedresser.objects import Location
+from vinedresser.plain_logs import json_line, logs_json
 
 if TYPE_CHECKING:
     from prefect import Flow
 
 __all__ = ["FlowEnd", "exit_code", "interrupts_stop", "leave", "run_flow"]
 
-_ASKED = b"vinedresser: asking the runs to stop; press Ctrl-C again to exit at once\n"
+_ASKED = "asking the runs to stop; press Ctrl-C again to exit at once"
 # Seconds to wait for events that Prefect has not yet sent, to a private server and to another one.
 _PRIVATE_EVENTS, _EVENTS = 5.0, 120.0
 _SHOW_CURSOR = b"\x1b[?25h"
@@ -47,7 +48,8 @@ def interrupts_stop(where: Location | list[Path]) -> Iterator[None]:
             signal.signal(one, _exit_at_once)
         _forsake_closed(terminals)
         with suppress(OSError):
-            os.write(2, _ASKED)
+            line = json_line(_ASKED) if logs_json() else f"vinedresser: {_ASKED}"
+            os.write(2, f"{line}\n".encode())
         # Before the request: the supervisor, which may have got the signal itself, waits for it.
         pass_on(number)
         interrupt(where, signal.Signals(number))

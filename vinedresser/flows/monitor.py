@@ -14,6 +14,7 @@ from vinedresser.errors import VinedresserError
 from vinedresser.flows.explain import explain, explain_alert
 from vinedresser.flows.handover import with_settings
 from vinedresser.infra.catalog.stores import ensure_store
+from vinedresser.tasks.config.actions_table import refuse_missing_block
 from vinedresser.tasks.config.monitor_file import Monitor, load_monitor
 from vinedresser.tasks.monitoring.explaining import alert_subject, is_explained
 from vinedresser.tasks.monitoring.monitor_stages import (
@@ -75,6 +76,7 @@ def monitor(path: Path, rearm: bool = False, emits: bool = False) -> State[Monit
 
 def judge_requests(checked: Monitor, *, rearm: bool, emits: bool = False) -> State[Monitored]:
     """Judge the requests of a monitor whose file has been read; see `monitor`."""
+    refuse_missing_block(checked.actions, checked.path)
     found = ends_in_order(lambda: _monitor(checked, rearm, emits), checked.state)
     # Without this, Prefect would show "Completed" over a drift.
     name, text = found.answer.answer.capitalize(), found.answer.text

@@ -201,3 +201,44 @@ def test_an_action_is_the_same_only_for_the_same_finding() -> None:
     assert action_id("r", FINDING, "notify") == action_id("r", FINDING, "notify")
     others = {action_id("r", FINDING, "email"), action_id("s", FINDING, "notify")}
     assert action_id("r", FINDING, "notify") not in others
+
+
+def test_a_template_has_values_that_are_not_interpreted(tmp_path: Path) -> None:
+    run = RunRecord(id="a" * 32, name="$rule ${x} {0}", created=1.0, parameters={"lr": 0.1})
+    template = "$run/$parameters: $rule $severity $step $since $tensor $kind $findings $$: $seen"
+    told = document(run, "runs/x", RootCause(FINDING, ()), "1", template=template)
+    assert told["text"] == (
+        "$rule ${x} {0}/lr=0.1: nonfinite stop 7 6 losses/x problem 1 $: the loss is NaN\nat once"
+    )
+    plain = document(run, "runs/x", RootCause(FINDING, ()), "1")
+    again = document(run, "runs/x", RootCause(FINDING, ()), "1", template="! $text")
+    assert again["text"] == f"! {plain['text']}"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("$runn", r"actions\.template: no such placeholder \$runn; did you mean run"),
+        ("$nothing_like_it", "known: run, location"),
+        ("5 $ each", r"write \$\$"),
+        ("${run.__class__}", r"write \$\$"),
+        (5, "must be a text"),
+    ],
+)
+def test_a_wrong_template_is_one_error(template: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ActionPlan.from_tables({"template": template}, {})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"block": "team"},
+        {"block": "slack-webhook/../x"},
+        {"block": "slack-webhook/team", "webhook": "https://example.org/x"},
+        {"block": "slack-webhook/team", "format": "slack"},
+    ],
+)
+def test_wrong_settings_of_a_block_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="notify"):
+        ActionPlan.from_tables({"notify": settings}, {})

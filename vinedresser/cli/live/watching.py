@@ -13,7 +13,7 @@ import typer
 
 from vinedresser.cli.options import DEFAULT_STORE
 from vinedresser.errors import ConfigError
-from vinedresser.plain_logs import PlainFormatter
+from vinedresser.plain_logs import line_formatter
 
 
 def watch(
@@ -84,7 +84,7 @@ def _log_changes() -> None:
     """Have the server log who changes a training, and who is refused."""
     logger, handler = logging.getLogger("vinedresser.watching"), logging.StreamHandler()
     line = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
-    handler.setFormatter(PlainFormatter(line))
+    handler.setFormatter(line_formatter(line))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False

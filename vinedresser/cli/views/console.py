@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vinedresser.objects import Location
+from vinedresser.plain_logs import json_line, logs_json
 from vinedresser.plain_text import visible
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "print_table",
     "relative",
     "say",
+    "tell",
 ]
 
 
@@ -43,9 +45,49 @@ class PlainConsole(Console):
         return Text(visible(text), style=style, justify=justify, overflow=overflow)
 
 
-console = PlainConsole(highlight=False)
+class _JsonConsole(PlainConsole):
+    """A console on which each line is a JSON object; see `json_line`."""
+
+    def print(self, *objects: Any, style: Any = None, **options: Any) -> None:
+        """Print the lines of what is printed as objects."""
+        with self.capture() as captured:
+            super().print(*objects, style=style, **options)
+        level = _LEVELS.get(str(style), "info")
+        for line in captured.get().splitlines():
+            if line.strip():
+                self.tell(line.strip(), level)
+
+    def tell(self, message: str, level: str = "info", **more: object) -> None:
+        """Print a line; see `json_line`."""
+        self.file.write(f"{json_line(message, level, more)}\n")
+        self.file.flush()
+
+
+# Of messages, by the colour that they have in a terminal.
+_LEVELS = {"red": "error", "yellow": "warning"}
+
+
+def _console(*, stderr: bool = False) -> PlainConsole:
+    if logs_json():
+        # Lines are whole, and tables, too.
+        return _JsonConsole(highlight=False, stderr=stderr, force_terminal=False, width=10_000)
+    return PlainConsole(highlight=False, stderr=stderr)
+
+
+console = _console()
 # For messages beside the output of a script, which is passed on unchanged.
-error_console = PlainConsole(highlight=False, stderr=True)
+error_console = _console(stderr=True)
+
+
+def tell(message: str, level: str = "info", *, to: Console = console, **more: object) -> bool:
+    """Print a message with its fields if lines are JSON objects; return whether they are.
+
+    Args:
+        **more: further fields; see `json_line`.
+    """
+    if isinstance(to, _JsonConsole):
+        to.tell(message, level, **more)
+    return isinstance(to, _JsonConsole)
 
 
 def plain(text: str, style: str = "") -> Text:

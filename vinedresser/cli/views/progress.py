@@ -16,7 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from vinedresser.cli.views.console import console, say
+from vinedresser.cli.views.console import console, say, tell
 from vinedresser.cli.views.latest_values import LatestValues, fitting
 from vinedresser.cli.views.results import print_result, print_suspicions, retry_line
 from vinedresser.errors import StoreError, VinedresserError
@@ -61,7 +61,9 @@ def _show_lines(store: Location, reported: set[Location], over: threading.Event)
         if location not in started and (status.step is not None or status.over):
             started.add(location)
             remedy = RemedyRecord.from_json(info.remedy) if info.remedy else None
-            say(f"{info.name}   started{f'   {retry_line(remedy)}' if remedy else ''}")
+            retry = retry_line(remedy) if remedy else ""
+            if not tell(f"{info.name} started", run=info.name, retry=retry or None):
+                say(f"{info.name}   started{f'   {retry}' if retry else ''}")
 
 
 def _show_bars(store: Location, reported: set[Location], over: threading.Event) -> None:

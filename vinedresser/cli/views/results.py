@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from vinedresser.cli.views.column_choice import fitted_table
-from vinedresser.cli.views.console import console, figure, plain, relative, say
+from vinedresser.cli.views.console import console, figure, plain, relative, say, tell
 from vinedresser.explain.verdicts import Verdict
 from vinedresser.objects import Storage
+from vinedresser.plain_text import visible
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
@@ -48,6 +49,8 @@ _STYLES = {
     "bad": "red",
     "muted": "",
 }
+# Levels of log lines by tone of the verdict.
+_LEVELS = {"warning": "warning", "stop": "warning", "bad": "error"}
 _NO_TRAINING = (
     "no training was seen, so nothing was captured: no Python process made a step of a torch "
     "optimizer, Keras or XGBoost, or changed tensors that a torch loss depends on (a process "
@@ -91,6 +94,10 @@ def _cells(run: RunResult) -> dict[str, str | Text]:
 def print_result(run: RunResult, *, to: Console = console) -> None:
     """Print how one run ended, and its verdict."""
     verdict = run.verdict
+    if tell(
+        f"{run.name}: {verdict.headline}", _LEVELS.get(verdict.tone, "info"), to=to, **_fields(run)
+    ):
+        return
     # A training with more steps than it declared has no known total.
     of = f" of {verdict.total}" if verdict.total and verdict.steps <= verdict.total else ""
     loss = f"loss {_first(run.losses)}   " if run.losses else ""
@@ -112,6 +119,29 @@ def print_result(run: RunResult, *, to: Console = console) -> None:
     if run.mlflow_run:
         where.append(f"mlflow {run.mlflow_run[:6]}")
     say("  " + "   ".join(where), to, style="dim")
+
+
+def _fields(run: RunResult) -> dict[str, object]:
+    """Return what is known of the end of a run, as fields of a log line."""
+    verdict, finding = run.verdict, run.verdict.finding
+    found = (
+        None
+        if finding is None
+        else {"seen": finding.seen, "cause": finding.cause, "remedy": finding.remedy}
+    )
+    return {
+        "run": run.name,
+        "rank": None if finding is None else finding.rank,
+        "rule": None if finding is None else finding.rule,
+        "step": None if finding is None else finding.step,
+        "state": verdict.status.state,
+        "reason": verdict.status.reason or None,
+        "steps": verdict.steps,
+        "location": str(run.directory),
+        "mlflow_run": run.mlflow_run or None,
+        "notes": [*map(visible, run.notes)] or None,
+        **(found or {}),
+    }
 
 
 def _print_verdict(verdict: Verdict, to: Console) -> None:

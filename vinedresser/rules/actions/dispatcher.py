@@ -136,6 +136,7 @@ class Dispatcher:
             kind=message.kind,
             said=message.said,
             findings=message.findings,
+            template=self._plan.template,
         )
         context = ActionContext(
             identity, cause.finding, storage, content, self._giving_up, message.step

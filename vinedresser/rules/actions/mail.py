@@ -9,7 +9,7 @@ from email.message import EmailMessage
 from typing import ClassVar
 
 from vinedresser.rules.actions.base import ActionContext, ActionResult, retry
-from vinedresser.rules.actions.message import text
+from vinedresser.rules.actions.message import headline, text
 from vinedresser.rules.actions.settings import EmailSettings
 
 # Timeout in seconds for each reply of the server.
@@ -39,7 +39,7 @@ class EmailAction:
         message["From"] = settings.sender
         message["To"] = ", ".join(settings.to)
         # Headers are single lines.
-        message["Subject"] = " ".join(str(content["text"]).split())[:200]
+        message["Subject"] = headline(content)[:200]
         # Mail programs show a message that arrives twice only once.
         message["Message-ID"] = f"<{context.id}@vinedresser.invalid>"
         message.set_content(text(content))

@@ -5,15 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from string import Template
 from typing import Any, Literal
 
+from vinedresser.errors import did_you_mean
 from vinedresser.rules.causes.root_cause import RootCause
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.store.finding import Finding
 from vinedresser.store.json_values import strict_json
 from vinedresser.store.records import RunRecord
 
-__all__ = ["MessageKind", "action_id", "document", "message_id", "text"]
+__all__ = [
+    "MessageKind",
+    "action_id",
+    "check_template",
+    "document",
+    "filled",
+    "headline",
+    "message_id",
+    "text",
+]
+
+# What stands for a value in a template: of the finding, and of the message and its run.
+_OF_FINDING = ("rule", "severity", "step", "since", "seen", "cause", "remedy", "tensor")
+_PLACEHOLDERS = ("run", "location", "parameters", "kind", *_OF_FINDING, "findings", "text")
 
 # "problem": a new root cause; "again": more findings of a known one; "recovered": it is over.
 MessageKind = Literal["problem", "again", "recovered"]
@@ -47,6 +62,7 @@ def document(
     kind: MessageKind = "problem",
     said: str = "",
     findings: int = 1,
+    template: str = "",
 ) -> dict[str, Any]:
     """Return the content for a server or a program, as standard JSON.
 
@@ -57,6 +73,7 @@ def document(
         kind: what it says of the root cause.
         said: a clause that replaces what the root cause has seen; "" for none.
         findings: number of findings of the root cause and its symptoms.
+        template: the user's own text; "": the usual one; see `filled`.
 
     Returns:
         A document with ``id``, ``time``, ``kind``, ``text`` and ``facts`` for a person,
@@ -87,7 +104,43 @@ def document(
         "findings": findings,
         "run": described,
     }
-    return {key: strict_json(value) for key, value in found.items()}
+    content = {key: strict_json(value) for key, value in found.items()}
+    return content | {"text": filled(template, content)} if template else content
+
+
+def check_template(template: str) -> None:
+    """Check a text of the user's that replaces the text of messages; see `filled`.
+
+    Raises:
+        ValueError: it has a placeholder that nothing is known of, or a lone ``$``.
+    """
+    wanted = Template(template)
+    if not wanted.is_valid():
+        raise ValueError("a $ must begin a placeholder, such as $run; for the sign itself write $$")
+    for name in wanted.get_identifiers():
+        if name not in _PLACEHOLDERS:
+            near = did_you_mean(name, _PLACEHOLDERS) or f"; known: {', '.join(_PLACEHOLDERS)}"
+            raise ValueError(f"no such placeholder ${name}{near}")
+
+
+def filled(template: str, content: dict[str, Any]) -> str:
+    """Return a template with the values of a message, which are not interpreted.
+
+    Args:
+        template: a text with placeholders as of `string.Template`; see `check_template`.
+        content: a document about a run.
+    """
+    run, finding = content["run"], content["finding"]
+    parameters = ", ".join(f"{name}={value}" for name, value in run["parameters"].items())
+    values = {name: finding[name] for name in _OF_FINDING}
+    values |= {"run": run["name"], "location": run["location"], "parameters": parameters}
+    values |= {name: content[name] for name in ("kind", "findings", "text")}
+    return Template(template).substitute(values)
+
+
+def headline(content: dict[str, Any]) -> str:
+    """Return the text of a document in one line."""
+    return " ".join(str(content["text"]).split())
 
 
 def text(content: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from vinedresser.rules.actions.message import headline
+
 __all__ = ["PayloadFormat", "payload"]
 
 PayloadFormat = Literal["json", "slack", "teams"]
@@ -27,28 +29,28 @@ def payload(content: dict[str, Any], shape: PayloadFormat) -> dict[str, Any]:
     """
     if shape == "json":
         return content
-    headline = _cut(" ".join(str(content["text"]).split()), _FACT)
+    title = _cut(headline(content), _FACT)
     facts = {key: _cut(str(fact), _FACT) for key, fact in content["facts"].items() if fact}
-    return _slack(headline, facts) if shape == "slack" else _teams(headline, facts)
+    return _slack(title, facts) if shape == "slack" else _teams(title, facts)
 
 
-def _slack(headline: str, facts: dict[str, str]) -> dict[str, Any]:
-    text = headline
+def _slack(title: str, facts: dict[str, str]) -> dict[str, Any]:
+    text = title
     for sign, escape in _ESCAPES:
         text = text.replace(sign, escape)
     details = "\n".join(f"{key}: {fact}" for key, fact in facts.items())
     blocks = [
         {"type": "section", "text": {"type": "plain_text", "text": one, "emoji": False}}
-        for one in (headline, _cut(details, _MOST))
+        for one in (title, _cut(details, _MOST))
         if one
     ]
     return {"text": text, "blocks": blocks}
 
 
-def _teams(headline: str, facts: dict[str, str]) -> dict[str, Any]:
+def _teams(title: str, facts: dict[str, str]) -> dict[str, Any]:
     # Unlike other elements, runs of text are shown without a look for Markdown.
-    title = {"type": "TextRun", "text": headline, "weight": "Bolder", "size": "Medium"}
-    lines: list[list[dict[str, Any]]] = [[title]]
+    first = {"type": "TextRun", "text": title, "weight": "Bolder", "size": "Medium"}
+    lines: list[list[dict[str, Any]]] = [[first]]
     for key, fact in facts.items():
         heading = {"type": "TextRun", "text": f"{key}: ", "weight": "Bolder"}
         lines.append([heading, {"type": "TextRun", "text": fact}])

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.quantities import parse_time
+from vinedresser.rules.actions.message import check_template
 from vinedresser.rules.actions.settings import (
     AdjustSettings,
     BoostSettings,
@@ -30,6 +31,8 @@ ACTIONS = ("tag", "snapshot", "checkpoint", "adjust", "boost", "stop", "notify",
 MESSAGES = frozenset({"notify", "email", "command"})
 # Seconds between two messages about the same root cause, and their key.
 _COOLDOWN, _COOLDOWN_KEY = 3600.0, "cooldown"
+# Key of the user's own text of messages.
+_TEMPLATE_KEY = "template"
 
 # By severity the key of its default actions.
 _BY_SEVERITY = {"stop": "on_stop", "warning": "on_warning", "info": "on_info"}
@@ -56,12 +59,14 @@ class ActionPlan:
         by_rule: by rule name the actions that replace the default.
         settings: by action name its settings, if it has any.
         cooldown: seconds between two messages about the same root cause of a run.
+        template: text of messages about findings, with placeholders; "": the usual one.
     """
 
     by_severity: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"stop": ("stop",)})
     by_rule: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     cooldown: float = _COOLDOWN
+    template: str = ""
 
     @classmethod
     def from_tables(
@@ -85,7 +90,7 @@ class ActionPlan:
         """
         if not isinstance(actions, Mapping):
             raise ConfigError(f"{where}: must be a table, not {actions!r}")
-        known = (*_BY_SEVERITY.values(), _COOLDOWN_KEY, *_SETTINGS)
+        known = (*_BY_SEVERITY.values(), _COOLDOWN_KEY, _TEMPLATE_KEY, *_SETTINGS)
         for key in actions:
             if key not in known:
                 near = did_you_mean(str(key), known) or f"; the keys are {', '.join(known)}"
@@ -106,7 +111,8 @@ class ActionPlan:
                 kinds = find_rules(name, where=where_rules)
                 by_rule |= dict.fromkeys((kind.name for kind in kinds), names)
         cooldown = _seconds(actions.get(_COOLDOWN_KEY, _COOLDOWN), f"{where}.{_COOLDOWN_KEY}")
-        return cls(by_severity, by_rule, settings, cooldown)
+        template = _template(actions.get(_TEMPLATE_KEY, ""), f"{where}.{_TEMPLATE_KEY}")
+        return cls(by_severity, by_rule, settings, cooldown, template)
 
     @property
     def messages(self) -> list[str]:
@@ -155,6 +161,17 @@ def _seconds(given: object, where: str) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
         raise ConfigError(f'{where}: must be a time such as "30 min", or seconds, not {given!r}')
     return float(given)
+
+
+def _template(given: object, where: str) -> str:
+    """Return the text of messages about findings."""
+    if not isinstance(given, str):
+        raise ConfigError(f"{where}: must be a text, such as '$run: $seen', not {given!r}")
+    try:
+        check_template(given)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return given
 
 
 def _built(kind: type[T], table: object, where: str) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated
@@ -27,19 +28,21 @@ _CHATS = (
     *("hooks.slack.com", "webhook.office.com", "logic.azure.com", "powerplatform.com"),
     *("discord.com", "discordapp.com", "chat.googleapis.com"),
 )
+_BLOCK = re.compile(r"[a-z0-9-]+/[a-z0-9-]+")
 # Seconds to retry.
 _Patience = Annotated[float, Ge(0), Le(3600)]
 
 
 @dataclass(frozen=True)
 class NotifySettings:
-    """Settings of ``notify``. Give either ``webhook`` or ``webhook_variable``.
+    """Settings of ``notify``. Give ``webhook``, ``webhook_variable`` or ``block``.
 
     Attributes:
         webhook: URL to POST to: https, or http on this machine; it is stored with the run, so it
             must not hold a secret.
         webhook_variable: environment variable with the URL, if that is secret, as that of a chat
             program.
+        block: a notification block of your Prefect server, ``TYPE/NAME``.
         format: shape of the message: "json", "slack" or "teams".
         patience: seconds to retry, with pauses of 0.5, 1, 2, … 30 s.
         insecure: allow http to other machines.
@@ -50,14 +53,18 @@ class NotifySettings:
 
     webhook: str = ""
     webhook_variable: str = ""
+    block: str = ""
     format: PayloadFormat = "json"
     patience: _Patience = 60.0
     insecure: bool = False
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if bool(self.webhook) == bool(self.webhook_variable):
-            raise ValueError("give either webhook or webhook_variable")
+        if sum(map(bool, (self.webhook, self.webhook_variable, self.block))) != 1:
+            raise ValueError("give either webhook or webhook_variable, or block")
+        if self.block:
+            self._check_block()
+            return
         # A whole URL in a message may show a secret.
         parts, shown = _split(self.url()), self.webhook_variable or "webhook"
         host = parts.hostname or ""
@@ -72,6 +79,15 @@ class NotifySettings:
                 f"webhook: the URL of {host} may be a secret, and it would be stored with the run; "
                 "put it into an environment variable and give the name of that: webhook_variable"
             )
+
+    def _check_block(self) -> None:
+        if not _BLOCK.fullmatch(self.block):
+            raise ValueError(
+                "block: must be the type and the name of a block, such as slack-webhook/team, not "
+                f"{self.block!r}"
+            )
+        if self.format != "json" or self.insecure:
+            raise ValueError("format and insecure: not with block, which sends as it is set up")
 
     def url(self) -> str:
         """Return the URL to POST to.

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.supervise.launcher import check_command
 from vinedresser.masking import masked_arguments
+from vinedresser.rules.actions.block import block_command
 from vinedresser.rules.actions.plan import ActionPlan
+
+__all__ = ["checked_actions", "refuse_missing_block"]
+
+# Seconds to load a block.
+_PATIENCE = 60.0
 
 
 def checked_actions(
@@ -43,3 +51,34 @@ def checked_actions(
             raise ConfigError(f"{where}.command: {error}") from error
         actions["command"] = command
     return actions
+
+
+def refuse_missing_block(actions: Mapping[str, Any], path: Path) -> None:
+    """Refuse a notification block that Prefect's server does not have.
+
+    Args:
+        actions: ``[actions]`` of the file.
+
+    Raises:
+        ConfigError: there is none of this name and type, or the server does not answer.
+    """
+    if block := actions.get("notify", {}).get("block"):
+        _load_block(block, f"{path}: actions.notify.block")
+
+
+# A command asks before it starts Prefect, and its flow once more.
+@cache
+def _load_block(block: str, where: str) -> None:
+    try:
+        done = subprocess.run(
+            block_command(block, "--check"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"{where}: no answer of Prefect's server in {_PATIENCE:g} s") from error
+    if done.returncode:
+        told = done.stdout.decode(errors="replace").strip()
+        raise ConfigError(f"{where}: {told or 'Prefect cannot be loaded'}")

@@ -48,7 +48,7 @@ from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.stated.claims import needs_of
 from vinedresser.rules.stated.good_runs import GoodRuns
 from vinedresser.snapshots.settings import SnapshotSettings
-from vinedresser.tasks.config.actions_table import checked_actions
+from vinedresser.tasks.config.actions_table import checked_actions, refuse_missing_block
 from vinedresser.tasks.config.data_table import (
     checked_cache,
     checked_channels,
@@ -196,8 +196,10 @@ class Experiment:
 
         Raises:
             ConfigError: more GPUs are requested than there are, a variable is not set, files of
-                a channel or good runs do not exist, or what starts the ranks is missing.
+                a channel, good runs or a notification block do not exist, or what starts the ranks
+                is missing.
         """
+        refuse_missing_block(self.actions, self.path)
         if self.runner.address is not None:
             return
         try:

@@ -130,7 +130,8 @@ def _take_actions(life: Life, finding: Finding) -> list[str]:
         if journal.has(identity):
             continue
         action = actions[name]
-        content = document(run, str(life.folder), RootCause(finding, ()), identity)
+        cause = RootCause(finding, ())
+        content = document(run, str(life.folder), cause, identity, template=plan.template)
         context = ActionContext(identity, finding, life.storage, content, threading.Event())
         result = action.take(context)
         journal.add(
