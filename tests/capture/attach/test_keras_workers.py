@@ -23,7 +23,7 @@ rank, several = os.environ.get("RANK", "0"), "RANK" in os.environ
 strategy = tf.distribute.MultiWorkerMirroredStrategy() if several else None
 keras.utils.set_random_seed(0)
 generator = np.random.default_rng(0)
-x = generator.normal(size=(64, 8)).astype("float32")
+x = generator.normal(size=(int(sys.argv[3]), 8)).astype("float32")
 y = (x.sum(1) > 0).astype("int32")
 with strategy.scope() if several else contextlib.nullcontext():
     dense = keras.layers.Dense
@@ -63,10 +63,10 @@ def close(first: Any, second: Any) -> bool:
 
 @pytest.mark.slow
 def test_two_workers_train_as_one(tmp_path: Path) -> None:
-    trained(tmp_path, "fit.py", "0.1", "2")
+    trained(tmp_path, "fit.py", "0.1", "2", "64")
     single = json.loads((tmp_path / "result-0.json").read_text())
     run = ("-m", "vinedresser", "run", "--ranks", "2", "--name", "fit")
-    trained(tmp_path, *run, "fit.py", "0.1", "2")
+    trained(tmp_path, *run, "fit.py", "0.1", "2", "64")
     first, second = (json.loads((tmp_path / f"result-{rank}.json").read_text()) for rank in "01")
     assert first == second
     for one, reference in zip(first[:2], single[:2], strict=True):
@@ -81,11 +81,21 @@ def test_two_workers_train_as_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_rule_stops_both_workers_after_the_same_step(tmp_path: Path) -> None:
     run = ("-m", "vinedresser", "run", "--ranks", "2", "--name", "fit", "--preset", "default")
-    trained(tmp_path, *run, "fit.py", "1e30", "1000", code=3)
+    trained(tmp_path, *run, "fit.py", "1e30", "1000", "64", code=3)
     stored = open_run(tmp_path / "runs/fit")
     assert stored.status.rule == "nonfinite"
     assert stored.steps().tolist() == stored.steps(rank=1).tolist()
     assert len(list((tmp_path / "runs/fit/checkpoints").iterdir())) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_thousand_clean_steps_are_silent(tmp_path: Path) -> None:
+    run = ("-m", "vinedresser", "run", "--ranks", "2", "--name", "fit", "--preset", "default")
+    trained(tmp_path, *run, "fit.py", "0.1", "5", "3200")
+    stored = open_run(tmp_path / "runs/fit")
+    assert stored.steps().tolist() == stored.steps(rank=1).tolist() == [*range(1000)]
+    assert stored.findings() == []
 
 
 @pytest.mark.thorough

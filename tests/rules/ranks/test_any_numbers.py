@@ -37,7 +37,10 @@ def records(values: list[float], rank: int) -> list[StepRecord]:
         scalars = {"losses/a": at[0], "ranks/reduced": at[1], "optimizer_state/lr": at[2]}
         times = ("timing/step", "timing/wait", "timing/forward")
         scalars |= dict(zip(times, map(abs, at[1:]), strict=False))
-        words = ("collectives", "data_parallel", "inputs", "objective", "passes", "random", "rows")
+        words = (
+            *("collectives", "data_parallel", "divided", "inputs", "objective", "passes"),
+            *("random", "reducing_passes", "rows"),
+        )
         scalars |= {f"ranks/{word}": at[k % 5] for k, word in enumerate(words)}
         names = ("weights/a", "biases/a", "gradients/a", "buffers/n.running_mean")
         tensors = {

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.torch_.parallel.rank_faults import ALTERED_AT, CLEAN, EVERY, TRAININGS, rules
+from tests.capture.torch_.parallel.rank_faults import (
+    ALTERED_AT,
+    CLEAN,
+    EVERY,
+    LAST,
+    TRAININGS,
+    rules,
+)
 from tests.capture.torch_.parallel.rank_variants import VARIANTS
 from tests.capture.torch_.parallel.ranks import run_ranks
 from vinedresser.capture import open_run
@@ -30,6 +37,7 @@ _FOUND: dict[str, tuple[str, str, str, int, int]] = {
     "summed": ("gradient_reduction", "warning", "summed", 0, 0),
     "clipped_first": ("gradient_reduction", "warning", "scaled_before_reduction", 0, 1),
     "accumulated": ("gradient_reduction", "info", "reduced_too_often", 0, 0),
+    "divided": ("gradient_reduction", "info", "divided_by_ranks", 0, 0),
     "frozen_on_one": (*_STOP, "not_updated", EVERY, 1),
     "stale_masters": (*_STOP, "not_updated", EVERY, 1),
     "other_rate": (*_STOP, "optimizer", EVERY, 0),
@@ -91,6 +99,17 @@ def test_a_flipped_bit_is_found_at_the_next_check(trained: Path) -> None:
 def test_an_optimizer_made_before_the_model_is_sharded_trains_nothing(trained: Path) -> None:
     (finding,) = judged(trained / "early_optimizer")
     assert finding.rule == "untrained_parameters"
+
+
+def test_an_optimizer_made_before_the_wrapper_trains_the_same(trained: Path) -> None:
+    assert judged(trained / "first_optimizer") == []
+    weights: list[dict[str, list[float]]] = []
+    for name in ("first_optimizer", "healthy_first_optimizer"):
+        prints = open_run(trained / name).reductions("fingerprint", rank=0)
+        weights.append({one: list(prints[one].values) for one in prints})
+    # Bit for bit, at each check.
+    assert weights[0] == weights[1]
+    assert len(set(weights[0]["weights/3.weight"])) == LAST // EVERY + 1
 
 
 @pytest.mark.parametrize("name", [name for name in _SHORT if name.startswith("healthy_")])

@@ -70,13 +70,16 @@ class RankState(LoopListener):
         self._passes = self._reducing = 0
         # What the latest backward pass began with, and the function that ends listening to it.
         self._objective: Tensor | None = None
+        # The operation before that is a division.
+        self._divided = False
         self._end: Callable[[], None] | None = None
 
     def names(self) -> list[str]:
         """Return the full names of what may be captured."""
         words = (
-            *("collectives", "data_parallel", "gradients", "inputs", "local_gradients"),
-            *("objective", "passes", "random", "reduced", "reducing_passes", "rows"),
+            *("collectives", "data_parallel", "divided", "gradients", "inputs"),
+            *("local_gradients", "objective", "passes", "random"),
+            *("reduced", "reducing_passes", "rows"),
         )
         return [*map(self._name, words)]
 
@@ -131,6 +134,7 @@ class RankState(LoopListener):
         only = losses[0] if len(losses) == 1 else None
         if isinstance(only, Tensor) and only.numel() == 1 and not only.is_complex():
             self._objective = only.detach()
+            self._divided = only.grad_fn is not None and only.grad_fn.name() == "DivBackward0"
 
     def take_consumed(self, optimizer: Optimizer) -> None:
         """Sample the gradients that an optimizer is about to consume."""
@@ -158,6 +162,8 @@ class RankState(LoopListener):
                 recording.add_scalar(self._name(word), float(number))
         if self._objective is not None and recording.due.ask(self._name("objective")):
             self._copier.keep_scalar(recording, self._name("objective"), self._objective, 1.0)
+            if recording.due.ask(self._name("divided")):
+                recording.add_scalar(self._name("divided"), float(self._divided))
         known = self._local.keys() & self._consumed.keys()
         both = [id(one) for one in self._sampled if id(one) in known]
         for word, found in (("local_gradients", self._local), ("gradients", self._consumed)):

@@ -21,7 +21,9 @@ from vinedresser.store.records import RunRecord
 
 # Step from which on checks are rarer.
 _EARLY = 150
-_CAPTURED = r"^ranks/(?:.*\.)?(?:local_gradients|gradients|objective|passes|reducing_passes)$"
+_CAPTURED = (
+    r"^ranks/(?:.*\.)?(?:local_gradients|gradients|objective|divided|passes|reducing_passes)$"
+)
 _NAME = re.compile(r"^ranks/((?:.*\.)?)gradients$")
 # Largest residual of a gradient that is a sum of the ranks' gradients, in units of its norm, and
 # the largest difference between equal factors; float32 sums are exact to about 1e-6.
@@ -40,6 +42,8 @@ class _Sample(NamedTuple):
         passes: number of backward passes in the step.
         reducing: number of those that reduced the gradients of all parameters over all ranks.
         mean: whether the backward pass began with a loss that is a mean over the rank's own rows.
+        share: share of such a loss, the only one, that is left by a division before the backward
+            pass; NaN if there is none.
     """
 
     local: _Vector
@@ -47,6 +51,7 @@ class _Sample(NamedTuple):
     passes: float
     reducing: float
     mean: bool
+    share: float
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class _Fault:
     threshold: float
     confidence: float
     ranks: tuple[int, ...] = ()
-    cost: bool = False
+    hint: bool = False
 
 
 class GradientReduction(RankRule):
@@ -77,6 +82,9 @@ class GradientReduction(RankRule):
       reduction, so the ranks do not count alike.
     - All backward passes of a step with several of them reduce gradients: all but the last could
       be within ``no_sync()``. This costs time only (info).
+    - The only loss, a mean, is divided by W before the only backward pass of a step, which
+      `DistributedDataParallel` reduces to a mean by itself: the gradients are W times too small
+      (info: the divisor may be another number that equals W). Half a squared error is usual.
 
     Silent if the residual is above 1e-3 of G: noise, compression, or another reduction.
 
@@ -139,13 +147,16 @@ class GradientReduction(RankRule):
             seen=fault.seen,
             cause=fault.cause,
             remedy=fault.remedy,
-            severity="info" if fault.cost else None,
+            severity="info" if fault.hint else None,
             evidence={"kind": fault.kind, "checks": self._seen[prefix].count, **_evidence(ranks)},
         )
 
     def _is_mean(self, loss: str) -> bool:
         known = self._losses.get(loss, {})
         return not known.get("custom") and known.get("settings", {}).get("reduction") == "mean"
+
+    def _is_square(self, loss: str) -> bool:
+        return "mse" in str(self._losses.get(loss, {}).get("type")).lower()
 
     def _sample(self, step: Step, prefix: str) -> _Sample:
         local, consumed = (
@@ -156,12 +167,15 @@ class GradientReduction(RankRule):
             step.scalars.get(f"ranks/{prefix}{word}", math.nan)
             for word in ("passes", "reducing_passes", "objective")
         )
-        mean = passes == 1 and any(
-            math.isclose(value, objective, rel_tol=1e-6)
-            for name, value in step.scalars_of("losses").items()
-            if self._is_mean(name.partition("/")[2])
-        )
-        return _Sample(local, consumed, passes, reducing, mean)
+        losses = {name.partition("/")[2]: loss for name, loss in step.scalars_of("losses").items()}
+        means = {name: loss for name, loss in losses.items() if passes == 1 and self._is_mean(name)}
+        mean = any(math.isclose(loss, objective, rel_tol=1e-6) for loss in means.values())
+        share = math.nan
+        if len(losses) == len(means) == 1 and step.scalars.get(f"ranks/{prefix}divided") == 1:
+            [(name, loss)] = means.items()
+            if loss and not (self.world == 2 and self._is_square(name)):
+                share = objective / loss
+        return _Sample(local, consumed, passes, reducing, mean, share)
 
 
 @np.errstate(all="ignore")
@@ -197,6 +211,8 @@ def _fault_of(ranks: list[_Sample]) -> _Fault | None:
             return _summed(world)
         if high - low > 10 * _EXACT * high and low > 0 and high < (1 + _EXACT) / world:
             return _scaled_apart(factors, world)
+    if all(rank.reducing == 1 and abs(world * rank.share - 1) < 1e-5 for rank in ranks):
+        return _divided(world)
     passes = ranks[0].passes
     if passes > 1 and all(rank.passes == passes == rank.reducing for rank in ranks):
         return _Fault(
@@ -209,7 +225,7 @@ def _fault_of(ranks: list[_Sample]) -> _Fault | None:
             passes,
             1.0,
             0.9,
-            cost=True,
+            hint=True,
         )
     return None
 
@@ -225,6 +241,21 @@ def _summed(world: int) -> _Fault:
         1.0,
         1 / world,
         0.9,
+    )
+
+
+def _divided(world: int) -> _Fault:
+    return _Fault(
+        "divided_by_ranks",
+        f"the backward pass begins with the loss divided by {world}, and DistributedDataParallel "
+        f"takes the mean of the gradients of {world} ranks, too",
+        f"if this {world} is the number of ranks, the gradients are {world} times too small; if it "
+        "is another number, nothing is wrong",
+        "do not divide the loss by the number of ranks",
+        1 / world,
+        1.0,
+        0.6,
+        hint=True,
     )
 
 

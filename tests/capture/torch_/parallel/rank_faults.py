@@ -85,7 +85,7 @@ class Training:
         torch.manual_seed(100 + rank)
         self.model = self.made()
         self.wrapped = self.wrap(self.model)
-        self.loss = nn.CrossEntropyLoss()
+        self.loss: nn.Module = nn.CrossEntropyLoss()
         self.optimizer = self.optimizer_of(self.model)
 
     @property
@@ -239,6 +239,19 @@ class _Accumulated(Training):
                 (self.loss(wrapped(x), y) / 3).backward()
 
 
+class _Divided(Training):
+    """The loss is divided by the number of ranks; that of the twin by its two micro-batches."""
+
+    def backward(self) -> None:
+        wrapped = self.wrapped
+        assert isinstance(wrapped, DistributedDataParallel)
+        parts = 1 if self.faulty else 2
+        for part in range(parts):
+            with wrapped.no_sync() if part + 1 < parts else nullcontext():
+                x, y = self.batch()
+                (self.loss(wrapped(x), y) / dist.get_world_size()).backward()
+
+
 class _FrozenOnOne(Training):
     """The optimizer of rank 1 does not have the last layer."""
 
@@ -356,6 +369,17 @@ class _TensorParallel(Training):
                 dist.all_reduce(parameter.grad)
 
 
+class _FirstOptimizer(Training):
+    """The optimizer is made before the wrapper, which keeps the parameters; nothing is wrong."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        self.early = super().optimizer_of(model)
+        return super().wrap(model)
+
+    def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:
+        return self.early if self.faulty else super().optimizer_of(model)
+
+
 class _Sharded(Training):
     """A fully sharded model; the optimizer may be made before it is sharded."""
 
@@ -468,6 +492,7 @@ _KINDS: dict[str, Callable[[str, int], Training]] = {
     "summed": _Summed,
     "clipped_first": _ClippedFirst,
     "accumulated": _Accumulated,
+    "divided": _Divided,
     "frozen_on_one": _FrozenOnOne,
     "stale_masters": _StaleMasters,
     "other_rate": _OtherRate,
@@ -476,6 +501,7 @@ _KINDS: dict[str, Callable[[str, int], Training]] = {
     "uneven": _Uneven,
     "one_checkpoint": _OneCheckpoint,
     "tensor_parallel": _TensorParallel,
+    "first_optimizer": _FirstOptimizer,
     "early_optimizer": _Sharded,
     "sharded_no_sampler": _ShardedNoSampler,
     "unsynchronised": _Unsynchronised,

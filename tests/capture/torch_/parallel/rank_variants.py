@@ -42,6 +42,35 @@ class _OwnLoss(Training):
         (loss * dist.get_world_size() / rows).backward()
 
 
+class _HalfSquares(Training):
+    """Half the mean squared error, on two ranks."""
+
+    def __init__(self, name: str, rank: int) -> None:
+        super().__init__(name, rank)
+        self.loss = nn.MSELoss()
+
+    def backward(self) -> None:
+        x, _ = self.batch()
+        (self.loss(self.wrapped(x), x[:, :3]) / 2).backward()
+
+
+class _Weighted(Training):
+    """The loss has a weight, as large as 1 / number of ranks."""
+
+    def backward(self) -> None:
+        x, y = self.batch()
+        (0.5 * self.loss(self.wrapped(x), y)).backward()
+
+
+class _TwoViews(Training):
+    """The mean of the losses of two views of the rows."""
+
+    def backward(self) -> None:
+        x, y = self.batch()
+        first, second = self.wrapped(torch.cat([x, x + 0.1 * torch.randn_like(x)])).chunk(2)
+        ((self.loss(first, y) + self.loss(second, y)) / 2).backward()
+
+
 class _BucketView(Training):
     """Gradients are views of the buckets."""
 
@@ -197,6 +226,9 @@ class _Experts(Training):
 
 VARIANTS: dict[str, Callable[[str, int], Training]] = {
     "own_loss": _OwnLoss,
+    "half_squares": _HalfSquares,
+    "weighted": _Weighted,
+    "two_views": _TwoViews,
     "bucket_view": _BucketView,
     "unused": _Unused,
     "compressed": _Compressed,
