@@ -56,6 +56,21 @@ def test_ranks_begin_again_from_the_last_checkpoint(
 
 
 @pytest.mark.slow
+def test_a_rank_that_is_killed_while_it_writes_its_part_leaves_the_checkpoint_before(
+    tmp_path: Path,
+) -> None:
+    text = EXPERIMENT.replace("parameters = { ", "parameters = { parts = true, ")
+    (tmp_path / "experiment.toml").write_text(text, encoding="utf-8")
+    printed = vinedresser("train", "experiment.toml", cwd=tmp_path, code=0)
+    first, again = (open_run(tmp_path / "runs" / name) for name in ("digits", "digits-restart-1"))
+    assert (first.status.state, again.status.state) == ("killed", "finished")
+    # Each rank has loaded its own part.
+    assert again.info.parameters["from"] == str(tmp_path / "runs/digits/checkpoints/step-10")
+    assert again.info.total_steps == 10
+    assert "digits: checkpoints/step-15 is not used: step-15_rank_1.npz is cut off" in printed.stderr
+
+
+@pytest.mark.slow
 def test_the_example_fails_hangs_and_recovers(tmp_path: Path) -> None:
     vinedresser("train", str(EXAMPLE), "--store", "runs", cwd=tmp_path, code=0)
     runs = {path.name: open_run(path) for path in (tmp_path / "runs").glob("ranks-*")}

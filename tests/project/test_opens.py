@@ -82,6 +82,7 @@ ELSEWHERE = {
     "objects/files.py": "defines the one way",
     "objects/local.py": "a new file in a folder of `open_folder`",
     "tasks/lifecycle/container_job.py": "the tree of a container, in no store",
+    "tasks/places/checkpoint_parts.py": "an archive in a file of `open_file`",
     "tasks/pruning/fetching.py": "into a temporary folder of its own",
     "tasks/pruning/round_queue.py": "links are copied as links",
     "tasks/pruning/scan.py": "a temporary folder of its own",

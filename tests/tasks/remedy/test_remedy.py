@@ -162,18 +162,20 @@ def test_only_what_a_rule_stopped_is_begun_again(
     assert one.left == why
 
 
-def test_a_run_that_failed_begins_again_as_often_as_asked_for(tmp_path: Path) -> None:
-    def crashed(directory: Path, *saved: str) -> None:
-        make_run(directory, [step_record(n) for n in range(30)], name=directory.name)
-        save(directory, *saved)
-        write_record(LocalStorage(directory), ExitRecord("crashed", "no such label", 2.0))
+def crashed(directory: Path, *saved: str, steps: int = 30, code: int = 1) -> None:
+    """Make a run that crashed, with checkpoints."""
+    make_run(directory, [step_record(n) for n in range(steps)], name=directory.name)
+    save(directory, *saved)
+    write_record(LocalStorage(directory), ExitRecord("crashed", "no such label", 2.0, code))
 
+
+def test_a_run_that_failed_begins_again_as_often_as_asked_for(tmp_path: Path) -> None:
     crashed(tmp_path / "run", "step-10.pt", "step-20.pt", "step-30.rank-0.pt", "step-30.rank-1.pt")
     one = course(tmp_path / "run", {"lr": 1.0}, times=0, restarts=2, resume="from")
     again = one.next()
     assert again is not None
     assert (again.spec.name, again.remedy) == ("run-restart-1", None)
-    # Not with parts of several ranks, of which one may be missing.
+    # Not with the part of a rank that the run did not have.
     path = str(tmp_path / "run/checkpoints/step-20.pt")
     assert again.spec.parameters == {"lr": 1.0, "from": path}
     assert again.spec.total_steps == 80
@@ -190,6 +192,23 @@ def test_a_run_that_failed_begins_again_as_often_as_asked_for(tmp_path: Path) ->
     assert one.next() is None
     assert one.left == "crashed: no such label"
     assert [each.name for each in one.restarted] == ["run", "run-restart-1"]
+
+
+def test_a_checkpoint_that_no_restart_could_load_makes_room_for_the_one_before(
+    tmp_path: Path,
+) -> None:
+    crashed(tmp_path / "run", "step-10.pt", "step-20.pt")
+    one = course(tmp_path / "run", {"from": "mine.pt"}, times=0, restarts=9, resume="from")
+    begun = []
+    # 126: the program could not be started, which says nothing about the checkpoint.
+    for number, (steps, code) in enumerate([(0, 126), (5, 1), (0, 1), (0, 1), (0, 1)]):
+        again = one.next()
+        assert again is not None
+        begun.append((Path(again.spec.parameters["from"]).name, again.spec.total_steps))
+        place = tmp_path / f"run-restart-{number}"
+        crashed(place, steps=steps, code=code)
+        one.begun(RunPlace(place), again)
+    assert begun == [("step-20.pt", 80)] * 3 + [("step-10.pt", 90), ("mine.pt", 100)]
 
 
 def test_restarts_wait_ever_longer_but_the_first_and_those_after_a_correction(
@@ -233,7 +252,7 @@ def test_where_the_symptom_has_no_correction_the_cause_has(tmp_path: Path) -> No
 def save(directory: Path, *names: str) -> None:
     (directory / "checkpoints").mkdir()
     for name in names:
-        (directory / "checkpoints" / name).touch()
+        (directory / "checkpoints" / name).write_text("weights", encoding="utf-8")
 
 
 def test_the_last_checkpoint_at_which_all_was_well(tmp_path: Path) -> None:
@@ -241,13 +260,13 @@ def test_the_last_checkpoint_at_which_all_was_well(tmp_path: Path) -> None:
     # That of step 9 is of two ranks; at 14 the loss has risen; 16 is after the finding.
     save(
         tmp_path / "run",
-        *("step-0.pt", "step-5.pt", "step-7.safetensors", "best.pt", "step-14.pt", "step-16.pt"),
+        *("step-0.pt", "step-5.pt", "step-7.ubj", "best.pt", "step-14.pt", "step-16.pt"),
         *("step-9.safetensors", "step-9.rank-1.safetensors", ".tmp-1-step-8.pt"),
     )
     run = open_run(tmp_path / "run")
     found = healthy_checkpoint(run, since=14)
     assert found is not None
-    assert (found.key, found.steps) == ("checkpoints/step-7.safetensors", 7)
+    assert (found.key, found.steps) == ("checkpoints/step-7.ubj", 7)
     assert found.run == "run"
     earlier = healthy_checkpoint(run, since=6)
     assert earlier is not None

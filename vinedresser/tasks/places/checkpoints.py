@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from vinedresser.errors import CorruptData
-from vinedresser.objects import LocalStorage, Storage
+from vinedresser.objects import LocalStorage, Location, Storage
 from vinedresser.objects.base import get_chunks
 from vinedresser.objects.files import check_file, folder_below
-from vinedresser.store.reading.reader import Run
-from vinedresser.store.records import heartbeats
+from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.records import ExitRecord, heartbeats
+from vinedresser.tasks.places.checkpoint_parts import fault_of, rank_file
 
 __all__ = [
+    "Report",
     "SavedCheckpoint",
     "copy_checkpoint",
     "fetch_checkpoint",
     "last_checkpoint",
-    "saved_checkpoints",
+    "last_of_runs",
+    "usable_checkpoints",
 ]
 
 _FOLDER = "checkpoints"
 # The hook's naming; a user's own may have any suffix and be a folder.
 _NAME = re.compile(r"step-(\d+)")
+# The hook's weights of a sharded model, one file for each rank.
+_SHARD = re.compile(r"\.rank-\d+\.safetensors$")
+_UNFINISHED = (".tmp", ".part", "~")
+
+Report = Callable[[str], object]
+"""Called with one sentence."""
+
+
+def _silent(sentence: str) -> None:
+    """Report nothing."""
 
 
 class SavedCheckpoint(NamedTuple):
@@ -51,36 +65,77 @@ class SavedCheckpoint(NamedTuple):
         return cls(parts[0], f"{_FOLDER}/{parts[2]}", int(name[1]))
 
 
-def saved_checkpoints(storage: Storage) -> list[SavedCheckpoint]:
-    """Return the checkpoints from which a run can resume, the latest first.
+def _saved(run: str, keys: Iterable[str]) -> list[SavedCheckpoint]:
+    """Return the checkpoints among keys, the latest first; see `usable_checkpoints`."""
+    names: dict[int, set[str]] = defaultdict(set)
+    for name in {key.split("/")[1] for key in keys}:
+        if (steps := _NAME.match(name)) and int(steps[1]) and not name.endswith(_UNFINISHED):
+            names[int(steps[1])].add(name)
+    found = []
+    for steps, those in names.items():
+        of_ranks = all(map(rank_file, those))
+        if any(map(_SHARD.search, those)) or (len(those) > 1 and not of_ranks):
+            continue
+        name = those.pop()
+        if of_ranks:
+            name = _NAME.match(name)[0]  # type: ignore[index]
+        found.append(SavedCheckpoint(run, f"{_FOLDER}/{name}", steps))
+    return sorted(found, key=lambda one: one.steps, reverse=True)
 
-    These are ``checkpoints/step-<steps>`` with any suffix. If a training saves several files at a
-    time, such as one per rank, none of them qualifies.
+
+def _files(saved: SavedCheckpoint, keys: Iterable[str]) -> list[str]:
+    """Return the keys of the files of a checkpoint: itself, those in it, or those of its ranks."""
+    own = [key for key in keys if key == saved.key or key.startswith(f"{saved.key}/")]
+    of_ranks = re.compile(rf"{re.escape(saved.key)}(?!\d)[^/]*")
+    return own or [key for key in keys if of_ranks.fullmatch(key) and rank_file(key)]
+
+
+def usable_checkpoints(
+    run: Run,
+    *,
+    below: int | None = None,
+    ranks: int | None = None,
+    report: Report = _silent,
+) -> Iterator[SavedCheckpoint]:
+    """Yield the checkpoints from which a run can resume, the latest first.
+
+    These are ``checkpoints/step-<steps>``: a file with any suffix, a folder, or files of ranks such
+    as ``step-<steps>_rank_<rank>.pt``, whose key is ``checkpoints/step-<steps>``. Of several other
+    files of a step, it is unknown which belong together. The shards that the hook saves, which are
+    no state of a training, do not qualify, nor do files that are missing, cut off or damaged.
+
+    Args:
+        run: a run that is over.
+        below: only checkpoints of fewer steps.
+        ranks: number of ranks that resume; None: as many as the run had.
+        report: called with one sentence for each checkpoint that is not complete.
 
     Raises:
         StoreError: the storage refused a request.
     """
-    run = PurePath(storage.location).name
-    names = {key.split("/")[1] for key in storage.list(f"{_FOLDER}/")}
-    found = [
-        SavedCheckpoint(run, f"{_FOLDER}/{name}", int(steps[1]))
-        for name in names
-        if (steps := _NAME.match(name))
-    ]
-    files = Counter(one.steps for one in found)
-    alone = [one for one in found if one.steps > 0 and files[one.steps] == 1]
-    return sorted(alone, key=lambda one: one.steps, reverse=True)
+    keys = run.storage.list(f"{_FOLDER}/")
+    for checkpoint in _saved(PurePath(run.path).name, keys):
+        if below is None or checkpoint.steps < below:
+            if fault := _fault(run, _files(checkpoint, keys), ranks):
+                report(f"{run.info.name}: {checkpoint.key} is not used: {fault}")
+            else:
+                yield checkpoint
 
 
-def last_checkpoint(run: Run, besides: Collection[SavedCheckpoint] = ()) -> SavedCheckpoint | None:
+def last_checkpoint(
+    run: Run,
+    *,
+    below: int | None = None,
+    ranks: int | None = None,
+    report: Report = _silent,
+) -> SavedCheckpoint | None:
     """Return the checkpoint from which to resume an interrupted run; None for the start.
 
     The run has everything from before that checkpoint. After a kill the last steps and evaluations
     may be missing and the file incomplete, so a later train step must be present.
 
     Args:
-        run: a run that is over.
-        besides: checkpoints that have proved useless.
+        run, below, ranks, report: see `usable_checkpoints`.
 
     Raises:
         StoreError: the storage refused a request.
@@ -88,12 +143,60 @@ def last_checkpoint(run: Run, besides: Collection[SavedCheckpoint] = ()) -> Save
     beats = heartbeats(run.storage)
     complete = bool(beats) and all(beat.closed for beat in beats)
     steps = run.steps("train")
-    for checkpoint in saved_checkpoints(run.storage):
-        if checkpoint not in besides and (
-            complete or (len(steps) and checkpoint.steps <= steps[-1])
-        ):
+    for checkpoint in usable_checkpoints(run, below=below, ranks=ranks, report=report):
+        if complete or (len(steps) and checkpoint.steps <= steps[-1]):
             return checkpoint
     return None
+
+
+def _fault(run: Run, files: Sequence[str], ranks: int | None) -> str:
+    """Return why a checkpoint cannot be resumed; "" if it can, as far as its files tell."""
+    before = run.info.world_size
+    if fault := fault_of(run.storage, files, before):
+        return fault
+    if ranks not in (None, before) and any(map(rank_file, files)):
+        return f"it has the parts of {before} ranks, and the training continues with {ranks}"
+    return ""
+
+
+def last_of_runs(
+    runs: Mapping[str, Location],
+    origins: Mapping[str, SavedCheckpoint | None],
+    *,
+    ranks: int | None = None,
+    report: Report = _silent,
+) -> SavedCheckpoint | None:
+    """Return the last checkpoint of the last run, or else of the runs from which it began.
+
+    Args:
+        runs: runs by name, all of which are over.
+        origins: the checkpoint of an earlier run from which each began; None: its own start.
+        ranks, report: see `usable_checkpoints`.
+
+    Raises:
+        StoreError: a run cannot be read.
+    """
+    name = next(reversed(runs), None)
+    below = None
+    while name is not None:
+        run = open_run(runs[name])
+        if found := last_checkpoint(run, below=below, ranks=ranks, report=report):
+            return found
+        origin = origins[name]
+        if origin is None:
+            return None
+        # The checkpoint may be unreadable for the training.
+        below = origin.steps if _failed_at_once(run) else origin.steps + 1
+        name = origin.run
+    return None
+
+
+def _failed_at_once(run: Run) -> bool:
+    """Return whether the program of a run crashed before its first step."""
+    end = read_record_or_none(run.storage, ExitRecord, ExitRecord.KEY, [])
+    # A program that could not be started, with a shell's exit code, has read no checkpoint.
+    started = end is None or end.code not in (126, 127)
+    return started and run.status.state == "crashed" and not len(run.steps("train"))
 
 
 def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> Path:
@@ -111,7 +214,8 @@ def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> 
     if isinstance(storage, LocalStorage):
         root = Path(storage.location).absolute()
         path = folder_below(root, saved.key.rpartition("/")[0]) / saved.key.rpartition("/")[2]
-        if path.is_symlink() or not path.is_dir():
+        of_ranks = not path.exists() and _files(saved, storage.list(f"{_FOLDER}/"))
+        if not of_ranks and (path.is_symlink() or not path.is_dir()):
             check_file(path)
         return path
     return copy_checkpoint(storage, saved, folder)
@@ -130,11 +234,7 @@ def copy_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> P
         StoreError: a storage refused a request.
     """
     there = LocalStorage(folder_below(folder.parent, f"{folder.name}/{saved.run}"))
-    keys = [
-        key
-        for key in storage.list(saved.key)
-        if key == saved.key or key.startswith(f"{saved.key}/")
-    ]
+    keys = _files(saved, storage.list(saved.key))
     if not keys:
         raise CorruptData(f"{storage.location}: {saved.key} was removed")
     for key in keys:

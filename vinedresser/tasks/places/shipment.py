@@ -146,8 +146,7 @@ def _here(argument: str, shipment: Shipment, storage: LocalStorage) -> str:
     if saved is None or not is_remote(shipment.location):
         return argument
     there = open_storage(f"{shipment.store}/{saved.run}")
-    fetched = fetch_checkpoint(there, saved, Path(storage.location, PRIVATE, "fetched"))
-    return str(fetched) if fetched.exists() else argument
+    return str(fetch_checkpoint(there, saved, Path(storage.location, PRIVATE, "fetched")))
 
 
 def stage(store: StoreUrl, name: str) -> Path:

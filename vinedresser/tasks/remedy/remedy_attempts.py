@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.causes.root_cause import onset
 from vinedresser.rules.standing import hangs
 from vinedresser.snapshots.replay_options import script_of
@@ -20,14 +21,16 @@ from vinedresser.tasks.config.remedy_settings import RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.places.checkpoints import (
     SavedCheckpoint,
-    last_checkpoint,
-    saved_checkpoints,
+    last_of_runs,
+    usable_checkpoints,
 )
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.fatal_finding import is_same, runs_of, stopping_finding
 from vinedresser.tasks.remedy.trials import Trials, TrialSource, run_trials
 
 __all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
+
+_log = plain_logger(__name__)
 
 # A loss is taken as the median of this number of steps.
 _STEPS = 5
@@ -130,7 +133,7 @@ class RemedyAttempts:
         found = self.late or stopping_finding(runs)
         failed = found is None and run.status.state in ("crashed", "killed")
         if failed or (found is not None and hangs(found)):
-            restart = self._restart(run)
+            restart = self._restart()
             if restart is not None:
                 return restart
         if found is None:
@@ -147,21 +150,36 @@ class RemedyAttempts:
             return None
         return self._attempt(run, found, trials.words)
 
-    def _restart(self, run: Run) -> Attempt | None:
+    def _restart(self) -> Attempt | None:
         """Return a run that failed again, from its last checkpoint; None after too many."""
         number = len(self.restarted) + 1
         if number > self._settings.restarts:
             return None
-        spec, resume = self._specs[-1], self._settings.resume
-        spec = replace(spec, name=f"{self.name}-restart-{number}")
-        saved = last_checkpoint(run) if resume is not None else None
-        if resume is None or saved is None:
-            # It may have begun from a checkpoint itself, which still is the last one.
-            return Attempt(spec, None)
-        total = spec.total_steps and max(spec.total_steps - saved.steps, 1)
-        path = str(Path(run.path, saved.key).absolute())
-        parameters = {**spec.parameters, resume: path}
-        return Attempt(replace(spec, parameters=parameters, total_steps=total), None)
+        spec = replace(self._specs[-1], name=f"{self.name}-restart-{number}")
+        return Attempt(spec if self._settings.resume is None else self._resumed(spec), None)
+
+    def _resumed(self, spec: RunSpec) -> RunSpec:
+        """Return a run that resumes from the last checkpoint; from the start if there is none."""
+        resume = self._settings.resume
+        assert resume is not None, "it is the script's parameter"
+        runs = {place.name: place.location for place in self.places}
+        specs = dict(zip(runs, self._specs, strict=True))
+        origins: dict[str, SavedCheckpoint | None] = {}
+        for name, one in specs.items():
+            saved = SavedCheckpoint.at(str(one.parameters.get(resume, "")))
+            origins[name] = saved if saved is not None and saved.run in origins else None
+        found = last_of_runs(runs, origins, report=_log.warning)
+        if found is not None:
+            total = specs[found.run].total_steps
+            path = str(Path(str(runs[found.run]), found.key).absolute())
+            total = total and max(total - found.steps, 1)
+            return replace(spec, parameters={**spec.parameters, resume: path}, total_steps=total)
+        first = self.places[-1].name
+        while (origin := origins[first]) is not None:
+            first = origin.run
+        own = {key: value for key, value in specs[first].parameters.items() if key == resume}
+        parameters = self._without_resume(spec) | own
+        return replace(spec, parameters=parameters, total_steps=specs[first].total_steps)
 
     def _trials(self, runs: list[Run], finding: Finding) -> Trials:
         """Try changes on a snapshot, with the factory, or else in the script that trained."""
@@ -290,8 +308,8 @@ def healthy_checkpoint(run: Run, since: int) -> SavedCheckpoint | None:
         since: first step at which something was wrong.
     """
     losses = [column.of("train") for column in run.scalars("losses").values()]
-    for checkpoint in saved_checkpoints(run.storage):
-        if checkpoint.steps <= since and all(_not_risen(loss, checkpoint.steps) for loss in losses):
+    for checkpoint in usable_checkpoints(run, below=since + 1, report=_log.warning):
+        if all(_not_risen(loss, checkpoint.steps) for loss in losses):
             return checkpoint
     return None
 

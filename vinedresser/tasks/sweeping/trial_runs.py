@@ -14,6 +14,7 @@ from vinedresser.infra.catalog.run_notes import stored_tracking
 from vinedresser.infra.supervise.launcher import adopt
 from vinedresser.objects import Location, open_storage
 from vinedresser.objects.files import folder_below
+from vinedresser.plain_logs import plain_logger
 from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
@@ -30,8 +31,11 @@ from vinedresser.tasks.places.checkpoints import (
     copy_checkpoint,
     fetch_checkpoint,
     last_checkpoint,
+    last_of_runs,
 )
 from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
+
+_log = plain_logger(__name__)
 
 # Beside the journal, a folder for each run: checkpoints fetched from an object store, and copies of
 # those of other trials.
@@ -72,6 +76,7 @@ class TrialRuns:
         self._origins: dict[str, SavedCheckpoint | None] = {}
         self._taken: dict[str, int] = {}
         self._next_origin: SavedCheckpoint | None = None
+        self._told: set[str] = set()
         self._seen, self._last_step = 0, -1
 
     @property
@@ -283,20 +288,13 @@ class TrialRuns:
 
     def _checkpoint(self) -> SavedCheckpoint | None:
         """Return the last checkpoint of the last run, or else of the runs from which it began."""
-        useless: list[SavedCheckpoint] = []
-        name = next(reversed(self._runs), None)
-        while name is not None:
-            run = open_run(self._runs[name])
-            if found := last_checkpoint(run, useless):
-                return found
-            origin = self._origins[name]
-            if origin is None:
-                return None
-            if run.status.state == "crashed" and not len(run.steps("train")):
-                # The checkpoint may be incomplete or unreadable for the training.
-                useless.append(origin)
-            name = origin.run
-        return None
+        return last_of_runs(self._runs, self._origins, report=self._reported)
+
+    def _reported(self, sentence: str) -> None:
+        """Warn of a checkpoint that is not used, once."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            _log.warning(sentence)
 
     def _stopped(self, judged: Verdict) -> TrialEnd | None:
         """Return how a stopped run ended; None if only the sweep was interrupted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import yaml
 from tests.waiting import until
 from vinedresser.infra.supervise.hosts.kubernetes_launcher import job_manifest
 from vinedresser.infra.supervise.launcher import request_stop
+from vinedresser.processes import marked_processes
 from vinedresser.store.records import LaunchRecord
 from vinedresser.testing.launchers import LauncherConformance, Started
 
@@ -81,6 +83,27 @@ class TestTorchrun(LauncherConformance):
     def launch(self) -> dict[str, Any]:
         """See the base class."""
         return {"launcher": "torchrun", "hosts": ["127.0.0.1", "127.0.0.2"]}
+
+    def test_one_that_is_killed_before_the_ranks_begin_is_said_to_be(
+        self, started: Callable[..., Started]
+    ) -> None:
+        run = started("")
+
+        def torchruns() -> list[int]:
+            found = marked_processes(run.marker)
+            paths = {one: Path(f"/proc/{one.pid}/cmdline") for one in found}
+            return [
+                one.pid for one, path in paths.items() if b"distributed.run" in path.read_bytes()
+            ]
+
+        until(torchruns)
+        os.kill(torchruns()[0], signal.SIGKILL)
+        record = run.end()
+        assert (record.cause, record.code, record.signal) == ("killed", None, "SIGKILL")
+        assert record.reason == (
+            "torchrun could not start the ranks: ended by SIGKILL: killed by a user, or by the "
+            "kernel because memory ran out"
+        )
 
 
 @pytest.fixture(scope="module")

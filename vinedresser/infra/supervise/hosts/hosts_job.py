@@ -60,6 +60,7 @@ class HostsJob:
         ranks: the ranks, by number.
         family: the launcher, and all processes of the run on this machine.
         fault: why the ranks could not be started, one sentence; "" if they could.
+        ended_by: number of the signal that ended the launcher before the ranks began; 0: none.
         told: what has asked a host to end, one sentence; "" if nothing has.
 
     Raises:
@@ -79,6 +80,7 @@ class HostsJob:
         self._launch, self._say, self._selector = launch, report, selector
         self._storage = LocalStorage(directory)
         self.fault = self.told = ""
+        self.ended_by = 0
         self.ranks = [RankElsewhere(number) for number in range(launch.ranks)]
         size = part_size(launch)
         parts = [self.ranks[at : at + size] for at in range(0, launch.ranks, size)]
@@ -181,8 +183,14 @@ class HostsJob:
         if len(missing) < len(self._hosts):
             self._first_came = min(self._first_came, now)
         if self._over(now) and not self.fault:
-            said = self._launcher.said or f"exit code {self._launcher.trainer.exit_code()}"
-            self.fault = f"{self._launch.system.name} could not start the ranks: {said}"
+            self.fault = f"{self._launch.system.name} could not start the ranks"
+            code, said = self._launcher.trainer.exit_code(), self._launcher.said
+            # The signal may have ended a process of the launcher, whose code it passes on.
+            number = -code if code < 0 else code - 128
+            if 0 < number <= signal.SIGRTMAX:
+                self.ended_by = number
+            else:
+                self.fault += f": {said or f'exit code {code}'}"
         elif missing and now > self._first_came + _GATHERING:
             names = ", ".join(str(host.number) for host in missing)
             self.fault = (

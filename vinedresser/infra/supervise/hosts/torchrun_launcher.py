@@ -25,7 +25,7 @@ _OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def main(directory: Path) -> int:
-    """Start torchrun on each host, and wait for all of them; return the highest exit code."""
+    """Start torchrun on each host, and wait for all; return the exit code of the first failure."""
     launch = read_record(LocalStorage(directory), LaunchRecord)
     if launch is None:
         raise NotARun(f"{directory}: has no {LaunchRecord.KEY}")
@@ -56,7 +56,7 @@ def main(directory: Path) -> int:
         if codes[-1]:
             # It would not notice that another one has ended.
             end()
-    return max(codes)
+    return next(filter(None, codes), 0)
 
 
 def _command(launch: LaunchRecord, directory: Path, number: int) -> list[str]:

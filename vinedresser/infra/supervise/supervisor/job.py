@@ -71,7 +71,8 @@ class Job:
     Attributes:
         ranks: the ranks, by number.
         family: all of its processes.
-        fault, told: "", since its ranks have begun, and all end together; see `HostsJob`.
+        fault, ended_by, told: "", 0 and "", since its ranks have begun, and all end together; see
+            `HostsJob`.
         late: ranks that were still running when they were asked to end because another one had
             failed.
 
@@ -93,6 +94,7 @@ class Job:
     ) -> None:
         several = launch.ranks > 1 or part is not None
         self.fault = self.told = ""
+        self.ended_by = 0
         # When the others were asked to end because one had failed.
         self._ended_peers = _NEVER
         self.late: list[int] = []

@@ -27,6 +27,8 @@ _FAULTS = frozenset(
         signal.SIGXFSZ,
     }
 )
+# By name of a signal.
+_BY_WHOM = {"SIGKILL": ": killed by a user, or by the kernel because memory ran out"}
 
 
 def verdict(
@@ -49,7 +51,7 @@ def verdict(
         failure: what the script has written about its failure, or "".
     """
     if job.fault and stop is None:
-        return ExitRecord("crashed", job.fault, ended, code=126)
+        return _not_begun(job, ended)
     rank: Ended = job.outcome()
     # Above 128 it means 128 + signal, as shells and vinedresser's hook report it.
     code = rank.code
@@ -63,8 +65,8 @@ def verdict(
         cause, reason = "finished", "the program ended with exit code 0"
     elif name and number not in _FAULTS:
         cause, reason = "killed", rank.lost or f"ended by {name}"
-        if number == signal.SIGKILL and not rank.lost:
-            reason += ": killed by a user, or by the kernel because memory ran out"
+        if not rank.lost:
+            reason += _BY_WHOM.get(name, "")
     else:
         cause = "crashed"
         reason = complaint or f"exit code {code}"
@@ -86,6 +88,16 @@ def verdict(
         stop=stop,
         rank=failed,
     )
+
+
+def _not_begun(job: Job | HostsJob, ended: float) -> ExitRecord:
+    """Return the exit record of a job whose launcher has not started its ranks."""
+    name = _signal_name(job.ended_by)
+    if not name:
+        return ExitRecord("crashed", job.fault, ended, code=126)
+    cause: ExitCause = "crashed" if job.ended_by in _FAULTS else "killed"
+    reason = f"{job.fault}: ended by {name}{_BY_WHOM.get(name, '')}"
+    return ExitRecord(cause, reason, ended, signal=name)
 
 
 def _of_rank(rank: Ended, job: Job | HostsJob, steps: Mapping[int, int], reason: str) -> str:
