@@ -12,6 +12,7 @@ import pytest
 from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from vinedresser import open_run
+from vinedresser.store.records import LaunchRecord, read_record
 
 EXAMPLE = ROOT / "examples/ranks/experiment.toml"
 EXPERIMENT = f"""
@@ -61,13 +62,14 @@ def test_a_rank_that_is_killed_while_it_writes_its_part_leaves_the_checkpoint_be
 ) -> None:
     text = EXPERIMENT.replace("parameters = { ", "parameters = { parts = true, ")
     (tmp_path / "experiment.toml").write_text(text, encoding="utf-8")
-    printed = vinedresser("train", "experiment.toml", cwd=tmp_path, code=0)
+    done = vinedresser("train", "experiment.toml", cwd=tmp_path, code=0)
     first, again = (open_run(tmp_path / "runs" / name) for name in ("digits", "digits-restart-1"))
     assert (first.status.state, again.status.state) == ("killed", "finished")
     # Each rank has loaded its own part.
     assert again.info.parameters["from"] == str(tmp_path / "runs/digits/checkpoints/step-10")
     assert again.info.total_steps == 10
-    assert "digits: checkpoints/step-15 is not used: step-15_rank_1.npz is cut off" in printed.stderr
+    why = "digits: checkpoints/step-15 is not used: step-15_rank_1.npz is cut off"
+    assert why in done.stderr
 
 
 @pytest.mark.slow
@@ -110,19 +112,23 @@ exit 255
 """
 
 
-@pytest.mark.slow
-def test_a_restart_without_one_of_its_hosts_fails_with_the_error_of_ssh(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def lost_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The experiment on two hosts, of which one, an address for documentation, is reached once."""
     program = tmp_path / "bin/ssh"
     program.parent.mkdir()
     program.write_text(SSH.format(tmp_path / "reached"), encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    # An address for documentation.
     hosts = 'ranks = 2\nlauncher = "torchrun"\nhosts = ["127.0.0.1", "192.0.2.7"]'
-    text = EXPERIMENT.replace("ranks = 2", hosts)
-    (tmp_path / "experiment.toml").write_text(text, encoding="utf-8")
+    return EXPERIMENT.replace("ranks = 2", hosts)
+
+
+@pytest.mark.slow
+def test_a_restart_without_one_of_its_hosts_fails_with_the_error_of_ssh(
+    tmp_path: Path, lost_host: str
+) -> None:
+    (tmp_path / "experiment.toml").write_text(lost_host, encoding="utf-8")
     vinedresser("train", "experiment.toml", cwd=tmp_path, code=1)
     runs = {path.name: open_run(path).status for path in (tmp_path / "runs").glob("digits*")}
     assert {name: one.state for name, one in runs.items()} == {
@@ -134,3 +140,30 @@ def test_a_restart_without_one_of_its_hosts_fails_with_the_error_of_ssh(
         "torchrun could not start the ranks: "
         "ssh: connect to host 192.0.2.7 port 22: No route to host"
     )
+
+
+@pytest.mark.slow
+def test_a_restart_without_one_of_its_hosts_has_fewer_ranks_if_the_script_allows_it(
+    tmp_path: Path,
+    lost_host: str,
+    mlflow_store: Callable[[Path], Path],
+    mlflow_runs: Callable[[Path], dict[str, Any]],
+) -> None:
+    mlflow_store(tmp_path / "runs")
+    text = lost_host.replace("ranks = 2", "ranks = 2\nmin_ranks = 1")
+    (tmp_path / "experiment.toml").write_text(text, encoding="utf-8")
+    done = vinedresser("train", "experiment.toml", cwd=tmp_path, code=0)
+    again = open_run(tmp_path / "runs/digits-restart-1")
+    assert again.status.state == "finished"
+    assert (again.info.world_size, len(again.steps("train"))) == (1, 10)
+    launch = read_record(again.storage, LaunchRecord)
+    assert launch is not None
+    assert (launch.ranks, launch.hosts) == (1, ["127.0.0.1"])
+    fewer = "1 of 2 ranks: host 192.0.2.7 does not answer"
+    assert f"digits begins again with {fewer}" in done.stderr
+    told = f"begins digits again from checkpoints/step-10.pt of digits, with {fewer}"
+    assert told in done.stdout
+    assert told in Path(again.path, "report.html").read_text(encoding="utf-8")
+    assert mlflow_runs(tmp_path / "runs")["digits-restart-1"]["tags"]["restart.ranks"] == fewer
+    status = vinedresser("status", "runs/digits-restart-1", cwd=tmp_path, code=0)
+    assert told in status.stdout

@@ -49,6 +49,7 @@ ELSEWHERE = {
     "infra/services/database_template.py": "the user's state folder",
     "infra/supervise/gpus.py": "locks in a private folder, and /proc",
     "infra/supervise/hosts/kubernetes_launcher.py": "a file that the user names",
+    "infra/supervise/hosts/reachable.py": "/dev/null",
     "infra/services/prefect_settings.py": "settings of the user's",
     "infra/services/servers/certificates.py": "the user's state folder",
     "infra/services/servers/local_server.py": "/proc",

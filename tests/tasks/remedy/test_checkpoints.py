@@ -172,7 +172,7 @@ def test_checkpoints_of_torch_are_looked_at_without_loading_them(tmp_path: Path)
     torch = pytest.importorskip("torch")
     state = {f"layer-{n}": torch.arange(5_000.0) + n for n in range(3)}
 
-    def saved(name: str, change: Callable[[Path], None]) -> tuple[str, list[str]]:
+    def saved(name: str, change: Callable[[Path], object]) -> tuple[str, list[str]]:
         run = run_of(tmp_path / name, 1, {})
         folder = tmp_path / name / "run/checkpoints/step-20"
         dcp.save(state, checkpoint_id=folder, no_dist=True)

@@ -24,7 +24,7 @@ from vinedresser.infra.catalog.stores import places_in
 from vinedresser.objects import Location, open_storage
 from vinedresser.plain_text import visible
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import RemedyRecord, RunRecord, read_record
+from vinedresser.store.records import RemedyRecord, RestartRecord, RunRecord, read_record
 from vinedresser.store.status import Status, run_status
 from vinedresser.tasks.lifecycle.run_result import run_result
 
@@ -60,10 +60,16 @@ def _show_lines(store: Location, reported: set[Location], over: threading.Event)
     for location, info, status in _polled(store, reported, over, pause=0.5):
         if location not in started and (status.step is not None or status.over):
             started.add(location)
-            remedy = RemedyRecord.from_json(info.remedy) if info.remedy else None
-            retry = retry_line(remedy) if remedy else ""
-            if not tell(f"{info.name} started", run=info.name, retry=retry or None):
-                say(f"{info.name}   started{f'   {retry}' if retry else ''}")
+            replaced = _replaced(info)
+            if not tell(f"{info.name} started", run=info.name, retry=replaced or None):
+                say(f"{info.name}   started{f'   {replaced}' if replaced else ''}")
+
+
+def _replaced(info: RunRecord) -> str:
+    """Return which run a run retries or begins again; "" for none."""
+    if info.remedy:
+        return retry_line(RemedyRecord.from_json(info.remedy))
+    return RestartRecord.from_json(info.restart).description if info.restart else ""
 
 
 def _show_bars(store: Location, reported: set[Location], over: threading.Event) -> None:

@@ -106,6 +106,8 @@ def print_result(run: RunResult, *, to: Console = console) -> None:
     say(line.append_text(plain(words, _STYLES[verdict.tone])), to)
     if run.remedy is not None:
         say(f"  {retry_line(run.remedy)}", to)
+    if run.restart is not None:
+        say(f"  {run.restart.description}", to)
     if run.preflight is not None:
         say(f"  pre-flight: {run.preflight.summary}", to)
     _print_verdict(verdict, to)

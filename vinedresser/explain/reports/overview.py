@@ -14,7 +14,7 @@ from vinedresser.explain.verdicts import Verdict
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Columns
-from vinedresser.store.records import MachineRecord, RemedyRecord, lost_records
+from vinedresser.store.records import MachineRecord, RemedyRecord, RestartRecord, lost_records
 
 __all__ = ["Overview", "Tile", "overview"]
 
@@ -46,6 +46,7 @@ class Overview:
         parameters: hyperparameters as text.
         facts: command, versions and identifiers as text.
         remedy: the stopped run that this run retries, with the change; None for other runs.
+        restart: the failed run that this run begins again; None for other runs.
         first_report: report of the first of these runs, as a URL relative to this report, or "".
     """
 
@@ -55,6 +56,7 @@ class Overview:
     parameters: Sequence[tuple[str, str]]
     facts: Sequence[tuple[str, str]]
     remedy: RemedyRecord | None
+    restart: RestartRecord | None
     first_report: str
 
 
@@ -65,7 +67,9 @@ def overview(run: Run, verdict: Verdict, losses: Columns) -> Overview:
         losses: losses of the run.
     """
     remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None
-    first = quote(remedy.first, errors="replace") if remedy else ""
+    restart = RestartRecord.from_json(run.info.restart) if run.info.restart else None
+    replaced = remedy or restart
+    first = quote(replaced.first, errors="replace") if replaced else ""
     return Overview(
         name=run.info.name,
         verdict=verdict,
@@ -78,7 +82,8 @@ def overview(run: Run, verdict: Verdict, losses: Columns) -> Overview:
         parameters=[(key, plain(value)) for key, value in _flat(run.info.parameters)],
         facts=_facts(run),
         remedy=remedy,
-        first_report=f"../{first}/report.html" if remedy else "",
+        restart=restart,
+        first_report=f"../{first}/report.html" if replaced else "",
     )
 
 

@@ -26,8 +26,8 @@ def run_view(run: Run, siblings: Collection[str] = ()) -> View:
     """
     page = build_page(run)
     head = page.head
-    if head.remedy is not None:
-        first = head.remedy.first
+    if replaced := head.remedy or head.restart:
+        first = replaced.first
         link = f"/run/{quote(first, safe='', errors='replace')}" if first in siblings else ""
         page = replace(page, head=replace(head, first_report=link))
     html = rendered("run_sections.html.j2", page=page, **PAINTS)

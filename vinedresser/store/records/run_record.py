@@ -18,6 +18,7 @@ __all__ = [
     "FORMAT_VERSION",
     "POLICY_GRADIENT",
     "RemedyRecord",
+    "RestartRecord",
     "RunRecord",
     "TrackingRecord",
     "check_format",
@@ -111,6 +112,7 @@ class RunRecord(Record):
         flow: id of the flow run that launched it, "" if there is none.
         remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
             {} if it replaces none.
+        restart: the failed run that this one begins again, as JSON (`RestartRecord`); {} if none.
         kind: "training", or "requests" for a process that records the requests of a service.
         format_version: version of the run directory's format.
     """
@@ -157,6 +159,7 @@ class RunRecord(Record):
     repository: str = ""
     flow: str = ""
     remedy: dict[str, Any] = field(default_factory=dict)
+    restart: dict[str, Any] = field(default_factory=dict)
     kind: Literal["training", "requests"] = "training"
     format_version: int = FORMAT_VERSION
 
@@ -334,6 +337,32 @@ class RemedyRecord(Record):
     def beginning(self) -> str:
         """Description of the starting point."""
         return f"from {self.checkpoint} of {self.stopped}" if self.checkpoint else "from the start"
+
+
+@dataclass(frozen=True)
+class RestartRecord(Record):
+    """A run that begins a failed one again; stored in the field ``restart`` of run.json.
+
+    Attributes:
+        first: name of the original run, as configured by the user.
+        number: number of the restart, from 1.
+        failed: name of the run that failed: the original run or a later one.
+        begins: "from the start", or from which checkpoint of which run.
+        fewer: how many ranks it has instead of those of the file, and why; "" if it has all.
+    """
+
+    KEY: ClassVar[str] = "restart"
+
+    first: str
+    number: int
+    failed: str
+    begins: str = "from the start"
+    fewer: str = ""
+
+    @property
+    def description(self) -> str:
+        """What it begins again, from where, and with how many ranks if they are fewer."""
+        return f"begins {self.failed} again {self.begins}{self.fewer and f', with {self.fewer}'}"
 
 
 def describe_changes(changed: Mapping[str, Sequence[Any]]) -> str:

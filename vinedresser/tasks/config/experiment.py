@@ -304,6 +304,9 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
             f"{path}: run.preflight: only supported for trainings of an experiment file on this "
             "machine; `vinedresser check` checks a script by itself"
         )
+    remedy = remedy_settings(document.get("remedy"), store=place, where=f"{path}: remedy")
+    begins_again = bool(remedy.restarts) and not trials and runner.name == "local"
+    _refuse_fewer_ranks(run, path, begins_again=begins_again)
     specs = run_specs(run, variants, f"{path}: variants", runs=trials, here=here)
     _refuse_both_ways(run, specs, path)
     channels = checked_channels(document.get("data", {}), base, f"{path}: data")
@@ -350,7 +353,7 @@ def experiment_of(document: Mapping[str, Any], path: Path, *, trials: int = 0) -
         expectations=expectations,
         references=references,
         rules=tables,
-        remedy=remedy_settings(document.get("remedy"), store=place, where=f"{path}: remedy"),
+        remedy=remedy,
         actions=actions,
         tracking_uri=tracking_uri_in(
             tracking.uri, base, local_state(place), f"{path}: tracking.uri"
@@ -376,6 +379,15 @@ def _on_hosts(run: RunTable, runner: RunnerSettings, store: Location, path: Path
         manifest = path.absolute().parent / run.system.manifest
         return replace(run, launcher={**run.launcher, "manifest": str(manifest)})
     return run
+
+
+def _refuse_fewer_ranks(run: RunTable, path: Path, *, begins_again: bool) -> None:
+    """Refuse a smallest number of ranks for trainings that do not begin again."""
+    if run.min_ranks is not None and not begins_again:
+        raise ConfigError(
+            f"{path}: run.min_ranks: only supported for trainings of an experiment file with "
+            "restarts in [remedy], and without run.runner"
+        )
 
 
 def _all_rules(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

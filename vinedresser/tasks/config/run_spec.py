@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,7 @@ from vinedresser.infra.supervise.sagemaker import hyperparameters_as_options
 from vinedresser.masking import masked_arguments, masked_names
 from vinedresser.printed_metrics import check_metrics
 from vinedresser.store.records import LaunchSettings, name_fault
+from vinedresser.store.records.launchers import SCHEDULERS
 
 __all__ = [
     "RunSpec",
@@ -33,6 +35,8 @@ __all__ = [
     "refuse_missing_program",
     "run_specs",
 ]
+
+_THREADS = "OMP_NUM_THREADS"
 
 _Parameter = bool | int | float | str
 
@@ -53,6 +57,8 @@ class RunTable(LaunchSettings):
             `cpus` and `gpus` leave room for on this machine, 1 on other hosts.
         cpus: cores of each run, which its ranks share, set as `OMP_NUM_THREADS` unless
             ``environment`` has it; default: the runs that train at the same time share the cores.
+        min_ranks: number of ranks with which the script can train, too, when it begins again and a
+            host or GPU is gone; default: it begins again with all of them.
         preflight: check the first steps of each run before it trains; "strict": a suspicious check
             stops it.
         runner: engine on which they train, "local", "dask" or "ray", or a table of name and
@@ -69,6 +75,7 @@ class RunTable(LaunchSettings):
     total_steps: int | None = None
     max_concurrent: Annotated[int, Ge(1)] | None = None
     cpus: Annotated[int, Ge(1)] | None = None
+    min_ranks: Annotated[int, Ge(1)] | None = None
     preflight: bool | Literal["strict"] = False
     runner: str | dict[str, Any] | None = None
     parameters: dict[str, _Parameter] = field(default_factory=dict)
@@ -86,6 +93,8 @@ class RunTable(LaunchSettings):
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
         if fault := name_fault(self.name):
             raise ValueError(f"name: {fault}")
+        if self.min_ranks is not None:
+            self._check_min_ranks(self.min_ranks)
         if self.contract and self.entry is not None:
             raise ValueError("contract: needs a command; a function has no variables of its own")
         try:
@@ -95,6 +104,22 @@ class RunTable(LaunchSettings):
         for name in self.environment_from:
             if name in self.environment:
                 raise ValueError(f"environment_from: {name} is also in environment; remove one")
+
+    def _check_min_ranks(self, least: int) -> None:
+        if least > self.ranks:
+            raise ValueError(f"min_ranks: must be at most ranks, {self.ranks}, not {least}")
+        if self.system.name in SCHEDULERS or not (self.host_count == 1 or self.names_hosts):
+            raise ValueError(
+                f"min_ranks: not supported with the launcher {self.system.name} and a number of "
+                "hosts, which it chooses"
+            )
+        if self.names_hosts and shutil.which("ssh") is None:
+            raise ValueError("min_ranks: hosts are asked by ssh, which is not on PATH")
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether the hosts are given by name."""
+        return not isinstance(self.hosts, int)
 
     @property
     def launch(self) -> dict[str, Any]:
@@ -139,6 +164,8 @@ class RunSpec:
         total_steps: number of optimizer steps in the whole run, None if unknown.
         calls: whether the program calls a function with the parameters.
         contract: see `LaunchSettings`.
+        cores: cores that its ranks share by ``OMP_NUM_THREADS``; None if they are not shared out.
+        launch: values of `LaunchSettings` that replace those of the file.
     """
 
     name: str
@@ -148,6 +175,16 @@ class RunSpec:
     total_steps: int | None
     calls: bool = False
     contract: str = ""
+    cores: int | None = None
+    launch: Mapping[str, Any] = field(default_factory=dict)
+
+    def on(self, ranks: int, hosts: int | list[str]) -> RunSpec:
+        """Return the same run with a number of ranks on certain hosts."""
+        return replace(
+            self,
+            environment=self.environment | _threads(self.cores, ranks),
+            launch={"ranks": ranks, "hosts": hosts},
+        )
 
     @property
     def argv(self) -> list[str]:
@@ -177,11 +214,8 @@ def run_specs(
     # Concurrent trainings that each use all cores are slower than consecutive ones.
     side_by_side = min(run.slots, runs or len(variants) or 1)
     threads = run.cpus or (max(cores() // side_by_side, 1) if here else None)
-    if threads is not None:
-        each = {"OMP_NUM_THREADS": str(max(threads // run.ranks, 1))}
-        run = replace(run, environment=each | run.environment)
     if not variants:
-        return [_spec(run, run.name)]
+        return [_spec(run, run.name, threads)]
     specs = []
     for name, table in variants.items():
         if fault := name_fault(name) or name_fault(f"{run.name}-{name}"):
@@ -193,16 +227,24 @@ def run_specs(
             environment=run.environment | variant.environment,
             total_steps=variant.total_steps or run.total_steps,
         )
-        specs.append(_spec(merged, f"{run.name}-{name}"))
+        specs.append(_spec(merged, f"{run.name}-{name}", threads))
     return specs
 
 
-def _spec(run: RunTable, name: str) -> RunSpec:
-    shared = (run.parameters, run.environment, run.total_steps)
+def _spec(run: RunTable, name: str, cores: int | None) -> RunSpec:
+    cores = None if _THREADS in run.environment else cores
+    environment = _threads(cores, run.ranks) | run.environment
+    shared = (run.parameters, environment, run.total_steps)
     if run.entry is not None:
         command = [sys.executable, "-m", "vinedresser.infra.entry", run.entry]
-        return RunSpec(name, command, *shared, calls=True)
-    return RunSpec(name, resolved_command(run.command), *shared, contract=run.contract)
+        return RunSpec(name, command, *shared, calls=True, cores=cores)
+    command = resolved_command(run.command)
+    return RunSpec(name, command, *shared, contract=run.contract, cores=cores)
+
+
+def _threads(cores: int | None, ranks: int) -> dict[str, str]:
+    """Return the variable by which ranks share cores; {} if they are not shared out."""
+    return {} if cores is None else {_THREADS: str(max(cores // ranks, 1))}
 
 
 def masked_keys(specs: Sequence[RunSpec]) -> list[str]:

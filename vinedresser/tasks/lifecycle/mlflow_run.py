@@ -14,6 +14,7 @@ from vinedresser.objects import Location, Storage
 from vinedresser.processes import user_name
 from vinedresser.store.records import (
     RemedyRecord,
+    RestartRecord,
     RunRecord,
     TrackingRecord,
     write_record,
@@ -67,6 +68,7 @@ def find_or_create(
         DIRECTORY_TAG: str(location),
         **_source_tags(run),
         **_remedy_tags(run),
+        **_restart_tags(run),
     }
     if user := user_name():
         tags["mlflow.user"] = user
@@ -138,4 +140,18 @@ def _remedy_tags(run: RunRecord) -> dict[str, str]:
         "remedy.changed": remedy.change,
         "remedy.begins": remedy.beginning,
         **({"remedy.tried": remedy.tried} if remedy.tried else {}),
+    }
+
+
+def _restart_tags(run: RunRecord) -> dict[str, str]:
+    """Return which failed run a run begins again, and how; {} for other runs."""
+    if not run.restart:
+        return {}
+    restart = RestartRecord.from_json(run.restart)
+    return {
+        "restart.of": restart.first,
+        "restart.number": str(restart.number),
+        "restart.failed": restart.failed,
+        "restart.begins": restart.begins,
+        **({"restart.ranks": restart.fewer} if restart.fewer else {}),
     }

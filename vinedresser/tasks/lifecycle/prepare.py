@@ -25,6 +25,7 @@ from vinedresser.store.records import (
     EXPERIMENT_KEY,
     LaunchRecord,
     RemedyRecord,
+    RestartRecord,
     RunRecord,
     TrackingRecord,
     new_run,
@@ -114,13 +115,19 @@ class RunMaker:
         self._patience = patience
 
     def make(
-        self, spec: RunSpec, *, remedy: RemedyRecord | None = None, parent: str = ""
+        self,
+        spec: RunSpec,
+        *,
+        remedy: RemedyRecord | None = None,
+        restart: RestartRecord | None = None,
+        parent: str = "",
     ) -> RunPlace:
         """Make a run under the first free name of NAME, NAME-2, NAME-3 and so on.
 
         Args:
             spec: the run to make.
             remedy: the stopped run that it replaces, if any.
+            restart: the failed run that it begins again, if any.
             parent: id of the MLflow run under which it is shown; "" for the maker's.
 
         Raises:
@@ -131,7 +138,7 @@ class RunMaker:
         for number in itertools.count(1):
             try:
                 place = self._place(spec.name if number == 1 else f"{spec.name}-{number}")
-                run = self._prepare(spec, place, remedy, good)
+                run = self._prepare(spec, place, remedy, restart, good)
                 break
             except AlreadyARun:
                 continue
@@ -160,6 +167,7 @@ class RunMaker:
         spec: RunSpec,
         place: RunPlace,
         remedy: RemedyRecord | None,
+        restart: RestartRecord | None,
         good: GoodRuns | None,
     ) -> RunRecord:
         """Turn the directory of a place into a run that can be started."""
@@ -183,6 +191,7 @@ class RunMaker:
             references=[*good.runs] if good else [],
             flow=self._flow,
             remedy=remedy.to_json() if remedy else {},
+            restart=restart.to_json() if restart else {},
         )
         launch = LaunchRecord(
             argv=spec.argv,
@@ -190,7 +199,7 @@ class RunMaker:
             environment=environment,
             owner=asdict(this_process()),
             patience=self._patience,
-            **experiment.run.launch,
+            **{**experiment.run.launch, **spec.launch},
         )
         return prepare_run(place.directory, run, launch)
 

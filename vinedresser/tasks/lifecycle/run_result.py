@@ -17,6 +17,7 @@ from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     RemedyRecord,
+    RestartRecord,
     TrackingRecord,
     describe_changes,
     heartbeats,
@@ -42,6 +43,7 @@ class RunResult:
         seen: whether any of its processes captured something.
         parameters: hyperparameters.
         remedy: the stopped run that it replaces; None if it replaces none.
+        restart: the failed run that it begins again; None if it begins none again.
         preflight: result of the checks that preceded it; None if there were none.
         lost: number of step records lost to a full queue or disk.
         problems: one sentence for each damaged file, and for each action that sent no message.
@@ -56,6 +58,7 @@ class RunResult:
     seen: bool
     parameters: dict[str, Any]
     remedy: RemedyRecord | None
+    restart: RestartRecord | None = None
     preflight: PreflightRecord | None = None
     lost: int = 0
     problems: tuple[str, ...] = ()
@@ -167,6 +170,7 @@ def run_result(directory: Location) -> RunResult:
         seen=bool(heartbeats(run.storage)),
         parameters=run.info.parameters,
         remedy=RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None,
+        restart=RestartRecord.from_json(run.info.restart) if run.info.restart else None,
         preflight=checked,
         lost=lost_records(run.storage),
         # Reading the values above reveals damage.

@@ -69,13 +69,10 @@ def fault_of(storage: Storage, keys: Sequence[str], ranks: int) -> str:
     """
     if fault := _missing_rank(keys, ranks) or _missing_number(keys) or _unindexed(storage, keys):
         return fault
-    for key in keys if isinstance(storage, LocalStorage) else ():
-        try:
-            fault = _damage(storage, key)
-        except OSError as error:
-            fault = f"cannot be read: {error.strerror or error}"
-        if fault:
-            return f"{_short(key)} {fault}"
+    if isinstance(storage, LocalStorage):
+        for key in keys:
+            if fault := _damage(storage, key):
+                return f"{_short(key)} {fault}"
     return ""
 
 
@@ -131,7 +128,11 @@ def _unindexed(storage: Storage, keys: Iterable[str]) -> str:
 
 def _damage(storage: LocalStorage, key: str) -> str:
     """Return in which way a file is cut off or damaged, as far as its format tells."""
-    with io.FileIO(open_file(storage.location, key)) as file:
+    try:
+        descriptor = open_file(storage.location, key)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    with io.FileIO(descriptor) as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_LENGTH)
         if not size:

@@ -69,8 +69,9 @@ def _saved(run: str, keys: Iterable[str]) -> list[SavedCheckpoint]:
     """Return the checkpoints among keys, the latest first; see `usable_checkpoints`."""
     names: dict[int, set[str]] = defaultdict(set)
     for name in {key.split("/")[1] for key in keys}:
-        if (steps := _NAME.match(name)) and int(steps[1]) and not name.endswith(_UNFINISHED):
-            names[int(steps[1])].add(name)
+        match = _NAME.match(name)
+        if match and int(match[1]) and not name.endswith(_UNFINISHED):
+            names[int(match[1])].add(name)
     found = []
     for steps, those in names.items():
         of_ranks = all(map(rank_file, those))
@@ -176,9 +177,10 @@ def last_of_runs(
     Raises:
         StoreError: a run cannot be read.
     """
-    name = next(reversed(runs), None)
-    below = None
-    while name is not None:
+    if not runs:
+        return None
+    name, below = [*runs][-1], None
+    while True:
         run = open_run(runs[name])
         if found := last_checkpoint(run, below=below, ranks=ranks, report=report):
             return found
@@ -188,7 +190,6 @@ def last_of_runs(
         # The checkpoint may be unreadable for the training.
         below = origin.steps if _failed_at_once(run) else origin.steps + 1
         name = origin.run
-    return None
 
 
 def _failed_at_once(run: Run) -> bool:

@@ -30,7 +30,10 @@ def make_runs(experiment: Experiment, maker: RunMaker) -> list[RemedyAttempts]:
         place = maker.make(spec)
         tracking = read_record(LocalStorage(place.directory), TrackingRecord)
         assert tracking is not None, "it was just made"
-        made.append(RemedyAttempts(place, spec, experiment.remedy, tracking, experiment.cwd))
+        attempts = RemedyAttempts(
+            place, spec, experiment.remedy, tracking, experiment.cwd, table=experiment.run
+        )
+        made.append(attempts)
     return made
 
 
@@ -48,7 +51,8 @@ def make_attempt(attempts: RemedyAttempts, maker: RunMaker) -> bool:
         return False
     # MLflow shows all attempts under the first run, to be compared with it.
     parent = attempts.tracking.run_id
-    attempts.begun(maker.make(attempt.spec, remedy=attempt.remedy, parent=parent), attempt)
+    place = maker.make(attempt.spec, remedy=attempt.remedy, restart=attempt.restart, parent=parent)
+    attempts.begun(place, attempt)
     return True
 
 

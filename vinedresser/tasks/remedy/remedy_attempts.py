@@ -13,12 +13,12 @@ from vinedresser.rules.causes.root_cause import onset
 from vinedresser.rules.standing import hangs
 from vinedresser.snapshots.replay_options import script_of
 from vinedresser.store.finding import Finding
-from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.series import Column
-from vinedresser.store.records import RemedyRecord, TrackingRecord
+from vinedresser.store.records import RemedyRecord, RestartRecord, TrackingRecord
 from vinedresser.store.status import Status
 from vinedresser.tasks.config.remedy_settings import RemedySettings
-from vinedresser.tasks.config.run_spec import RunSpec
+from vinedresser.tasks.config.run_spec import RunSpec, RunTable
 from vinedresser.tasks.places.checkpoints import (
     SavedCheckpoint,
     last_of_runs,
@@ -26,6 +26,7 @@ from vinedresser.tasks.places.checkpoints import (
 )
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.fatal_finding import is_same, runs_of, stopping_finding
+from vinedresser.tasks.remedy.fewer_ranks import failing_rank, room_for_ranks
 from vinedresser.tasks.remedy.trials import Trials, TrialSource, run_trials
 
 __all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
@@ -44,10 +45,12 @@ class Attempt(NamedTuple):
     Attributes:
         spec: the run to make.
         remedy: how it differs, and why; None for the same again, after a failure.
+        restart: the run that failed; None if a rule stopped it.
     """
 
     spec: RunSpec
     remedy: RemedyRecord | None
+    restart: RestartRecord | None = None
 
 
 class RemedyAttempts:
@@ -59,6 +62,7 @@ class RemedyAttempts:
         settings: maximum number of attempts, and where they begin.
         tracking: its MLflow run.
         cwd: directory in which trainings start.
+        table: the ranks and hosts of the file; None: each run has those of its specification.
 
     Attributes:
         places: places of the run and of the attempts so far.
@@ -77,6 +81,8 @@ class RemedyAttempts:
         settings: RemedySettings,
         tracking: TrackingRecord,
         cwd: Path = Path(),
+        *,
+        table: RunTable | None = None,
     ) -> None:
         self.places = [place]
         self.tracking = tracking
@@ -87,6 +93,9 @@ class RemedyAttempts:
         self._specs = [spec]
         self._settings = settings
         self._cwd = cwd
+        self._table = table
+        # Ranks without which it begins again, with their hosts.
+        self._failing: set[tuple[int, str]] = set()
 
     @property
     def name(self) -> str:
@@ -133,7 +142,7 @@ class RemedyAttempts:
         found = self.late or stopping_finding(runs)
         failed = found is None and run.status.state in ("crashed", "killed")
         if failed or (found is not None and hangs(found)):
-            restart = self._restart()
+            restart = self._restart(run)
             if restart is not None:
                 return restart
         if found is None:
@@ -150,36 +159,73 @@ class RemedyAttempts:
             return None
         return self._attempt(run, found, trials.words)
 
-    def _restart(self) -> Attempt | None:
+    def _restart(self, run: Run) -> Attempt | None:
         """Return a run that failed again, from its last checkpoint; None after too many."""
         number = len(self.restarted) + 1
         if number > self._settings.restarts:
             return None
-        spec = replace(self._specs[-1], name=f"{self.name}-restart-{number}")
-        return Attempt(spec if self._settings.resume is None else self._resumed(spec), None)
+        spec, fewer = self._with_ranks(self._specs[-1], run)
+        spec = replace(spec, name=f"{self.name}-restart-{number}")
+        begins = "from the start"
+        if self._settings.resume is not None:
+            spec, begins = self._resumed(spec, self._settings.resume)
+        if fewer:
+            # How many steps are left is for the script to say.
+            spec = replace(spec, total_steps=None)
+            _log.warning(f"{self.places[-1].name} begins again with {fewer}")
+        restart = RestartRecord(self.name, number, self.places[-1].name, begins, fewer)
+        return Attempt(spec, None, restart)
 
-    def _resumed(self, spec: RunSpec) -> RunSpec:
-        """Return a run that resumes from the last checkpoint; from the start if there is none."""
-        resume = self._settings.resume
-        assert resume is not None, "it is the script's parameter"
+    def _with_ranks(self, spec: RunSpec, run: Run) -> tuple[RunSpec, str]:
+        """Return a run with the ranks for which there is room, and why they are fewer, or ""."""
+        table = self._table
+        if table is None or table.min_ranks is None:
+            return spec, ""
+        rank = failing_rank([open_run(place.location) for place in self.places])
+        if rank is not None:
+            hosts = spec.launch.get("hosts", table.hosts)
+            host = "" if isinstance(hosts, int) else hosts[rank * len(hosts) // run.info.world_size]
+            self._failing.add((rank, host))
+        room = room_for_ranks(table, self._failing)
+        if room.ranks >= table.ranks:
+            return spec.on(table.ranks, table.hosts), ""
+        if room.ranks >= table.min_ranks:
+            fewer = f"{room.ranks} of {table.ranks} ranks: {room.why}"
+            return spec.on(room.ranks, room.hosts), fewer
+        _log.warning(
+            f"{self.places[-1].name} begins again with all {table.ranks} ranks, though there is "
+            f"room for {room.ranks}, fewer than min_ranks = {table.min_ranks}: {room.why}"
+        )
+        return spec.on(table.ranks, table.hosts), ""
+
+    def _resumed(self, spec: RunSpec, resume: str) -> tuple[RunSpec, str]:
+        """Return a run that resumes from the last checkpoint, and what it begins from.
+
+        Args:
+            spec: the run.
+            resume: the script's parameter for the path of a checkpoint.
+        """
         runs = {place.name: place.location for place in self.places}
         specs = dict(zip(runs, self._specs, strict=True))
         origins: dict[str, SavedCheckpoint | None] = {}
         for name, one in specs.items():
             saved = SavedCheckpoint.at(str(one.parameters.get(resume, "")))
             origins[name] = saved if saved is not None and saved.run in origins else None
-        found = last_of_runs(runs, origins, report=_log.warning)
+        ranks = spec.launch.get("ranks")
+        found = last_of_runs(runs, origins, ranks=ranks, report=_log.warning)
         if found is not None:
             total = specs[found.run].total_steps
             path = str(Path(str(runs[found.run]), found.key).absolute())
             total = total and max(total - found.steps, 1)
-            return replace(spec, parameters={**spec.parameters, resume: path}, total_steps=total)
+            spec = replace(spec, parameters={**spec.parameters, resume: path}, total_steps=total)
+            return spec, f"from {found.key} of {found.run}"
         first = self.places[-1].name
         while (origin := origins[first]) is not None:
             first = origin.run
         own = {key: value for key, value in specs[first].parameters.items() if key == resume}
         parameters = self._without_resume(spec) | own
-        return replace(spec, parameters=parameters, total_steps=specs[first].total_steps)
+        total = specs[first].total_steps
+        return replace(spec, parameters=parameters, total_steps=total), "from the start"
 
     def _trials(self, runs: list[Run], finding: Finding) -> Trials:
         """Try changes on a snapshot, with the factory, or else in the script that trained."""
@@ -235,7 +281,7 @@ class RemedyAttempts:
         elif self._settings.resume in first.parameters:
             parameters[self._settings.resume] = first.parameters[self._settings.resume]
         name = f"{self.name}-remedy-{number}"
-        spec = replace(first, name=name, parameters=parameters, total_steps=total)
+        spec = replace(stopped, name=name, parameters=parameters, total_steps=total)
         remedy = RemedyRecord(
             first=self.name,
             attempt=number,

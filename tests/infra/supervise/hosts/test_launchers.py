@@ -90,11 +90,9 @@ class TestTorchrun(LauncherConformance):
         run = started("")
 
         def torchruns() -> list[int]:
-            found = marked_processes(run.marker)
-            paths = {one: Path(f"/proc/{one.pid}/cmdline") for one in found}
-            return [
-                one.pid for one, path in paths.items() if b"distributed.run" in path.read_bytes()
-            ]
+            found = [*marked_processes(run.marker)]
+            commands = {one: Path(f"/proc/{one}/cmdline").read_bytes() for one in found}
+            return [one for one in found if b"distributed.run" in commands[one]]
 
         until(torchruns)
         os.kill(torchruns()[0], signal.SIGKILL)
