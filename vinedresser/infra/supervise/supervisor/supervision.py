@@ -16,6 +16,7 @@ from vinedresser.infra.supervise.gpus import visible_gpus
 from vinedresser.infra.supervise.hosts.hosts_job import HostsJob
 from vinedresser.infra.supervise.launch_values import read_memory_file
 from vinedresser.infra.supervise.supervisor.arriving import ArrivingSignals
+from vinedresser.infra.supervise.supervisor.first_failure import is_victim
 from vinedresser.infra.supervise.supervisor.job import Job
 from vinedresser.infra.supervise.supervisor.limits import Limits
 from vinedresser.infra.supervise.supervisor.machine import this_machine
@@ -51,8 +52,9 @@ _NEVER = float("inf")
 # Share of the grace period after which a trainer that should have got SIGTERM is sent it.
 _REMINDER = 0.75
 # Seconds that the peers of a failed rank have to fail, too, or to end, before they are asked to:
-# then their output says how they noticed, and what they had captured is stored.
-_NOTICE = 1.0
+# then their output says how they noticed, and what they had captured is stored. A rank that says
+# that another one is gone may be the first to end, while the cause still prints its error.
+_NOTICE, _NOTICE_OF_CAUSE = 0.3, 1.0
 # Seconds until they are killed; one that waits in a collective cannot answer.
 _PEER_GRACE = 3.0
 # Seconds to retry the exit record on a full disk before leaving it to `reconcile`.
@@ -187,7 +189,7 @@ class Supervisor:
                 self._reminder = _NEVER
                 self._remind(job)
             elif self._passed_on is None and job.failed:
-                self._expect_end_of_peers(now)
+                self._expect_end_of_peers(job, now)
             elif self._passed_on is None:
                 self._look_for_stop(job)
                 self._look_for_stacks(job)
@@ -217,10 +219,10 @@ class Supervisor:
         for number in self._signals.take():
             job.send(number)
 
-    def _expect_end_of_peers(self, now: float) -> None:
+    def _expect_end_of_peers(self, job: Job | HostsJob, now: float) -> None:
         """Give the peers of a rank that has failed time to notice by themselves."""
         if self._deadline == _NEVER:
-            self._reminder = now + _NOTICE
+            self._reminder = now + (_NOTICE_OF_CAUSE if is_victim(job.outcome()) else _NOTICE)
             self._deadline = self._reminder + min(self._launch.grace, _PEER_GRACE)
 
     def _remind(self, job: Job | HostsJob) -> None:
