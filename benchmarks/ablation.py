@@ -1,10 +1,10 @@
 """What each rule alone contributes: `python -m benchmarks.ablation FILE...`.
 
 The files are those that ``--verdicts FILE`` of `benchmarks.faults` and `benchmarks.world` write.
-The table has a row for each rule and, if it names several faults, for each of them, since a rule
-has a detector per fault. A row is computed by leaving its findings out of every verdict; rules that
-are silent because of another's finding would then speak, so "only it" is at most what the table
-says.
+The table has a row for each rule and, if it names several faults, for each of them; with
+``--detectors``, for each of the causes that it names, by the first words of them: a rule has a
+detector for each. A row is computed by leaving its findings out of every verdict; rules that are
+silent because of another's finding would then speak, so "only it" is at most what the table says.
 
 found: faulty trainings with a stop or warning of it. only it: those that nothing else finds.
 right: faulty trainings whose root cause it names rightly. only right by it: those whose root cause
@@ -19,10 +19,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.faults.verdict import Verdict
@@ -30,6 +31,7 @@ from benchmarks.rules import write
 from vinedresser.rules.base import Rule
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
+from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 
 __all__ = ["ablation", "append_verdicts", "main", "read_verdicts"]
@@ -38,6 +40,8 @@ _HEADERS = (
     *("rule", "fault", "found", "only it", "right", "only right by it", "wrong by it", "false"),
     *("lines", "µs per step"),
 )
+# Of a cause.
+_WORDS = 8
 _STEPS = 2000
 _EVERY = 20
 
@@ -48,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--detectors", action="store_true", help="a row for each cause named")
     options = parser.parse_args(arguments)
     verdicts = [verdict for path in options.files for verdict in read_verdicts(path)]
     counted = [verdict for verdict in verdicts if verdict.outcome.as_expected]
     faulty = sum(one.faulty for one in counted)
     print(f"{faulty} faulty and {len(counted) - faulty} healthy trainings.\n")
-    print(_markdown(ablation(counted, _costs())))
+    print(_markdown(ablation(counted, _costs(), _cause if options.detectors else _fault)))
 
 
 def append_verdicts(path: Path, verdicts: Sequence[Verdict]) -> None:
@@ -71,35 +76,49 @@ def read_verdicts(path: Path) -> list[Verdict]:
         sys.exit(f"{path}: no file of --verdicts: {error!r}")
 
 
-def ablation(verdicts: Sequence[Verdict], costs: dict[str, float]) -> list[list[str]]:
+def _fault(finding: Finding) -> str:
+    return finding.fault
+
+
+def _cause(finding: Finding) -> str:
+    """Return the first words of a cause, without its numbers."""
+    words = " ".join(re.sub(r"[-+]?\d[\d.,e%+-]*", "#", finding.cause).split()[:_WORDS])
+    return f"{finding.fault}: {words}".replace("|", "/")
+
+
+def ablation(
+    verdicts: Sequence[Verdict],
+    costs: dict[str, float],
+    part: Callable[[Finding], str] = _fault,
+) -> list[list[str]]:
     """Return the rows of the table, by rule; the most of what only a rule finds comes first.
 
     Args:
         verdicts: of the trainings that count.
         costs: µs per step, by rule; of others, the cell is empty.
+        part: returns the part of its rule that a finding is of.
     """
     rules = sorted({*RULES, *(found.rule for verdict in verdicts for found in verdict.signs)})
     groups = []
     for rule in rules:
-        faults = sorted({f.fault for verdict in verdicts for f in verdict.signs if f.rule == rule})
-        whole = _row(verdicts, rule, None)
+        parts = sorted({part(f) for verdict in verdicts for f in verdict.signs if f.rule == rule})
+        whole = _row(verdicts, lambda finding, rule=rule: finding.rule == rule)
         lines = [str(_lines(RULES[rule])) if rule in RULES else ""]
         cost = [f"{costs[rule]:.1f}" if rule in costs else ""]
-        named = faults[0] if len(faults) == 1 else ""
+        named = parts[0] if len(parts) == 1 else ""
         rows = [[rule, named, *map(str, whole), *lines, *cost]]
-        if len(faults) > 1:
-            rows += [
-                ["", fault, *map(str, _row(verdicts, rule, fault)), "", ""] for fault in faults
-            ]
+        for one in parts if len(parts) > 1 else ():
+            counts = _row(verdicts, lambda f, rule=rule, one=one: f.rule == rule and part(f) == one)
+            rows.append(["", one, *map(str, counts), "", ""])
         groups.append((whole, rows))
     groups.sort(key=lambda group: (-group[0][1], -group[0][3], -group[0][0]))
     return [row for _, rows in groups for row in rows]
 
 
-def _row(verdicts: Sequence[Verdict], rule: str, fault: str | None) -> list[int]:
+def _row(verdicts: Sequence[Verdict], left_out: Callable[[Finding], bool]) -> list[int]:
     found = only = right = only_right = wrong = false = 0
     for verdict in verdicts:
-        left = verdict.without(rule, fault)
+        left = verdict.without(left_out)
         if len(left.signs) == len(verdict.signs):
             continue
         if not verdict.faulty:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +69,9 @@ class Verdict:
     epoch: int = 0
     experiment: Experiment | None = None
 
-    def without(self, rule: str, fault: str | None = None) -> Verdict:
-        """Return the verdict without the findings of a rule, or without those that name a fault."""
-        left = [
-            finding
-            for finding in self.findings
-            if finding.rule != rule or fault not in (None, finding.fault)
-        ]
-        return replace(self, findings=tuple(left))
+    def without(self, left_out: Callable[[Finding], bool]) -> Verdict:
+        """Return the verdict without some of its findings."""
+        return replace(self, findings=tuple(one for one in self.findings if not left_out(one)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the case and its findings for `from_json`, without peers and experiments."""

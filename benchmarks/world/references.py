@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from benchmarks.faults.verdict import Verdict
 from benchmarks.measure import table
@@ -72,10 +72,7 @@ def _half(one: Verdict) -> int:
 
 def _only(one: Verdict) -> Verdict:
     """Return a verdict with the findings of the rule only."""
-    others: Mapping[str, None] = dict.fromkeys(f.rule for f in one.findings if f.rule != _RULE)
-    for rule in others:
-        one = one.without(rule)
-    return one
+    return one.without(lambda finding: finding.rule != _RULE)
 
 
 def _figures(verdicts: Sequence[Verdict]) -> list[str]:

@@ -35,3 +35,10 @@ def test_the_table_counts_what_would_be_lost_without_a_rule(tmp_path: Path) -> N
         ("", "learning_rate_too_high"): [1, 0, 0, 0, 1, 0],
     }
     assert rows[0][9] == "2.0"
+    parts = ablation(read, {}, lambda one: f"at step {one.step}")
+    assert [row[:3] for row in parts if row[2] != "0"] == [
+        ["dead", "at step 50", "3"],
+        ["rate", "", "2"],
+        ["", "at step 20", "1"],
+        ["", "at step 70", "1"],
+    ]
