@@ -1,14 +1,16 @@
-"""The command line in a process that is forked by one which has loaded what commands load."""
+"""The command line: forked by a process that has loaded what commands load, or by itself."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import PIPE, STDOUT, CompletedProcess, Popen
 
 from tests.warm_python import COMMANDS
 
-__all__ = ["vinedresser"]
+__all__ = ["started_vinedresser", "vinedresser"]
 
 
 def vinedresser(
@@ -23,3 +25,23 @@ def vinedresser(
     done = COMMANDS.run(["-m", "vinedresser", *arguments], cwd, environment)
     assert code in (None, done.returncode), done.stdout + done.stderr
     return done
+
+
+def started_vinedresser(
+    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None, group: bool = False
+) -> Popen[str]:
+    """Start a command in an interpreter of its own; its output has 200 columns.
+
+    Args:
+        environment: variables beside those of this process.
+        group: start it in a session of its own.
+    """
+    return Popen(
+        [sys.executable, "-m", "vinedresser", *arguments],
+        cwd=cwd,
+        stdout=PIPE,
+        stderr=STDOUT,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", **(environment or {})},
+        start_new_session=group,
+    )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import started_vinedresser
 from vinedresser.store.reading.reader import open_run
 
 SCRIPT = """
@@ -32,21 +31,14 @@ def test_two_flows_on_one_store_at_once(
 ) -> None:
     mlflow_store(tmp_path / "runs")
     # Their servers are on this machine: a proxy, here one that is away, has no part in it.
-    environment = {**os.environ, "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "example.org"}
+    environment = {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "example.org"}
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     flows = []
     for name in ("one", "two"):
         run = f'[run]\nname = "{name}"\ncommand = ["python", "script.py", "{name}.json"]\n'
         (tmp_path / f"{name}.toml").write_text(run, encoding="utf-8")
         flows.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "vinedresser", "train", f"{name}.toml"],
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=environment,
-            )
+            started_vinedresser("train", f"{name}.toml", cwd=tmp_path, environment=environment)
         )
     outputs = [flow.communicate()[0] for flow in flows]
     assert [flow.returncode for flow in flows] == [0, 0], outputs
@@ -55,6 +47,7 @@ def test_two_flows_on_one_store_at_once(
         seen = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
         prefect = {key for key in seen if key.startswith("PREFECT_")}
         own = {key for key in os.environ if key.startswith("PREFECT_")}
-        assert prefect == own | {"PREFECT_LOGGING_LEVEL", "PREFECT_CLI_PROMPT"}
+        levels = {"PREFECT_LOGGING_LEVEL", "PREFECT_LOGGING_INTERNAL_LEVEL"}
+        assert prefect == own | levels | {"PREFECT_CLI_PROMPT"}
         assert seen["NO_PROXY"] == "example.org,127.0.0.1"
         assert not (tmp_path / "runs" / ".vinedresser" / "prefect").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command_line import vinedresser
+from tests.cli.command_line import started_vinedresser, vinedresser
 from tests.flows.changing_files import invalid_once_read
 from tests.waiting import until
 from vinedresser.store.reading.reader import open_run
@@ -55,14 +54,7 @@ def write(folder: Path, space: str, *, more: str = "", parameters: str = "pause 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start a sweep."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    return started_vinedresser("sweep", "sweep.toml", *arguments, cwd=folder)
 
 
 def sweep(folder: Path, *arguments: str) -> tuple[int, str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cli.command_line import started_vinedresser
 from tests.waiting import until
 from vinedresser import open_run
 from vinedresser.objects import LocalStorage
@@ -48,14 +47,7 @@ def write(folder: Path, runner: str) -> None:
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    return started_vinedresser("sweep", "sweep.toml", *arguments, cwd=folder)
 
 
 @pytest.mark.usefixtures("shared_prefect")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command_line import started_vinedresser
 from tests.flows.changing_files import invalid_once_read
 from tests.paths import ROOT
 from tests.waiting import until
@@ -68,14 +66,7 @@ def test_runs_are_judged_stopped_and_recorded(
     (damaged / "run.json").write_text("{")
     (damaged / "tracking.json").write_text("{")
     with invalid_once_read(tmp_path / "experiment.toml"):
-        flow = subprocess.Popen(
-            [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "COLUMNS": "200"},
-        )
+        flow = started_vinedresser("train", "experiment.toml", cwd=tmp_path)
         lock_mlflow_until_healthy_has_ended(store)
         output, _ = flow.communicate()
     assert flow.returncode == 1, output  # one of them crashed

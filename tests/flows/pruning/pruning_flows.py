@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.cli.command_line import vinedresser
+from tests.cli.command_line import started_vinedresser, vinedresser
 from tests.paths import ROOT
+from tests.waiting import until
 from vinedresser.objects import LocalStorage
 from vinedresser.pruning.folders import round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
@@ -56,20 +56,26 @@ def write(
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start a pruning."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "prune", "prune.toml", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    return started_vinedresser("prune", "prune.toml", *arguments, cwd=folder)
 
 
 def prune(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run a pruning; return its exit code and what it printed."""
     done = vinedresser("prune", "prune.toml", *arguments, cwd=folder, columns=200)
     return done.returncode, done.stdout + done.stderr
+
+
+def complete(folder: Path, flow: subprocess.Popen[str], mark: Path | None) -> None:
+    """Wait for a pruning; if there is a mark, kill it once that exists, and resume it."""
+    if mark is None:
+        output, _ = flow.communicate()
+        code = flow.returncode
+    else:
+        until(mark.exists, "the phase", seconds=200)
+        flow.send_signal(signal.SIGKILL)
+        flow.communicate()
+        code, output = prune(folder, "--resume")
+    assert code == 0, output
 
 
 def records(store: Path) -> list[RoundRecord]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.flows.pruning.pruning_flows import MODULE, prune, records, start, weights, write
-from tests.waiting import until
+from tests.flows.pruning.pruning_flows import (
+    MODULE,
+    complete,
+    prune,
+    records,
+    start,
+    weights,
+    write,
+)
 from vinedresser import open_run
 from vinedresser.cli.views.parents import parent_line
 
@@ -108,15 +114,7 @@ def test_a_kill_in_the_command_loses_no_round(
     hold = f'HOLD = "{phase}", UNTIL = "{until_}", MARK = "{mark}"'
     write_command(tmp_path, "rounds = 1", environment=hold)
     flow = start(tmp_path)
-    if until_ == "flow killed":
-        until(mark.exists, "the phase", seconds=200)
-        flow.send_signal(signal.SIGKILL)
-        flow.communicate()
-        code, output = prune(tmp_path, "--resume")
-    else:
-        output, _ = flow.communicate()
-        code = flow.returncode
-    assert code == 0, output
+    complete(tmp_path, flow, mark if until_ == "flow killed" else None)
     store = tmp_path / "runs" / "small"
     assert records(store) == records(undisturbed)
     assert weights(store) == weights(undisturbed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,15 @@ import pytest
 import torch
 
 from tests.flows.changing_files import invalid_once_read
-from tests.flows.pruning.pruning_flows import MODULE, prune, records, start, weights, write
+from tests.flows.pruning.pruning_flows import (
+    MODULE,
+    complete,
+    prune,
+    records,
+    start,
+    weights,
+    write,
+)
 from tests.pruning.rounds import functions
 from tests.waiting import until
 from vinedresser import open_run
@@ -320,15 +327,7 @@ def test_a_kill_loses_no_round_and_repeats_none(
     mark = tmp_path / "mark"
     write(tmp_path, environment=f'HOLD = "{phase}", UNTIL = "{until_}", MARK = "{mark}"')
     flow = start(tmp_path)
-    if until_ == "flow killed":
-        until(mark.exists, "the phase", seconds=200)
-        flow.send_signal(signal.SIGKILL)
-        flow.communicate()
-        code, output = prune(tmp_path, "--resume")
-    else:
-        output, _ = flow.communicate()
-        code = flow.returncode
-    assert code == 0, output
+    complete(tmp_path, flow, mark if until_ == "flow killed" else None)
     assert mark.exists()
     store, reference = tmp_path / "runs" / "small", undisturbed[0] / "runs" / "small"
     assert records(store) == records(reference)

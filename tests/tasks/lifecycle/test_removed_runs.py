@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command_line import vinedresser
+from tests.cli.command_line import started_vinedresser, vinedresser
 from tests.paths import SCRIPTS
 from tests.waiting import until
 from vinedresser.processes import marked_processes
@@ -59,14 +58,8 @@ pytestmark = [
 def training(tmp_path: Path, command: str, file: str, run: Path) -> Iterator[subprocess.Popen[str]]:
     """Start a flow in a folder, and wait until a run trains."""
     (tmp_path / "file.toml").write_text(file, encoding="utf-8")
-    started = subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", command, "file.toml"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "200", "REMOVED": str(tmp_path)},
-        start_new_session=True,
+    started = started_vinedresser(
+        command, "file.toml", cwd=tmp_path, environment={"REMOVED": str(tmp_path)}, group=True
     )
     until(lambda: list(run.glob("index/0/*.json")), "training")
     yield started

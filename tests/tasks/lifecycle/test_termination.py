@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command_line import started_vinedresser
 from tests.paths import SCRIPTS
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
@@ -49,14 +50,7 @@ def test_a_sweep_that_gets_sigterm_ends_in_good_order(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
     (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
-    flow = subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    flow = started_vinedresser("sweep", "sweep.toml", cwd=tmp_path)
     store = tmp_path / "runs/search"
     deadline = time.monotonic() + 200
     while len({path.parts[-4] for path in store.glob("trial-*/index/0/*")}) < 2:

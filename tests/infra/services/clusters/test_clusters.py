@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cli.command_line import started_vinedresser
 from tests.paths import SCRIPTS
 from vinedresser.errors import AlreadyARun, ConfigError, MissingDependency
 from vinedresser.infra.services.clusters.runner_settings import RunnerSettings, runner_settings
@@ -89,15 +90,7 @@ def start() -> Iterator[Start]:
         folder.mkdir(exist_ok=True)
         text = SWEEP.format(store=store, runner=runner, hold=hold)
         (folder / "sweep.toml").write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml", *options]
-        flow = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "COLUMNS": "200"},
-        )
+        flow = started_vinedresser("sweep", "sweep.toml", *options, cwd=folder)
         started.append(flow)
         return flow
 

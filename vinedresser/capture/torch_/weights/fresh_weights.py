@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from vinedresser.capture.adapters.drawn_values import from_normal, from_uniform
-
 # Elements of a weight that are looked at: enough to be sure, and quick for any model.
 _MOST = 1 << 14
+
+_FEWEST = 64
+"""Minimum number of values that tell their distribution."""
+# Standard errors by which a statistic of drawn values may differ from its expectation.
+_SURE = 4.5
+# The largest of n values from 0 to 1 is below 1 - 12/n with a probability of exp(-12).
+_GAP = 12.0
+# Rounding of float32, relatively.
+_ROUNDING = 1e-6
 
 
 def fresh_weights(modules: Iterable[nn.Module]) -> set[int]:
@@ -43,8 +53,8 @@ def _is_plain(weight: nn.Parameter) -> bool:
 def _is_fresh(module: nn.Module, weight: nn.Parameter) -> bool:
     values = _some(module, weight).float().cpu().numpy()
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-        return from_normal(values)
-    return any(from_uniform(values, bound) for bound in _bounds(module, weight))
+        return _from_normal(values)
+    return any(_from_uniform(values, bound) for bound in _bounds(module, weight))
 
 
 def _some(module: nn.Module, weight: nn.Parameter) -> Tensor:
@@ -68,3 +78,57 @@ def _bounds(module: nn.Module, weight: nn.Parameter) -> Iterator[float]:
         yield 1 / math.sqrt(inputs)
     if inputs:
         yield math.sqrt(6 / (inputs + len(weight) * math.prod(weight.shape[2:])))
+
+
+def _from_uniform(values: NDArray[Any], bound: float) -> bool:
+    """Return whether values seem to be drawn uniformly from -bound to bound.
+
+    Their mean and variance must be those of the distribution within 4.5 standard errors, and the
+    largest must be next to the bound, but not beyond it. A few steps of training break that.
+
+    Args:
+        values: any shape, at least `_FEWEST` finite floats.
+        bound: positive.
+    """
+    if len(flat := _flat(values)) < _FEWEST:
+        return False
+    most = float(np.abs(flat).max()) / bound
+    if not 1 - _GAP / len(flat) <= most <= 1 + _ROUNDING:
+        return False
+    # The fourth moment of a uniform distribution is 9/5 of its squared variance.
+    return _as_expected(flat, bound**2 / 3, 1.8)
+
+
+def _from_normal(values: NDArray[Any]) -> bool:
+    """Return whether values seem to be drawn from the standard normal distribution.
+
+    Their mean, variance and fourth moment must be those of the distribution within 4.5 standard
+    errors.
+
+    Args:
+        values: any shape, at least `_FEWEST` finite floats.
+    """
+    if len(flat := _flat(values)) < _FEWEST:
+        return False
+    # The standard deviation of x⁴ is the root of 105 - 9.
+    error = math.sqrt(96 / len(flat))
+    return _as_expected(flat, 1.0, 3.0) and abs(float((flat**4).mean()) - 3) <= _SURE * error
+
+
+def _flat(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the values as one row; none if any is not finite."""
+    flat = values.astype(np.float64).ravel()
+    return flat if np.isfinite(flat).all() else flat[:0]
+
+
+def _as_expected(values: NDArray[np.float64], variance: float, fourth: float) -> bool:
+    """Return whether mean and mean square are those of a symmetric distribution around 0.
+
+    Args:
+        values: [values].
+        variance: variance of the distribution.
+        fourth: its fourth moment as a multiple of the squared variance.
+    """
+    mean = abs(float(values.mean())) <= _SURE * math.sqrt(variance / len(values))
+    error = variance * math.sqrt((fourth - 1) / len(values))
+    return mean and abs(float((values**2).mean()) - variance) <= _SURE * error
