@@ -14,7 +14,10 @@ from tests.flows.test_sweep_flow import configurations, start, sweep, write
 from tests.waiting import until
 from vinedresser.store.reading.reader import open_run
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
+# Seconds that a flow may take to begin a trial: half a minute at a load of 20, two with `nice 19`.
+_START = 300.0
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("shared_prefect")]
 
 
 def flows(store: Path) -> dict[int, str]:
@@ -50,12 +53,12 @@ def test_a_killed_flow_leaves_its_trials_to_the_other_one(
     assert code == 2
     assert "no sweep to join" in output
     host = start(tmp_path)
-    until(lambda: bool(flows(store)))
+    until(lambda: bool(flows(store)), seconds=_START)
     code, output = sweep(tmp_path, "--resume")
     assert code == 2
     assert "another process is running this sweep" in output
     other = start(tmp_path, "--join")
-    until(lambda: len(set(flows(store).values())) == 2)
+    until(lambda: len(set(flows(store).values())) == 2, seconds=_START)
     dying, living = (host, other) if killed == "host" else (other, host)
     dying.send_signal(signal.SIGKILL)
     # Its trainings have its output, and end when they are let go.
@@ -82,9 +85,9 @@ def test_the_host_awaits_the_trials_of_others_and_reports_on_all(
     hold = held(tmp_path, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     store = tmp_path / "runs" / "search"
     host = start(tmp_path)
-    until(lambda: bool(flows(store)))
+    until(lambda: bool(flows(store)), seconds=_START)
     other = start(tmp_path, "--join")
-    until(lambda: len(set(flows(store).values())) == 2)
+    until(lambda: len(set(flows(store).values())) == 2, seconds=_START)
     hold.unlink()
     told, _ = other.communicate()
     output, _ = host.communicate()
