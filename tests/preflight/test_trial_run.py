@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from vinedresser.preflight.trial_run import TrialRun
 from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED
 from vinedresser.store.reading.reader import open_run
@@ -41,9 +43,14 @@ class Breaks(Rule):
 
 
 def states(
-    tmp_path: Path, skip: tuple[str, ...] = (), *, steps: int = 5, cut: bool = True
+    tmp_path: Path,
+    skip: tuple[str, ...] = (),
+    *,
+    steps: int = 8,
+    cut: bool = True,
+    change: float = -0.1,
 ) -> dict[str, str]:
-    """Return the states that both rules give to a trial."""
+    """Return the states that both rules give to a trial, whose loss changes at each step."""
     tmp_path.mkdir(exist_ok=True)
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     rules: dict[str, dict[str, Any]] = {
@@ -52,7 +59,7 @@ def states(
     trial = TrialRun(tmp_path / "run", new_run("digits"), rules, skip)
     writer = RunWriter(open_run(trial.directory).storage, 0)
     for step in range(steps):
-        writer.add(step_record(step, scalars={"losses/loss": 1.0}))
+        writer.add(step_record(step, scalars={"losses/loss": 1.0 + change * step}))
     writer.close()
     found = trial.verdicts(0, cut=cut)
     assert len({one.check for one in found}) == len(found)
@@ -71,6 +78,17 @@ def test_a_script_that_ended_by_itself_was_a_whole_training(tmp_path: Path) -> N
         "breaks": UNCHECKED,
         "rules": FINE,
     }
+
+
+@pytest.mark.parametrize("change", [0.0, 0.1])
+def test_no_finding_in_a_trial_whose_loss_does_not_fall_is_not_fine(
+    tmp_path: Path, change: float
+) -> None:
+    assert states(tmp_path, change=change)["rules"] == UNCHECKED
+
+
+def test_a_few_steps_are_not_fine(tmp_path: Path) -> None:
+    assert states(tmp_path, steps=4)["rules"] == UNCHECKED
 
 
 def test_nothing_is_said_of_steps_that_were_not_captured(tmp_path: Path) -> None:

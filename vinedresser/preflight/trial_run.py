@@ -17,10 +17,14 @@ from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.rules.signals.losses.loss_progress import LossProgress
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord, RunRecord, write_record
+
+# Steps of the shortest patience of a loss, which has blocks of one step.
+_LEAST_PATIENCE = 20
 
 
 class TrialRun:
@@ -65,6 +69,8 @@ class TrialRun:
     def verdicts(self, code: int | None, *, cut: bool) -> list[Verdict]:
         """Judge the trial; return a verdict for each root cause, and one for all other rules.
 
+        That is only fine if a loss has fallen.
+
         Args:
             code: exit code of the script; None if it was ended.
             cut: whether the check ended the script. Then its outcome is not known, as that of a run
@@ -77,10 +83,13 @@ class TrialRun:
             return []
         write_record(self._storage, _end(code, cut=cut))
         steps = set[int]()
+        losses: dict[str, dict[int, float]] = {}
 
         def count(step: Step, _: Engine) -> None:
-            if step.mode == "train":
+            if step.mode == "train" and step.rank == 0:
                 steps.add(step.step)
+                for name, value in step.scalars_of("losses").items():
+                    losses.setdefault(name, {})[step.step] = value
 
         findings = judge(open_run(self.directory), self._rules, on_step=count)
         # As `vinedresser run` shows them; what is of severity "info" may be intended.
@@ -92,8 +101,34 @@ class TrialRun:
             return [*judged, Verdict(RULE_CHECK, UNCHECKED, "no step was captured")]
         others = len(self._rules) - len({one.rule for one in found})
         finding = "other finding" if found else "finding"
-        said = f"no {finding} of {others} rules in {len(steps)} steps; some wait for more"
-        return [*judged, Verdict(RULE_CHECK, FINE, said)]
+        state, seen = _outcome(losses)
+        said = f"no {finding} of {others} rules in {len(steps)} steps, {seen}"
+        return [*judged, Verdict(RULE_CHECK, state, said)]
+
+
+def _outcome(losses: Mapping[str, Mapping[int, float]]) -> tuple[str, str]:
+    """Return the state of a trial by its losses, and what they show.
+
+    Rules that judge what is learned wait for more steps than a trial has: that they find nothing
+    says something only if the loss falls already.
+
+    Args:
+        losses: values by step and by name.
+    """
+    seen = []
+    for name, values in losses.items():
+        progress = LossProgress(max(_LEAST_PATIENCE, len(values) * 4 // 5), 0.0)
+        for step, value in values.items():
+            progress.add(step, value)
+        if (now := progress.now()) is None:
+            continue
+        short, start = name.partition("/")[2], progress.start()[0]
+        if progress.learned(0.0):
+            said = f"in which {short} fell from {start:.4g} to {now.level:.4g}"
+            return FINE, f"{said}; some wait for more"
+        seen.append(f"{short} was {start:.4g} and is {now.level:.4g}")
+    said = ", ".join(seen) or "no loss is known"
+    return UNCHECKED, f"too few to tell whether it learns: {said}"
 
 
 def _verdict(finding: Finding) -> Verdict:

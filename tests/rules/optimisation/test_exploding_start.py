@@ -83,3 +83,48 @@ def test_a_few_losses_explode_or_do_not(losses: list[float], exploded: bool) -> 
     stretch = progress.exploded()
     assert (stretch is not None) == exploded
     assert stretch is None or (stretch.first, stretch.level) == (9, 3e7)
+
+
+def train_classifier(path: Path, lr: float) -> None:
+    """Train on digits for 15 steps."""
+    torch.manual_seed(0)
+    data = digits()
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    loss_fn = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+    collections = capture_for([LearningRateTooHigh()]).collections
+    with Hook(path, collections=collections, parameters={"lr": lr}) as hook:
+        hook.watch(model, loss=loss_fn, optimizer=optimizer)
+        for x, y in list(zip(data.x.split(64), data.y.split(64), strict=True))[:15]:
+            optimizer.zero_grad()
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+
+
+def test_a_first_step_that_replaces_the_weights_and_throws_the_loss_up_is_warned_of(
+    tmp_path: Path,
+) -> None:
+    train_classifier(tmp_path / "run", 50.0)
+    run = open_run(tmp_path / "run")
+    (finding,) = judge(run, [LearningRateTooHigh(overshoot=1e9)])
+    assert (finding.step, finding.severity) == (10, "warning")
+    assert "the losses after the first one are above twice its value" in finding.seen
+
+    train_classifier(tmp_path / "usual", 0.5)
+    assert judge(open_run(tmp_path / "usual"), [LearningRateTooHigh()]) == []
+
+
+@pytest.mark.parametrize(
+    ("losses", "risen"),
+    [
+        ([2.0, *[5.0] * 10], True),
+        ([2.0, *[5.0] * 9], False),
+        ([2.0, *[5.0] * 10, 3.9], False),
+        ([0.1, -9.0, *[5.0] * 10], False),
+    ],
+)
+def test_a_loss_has_risen_at_once_or_not(losses: list[float], risen: bool) -> None:
+    progress = LossProgress(patience=200, drop=0.1)
+    for step, value in enumerate(losses):
+        progress.add(step, value)
+    assert progress.risen_at_once() == risen

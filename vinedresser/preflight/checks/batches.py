@@ -65,7 +65,9 @@ def scales(evidence: Evidence) -> tuple[str, str]:
     raw = trials.fit("script", 2 * _STEPS, 3 * _SHARE * evidence.seconds)
     scaled = _with_standard_inputs(trials, _SHARE * evidence.seconds)
     losses = raw.losses[: len(scaled)]
-    if len(losses) >= _STEPS // 2 and min(losses[-10:]) > 0.9 * raw.start > 0:
+    if len(losses) < _STEPS // 2:
+        return unchecked(f"{said}; only {len(losses)} steps to compare with standardized inputs")
+    if min(losses[-10:]) > 0.9 * raw.start > 0:
         end = max(scaled[-10:])
         if end < 0.5 * min(losses[-10:]):
             return suspicious(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from vinedresser.preflight.checks.base import Evidence
 from vinedresser.preflight.trials import Fit, NotRepeatable
@@ -14,6 +13,8 @@ __all__ = ["learning_rate", "overfit"]
 _STEPS = 300
 # Steps without which nothing is said about a batch that is not learned.
 _ENOUGH = 100
+# Share of the first loss below which a batch is being learned.
+_LEARNED = 0.9
 # Share of the time for the checks that one run on a batch may take.
 _SHARE = 0.15
 _ADAMS = (1e-3, 1e-2, 1e-1)
@@ -32,7 +33,7 @@ def overfit(evidence: Evidence) -> tuple[str, str]:
     change = f"{where}, the loss went from {fit.start:.4g} to {fit.end:.4g}"
     base = evidence.loss_of_constants()
     aim = fit.start if base is None else min(fit.start, base)
-    if fit.end < 0.9 * aim:
+    if fit.end < _LEARNED * aim:
         return fine(change)
     why = ""
     if steps < _ENOUGH:
@@ -74,12 +75,12 @@ def learning_rate(evidence: Evidence) -> tuple[str, str]:
     if trials.first.closure:
         return unchecked("the optimizer chooses its steps by a closure")
     models, optimizer = trials.copies()
+    rates = _rates(rate)
     losses = trials.train(
-        models, optimizer, _RANGE_STEPS, _SHARE * evidence.seconds, rates=_rates()
+        models, optimizer, _RANGE_STEPS, _SHARE * evidence.seconds, rates=iter(rates)
     )
     if len(losses) < _RANGE_STEPS and math.isfinite(losses[-1]):
         return unchecked("no time left for a range test")
-    rates = list(_rates())
     least = min(range(len(losses)), key=lambda at: _finite(losses[at]))
     bad = [
         at
@@ -88,11 +89,20 @@ def learning_rate(evidence: Evidence) -> tuple[str, str]:
     ]
     upper = rates[bad[0]] if bad else math.inf
     said = f"the loss falls up to {rates[least]:.2g}" + (f", breaks at {upper:.2g}" if bad else "")
-    if rate > 3 * upper:
-        fit = _fitted(evidence)
-        if not fit.finite or fit.end > max(fit.start, evidence.loss_of_constants() or fit.start):
-            return suspicious(f"{rate:g} is too high: in a range test, {said}")
-    return fine(f"{rate:g}; in a range test, {said}")
+    if rate <= rates[least]:
+        return fine(f"{rate:g}; in a range test, {said}")
+    return _above_range(rate, upper, said, _fitted(evidence), evidence.loss_of_constants())
+
+
+def _above_range(
+    rate: float, upper: float, said: str, fit: Fit, base: float | None
+) -> tuple[str, str]:
+    """Judge a rate above the best one of a range test by a run on one batch."""
+    if rate > 3 * upper and (not fit.finite or fit.end > max(fit.start, base or fit.start)):
+        return suspicious(f"{rate:g} is too high: in a range test, {said}")
+    if fit.finite and fit.end < fit.start - (1 - _LEARNED) * abs(fit.start):
+        return fine(f"{rate:g}, which learns one batch; in a range test, {said}")
+    return unchecked(f"{rate:g} may be too high: in a range test, {said}")
 
 
 def _fitted(evidence: Evidence) -> Fit:
@@ -122,9 +132,10 @@ def _large_enough(evidence: Evidence) -> bool:
     return function is not None and number >= 4 * function.compared.predictions.size
 
 
-def _rates() -> Iterator[float]:
-    factor = (_MOST / _LEAST) ** (1 / (_RANGE_STEPS - 1))
-    return (_LEAST * factor**at for at in range(_RANGE_STEPS))
+def _rates(rate: float) -> list[float]:
+    """Return the learning rates of a range test, which go beyond a rate."""
+    factor = (max(_MOST, _MOST * rate) / _LEAST) ** (1 / (_RANGE_STEPS - 1))
+    return [_LEAST * factor**at for at in range(_RANGE_STEPS)]
 
 
 def _finite(loss: float) -> float:

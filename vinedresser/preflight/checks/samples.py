@@ -50,13 +50,20 @@ def own_input(evidence: Evidence) -> tuple[str, str]:
             f"batch are the same (to {spread:.2g} of {scale:.3g})"
         )
     said = f"the outputs of {size} samples differ by up to {spread:.3g}"
-    share = _first_gradient(evidence, call.model)
-    if spread <= _HARDLY * scale and 0 < share <= _HARDLY:
-        return suspicious(
-            f"{said} of {scale:.3g} after {len(evidence.seen.steps)} steps, and the gradient of "
-            f"the first layer is {share:.1g} times that of the last: it vanishes"
-        )
-    return fine(said)
+    if spread > _HARDLY * scale:
+        return fine(said)
+    return _hardly_different(f"{said} of {scale:.3g}", evidence, call.model)
+
+
+def _hardly_different(said: str, evidence: Evidence, model: int) -> tuple[str, str]:
+    """Judge outputs that hardly differ by the gradients of their model."""
+    share = _first_gradient(evidence, model)
+    if not 0 < share <= _HARDLY:
+        return unchecked(f"{said} only, but the gradient does not vanish")
+    return suspicious(
+        f"{said} after {len(evidence.seen.steps)} steps, and the gradient of the first layer is "
+        f"{share:.1g} times that of the last: it vanishes"
+    )
 
 
 def _first_gradient(evidence: Evidence, model: int) -> float:
@@ -99,7 +106,10 @@ def other_samples(evidence: Evidence) -> tuple[str, str]:
             f"with other samples beside them, the outputs of half of {size} samples change by up "
             f"to {change:.3g}; between samples they differ by {spread:.3g}"
         )
-    return fine(f"with other samples beside them, they change by {change:.2g} of {spread:.3g}")
+    said = f"with other samples beside them, they change by {change:.2g} of {spread:.3g}"
+    if change > _HARDLY * spread:
+        return unchecked(f"{said}, which is more than rounding and less than is certain")
+    return fine(said)
 
 
 def _uncertain_samples(evidence: Evidence, size: int) -> str:

@@ -38,7 +38,8 @@ class LearningRateTooHigh(SymptomRule):
     weights, when the loss rose far above its start, or decreased and rose again, without recovery
     (`NoProgress`); below ten times its start only as a warning if its targets are not captured.
     Warns before the outcome is known, at the third check, if the first step was longer than the
-    weights themselves and p / x is above ``overshoot``. The fault is `loss_output_mismatch` if the
+    weights themselves and p / x is above ``overshoot`` or the first losses after it, at least ten,
+    are all above twice the one before. The fault is `loss_output_mismatch` if the
     loss is maximised (`PredictedFall.ascends`).
     Warns of a jump of the optimizer's learning rate to a new maximum after which the loss lost half
     of what it had gained (`RateJump`).
@@ -119,7 +120,8 @@ class LearningRateTooHigh(SymptomRule):
         greatest = self.updates.greatest
         replaced = greatest is not None and greatest.step == 0 and greatest.longer_than(_REPLACED)
         overshot = symptom.evidence.get("overshoot", 0.0) > self.overshoot
-        return replaced and overshot and outcome.verdict().kind != "good"
+        harmful = overshot or self.progress.outcome.risen_at_once()
+        return replaced and harmful and outcome.verdict().kind != "good"
 
     def detect(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have kept it)
         """See `SymptomRule.detect`."""
@@ -140,6 +142,8 @@ class LearningRateTooHigh(SymptomRule):
             seen.append(greatest.in_words)
         if overshoot > self.overshoot:
             seen.append(f"step {at} overshot the minimum {overshoot:.2g}×, by its gradient")
+        if self.progress.outcome.risen_at_once():
+            seen.append("the losses after the first one are above twice its value")
         return Symptom(
             tensor=tensor,
             statistic="l2",

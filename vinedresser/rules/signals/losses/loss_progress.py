@@ -35,6 +35,8 @@ _LONGEST = 16
 # Maximum number of values in the start, and its desired relative error.
 _START_VALUES = 40
 _START_ERROR = 0.01
+# Fewest values after the first one that show a rise at once.
+_NEXT_VALUES = 10
 # Standard deviations by which values may differ due to noise.
 _ALIKE = 4.0
 # Shares of `drop` per patience: slower falls than the first do not count, and a loss that may fall
@@ -261,6 +263,11 @@ class LossProgress:
             return True
         tenth = recent[-_TENTH * self._size :]
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
+
+    def risen_at_once(self) -> bool:
+        """Return whether each of the next values, ten or more, is above twice the first one."""
+        later = self._first[1:]
+        return len(later) >= _NEXT_VALUES and min(later) > self.first + self.size
 
     def _low_by_chance(self) -> bool:
         """Return whether the next values are twice as high and about as low again, several times.

@@ -142,6 +142,11 @@ class LearningOutcome(Signal):
             loss.blown_up(rise) or (still and loss.stuck()) for loss in losses
         )
 
+    def risen_at_once(self) -> bool:
+        """Return whether all losses are far above their first values from the first step on."""
+        losses = self.losses.values()
+        return bool(losses) and not self.adversaries and all(one.risen_at_once() for one in losses)
+
     def improving_metric(self) -> str | None:
         """Return the name of a metric that improves; None if there is none."""
         for (name, _), trend in self._metrics.items():
