@@ -30,9 +30,11 @@ FIXED = f"rows, wanted = fixed; {STEP.format('model(rows)')}"
 MASKED = "inputs.where(torch.rand(32, 16) < 0.2, -100)"
 # Those that train copies take seconds.
 SLOW = ("overfit", "learning_rate", "scales")
-QUICK = dict.fromkeys([RULE_CHECK, *(name for name in PROBES if name not in SLOW)], FINE) | {
+QUICK = dict.fromkeys((name for name in PROBES if name not in SLOW), FINE) | {
     # There are no tokens.
-    "future": UNCHECKED
+    "future": UNCHECKED,
+    # Eight steps are too few.
+    RULE_CHECK: UNCHECKED,
 }
 # Changes of the script, and the rule that finds each within the steps of a check.
 FAULTS: dict[str, tuple[dict[str, str], str]] = {
@@ -166,7 +168,7 @@ def test_nor_does_its_callback_of_lightning(
         found = checked(tmp_path, monkeypatch, LIGHTNING.replace("{callbacks}", callbacks))
         states.append({verdict.check: verdict.state for verdict in found.verdicts})
     assert states[0] == states[1]
-    assert states[1][RULE_CHECK] == states[1]["own_input"] == FINE
+    assert states[1]["own_input"] == FINE
     assert os.listdir(tmp_path) == ["train.py"]
 
 

@@ -32,6 +32,7 @@ TABLE: dict[str, dict[str, Any]] = {
     "loss_output_mismatch": {"patience": 1},
     "missing_activation": {"patience": 1},
     "unbounded_loss": {"fall": 11},
+    "idle_term": {},
     "initial_loss": {"patience": 1},
     "bad_initialisation": {"every": 1},
     "identical_units": {"every": 1, "patience": 1},

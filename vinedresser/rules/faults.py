@@ -27,6 +27,7 @@ Fault = Literal[
     # Model and loss
     "bad_initialisation",
     "identical_units",
+    "idle_term",
     "loss_output_mismatch",
     "loss_scale",
     "missing_activation",

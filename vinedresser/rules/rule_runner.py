@@ -27,7 +27,7 @@ _BUILT_IN = "vinedresser.rules."
 _SCIENTIFIC = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-]\d{2,3})(?![\w.]*\w)")
 # A script has no such names in front of its losses and parameters.
 _COLLECTIONS = re.compile(
-    r"(?<![\w/.])(?:losses|metrics|gradients|weights|biases|buffers|optimizer_state)/(?=\S)"
+    r"(?<![\w/.])(?:losses|metrics|saved/terms|gradients|weights|biases|buffers|optimizer_state)/(?=\S)"
 )
 _SIDES = re.compile(r"(?<![\w/.])(inputs|outputs)/(?=\S)")
 # Decimal exponents of numbers that are written in full.

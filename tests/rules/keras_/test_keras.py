@@ -27,6 +27,10 @@ ELSEWHERE = {
         "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
         "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
     ),
+    "idle_term": (
+        "rules/losses/test_idle_term.py::test_a_term_that_trains_nothing_is_named",
+        "rules/losses/test_idle_term.py::test_terms_that_are_all_detached_to_be_reported_say_nothing_about_gradients",
+    ),
     "slow_input": (
         "rules/keras_/test_keras.py::test_a_loop_that_waits_for_its_rows",
         "rules/keras_/test_keras.py::test_a_loop_that_waits_for_its_rows",

@@ -12,6 +12,7 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.requests.control import CaptureControl
 from vinedresser.capture.run.printed_lines import PRINTED
 from vinedresser.errors import ConfigError
+from vinedresser.store.collections.collection import TERMS
 from vinedresser.store.step_record import MODES, Mode
 
 P = ParamSpec("P")
@@ -142,6 +143,20 @@ class ReportedValues:
             ConfigError: the name is empty.
         """
         self.save(name, value, "metrics")
+
+    def terms(self, **terms: Any) -> None:
+        """Name the terms of which the loss of this step is the sum.
+
+            hook.terms(reconstruction=error, kl=beta * divergence)
+
+        They are stored as ``saved/terms/<name>``, and judged by the rules `idle_term` and
+        `unbounded_loss`. Pass them as they are added, with their weights and gradients.
+
+        Args:
+            terms: numbers, or tensors or arrays of one element.
+        """
+        for name, value in terms.items():
+            self.save(f"{TERMS}{name}", value)
 
     def expect(self, *lines: str) -> None:
         """State what is expected of the training, which the rule `expectation` judges.

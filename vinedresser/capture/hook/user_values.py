@@ -13,12 +13,12 @@ import numpy as np
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier, TensorCopier
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.store.collections.collection import BUILT_IN
+from vinedresser.store.collections.collection import BUILT_IN, TERM_GRADIENT, TERMS
 
 __all__ = ["LoopSteps", "UserValues"]
 
 # In these kinds, values of one element are scalars.
-_SCALAR_KINDS = ("losses/", "metrics/")
+_SCALAR_KINDS = ("losses/", "metrics/", TERMS)
 # The kind and the name of a single value, by argument of `Hook.step`.
 _REPORTED = {
     "inputs": ("inputs", "batch"),
@@ -85,6 +85,8 @@ class UserValues:
             self._session.shield.report(self._refused.setdefault(name, problem))
 
     def _save(self, name: str, value: Any) -> None:
+        if name.startswith(TERMS):
+            self._note_gradient(name.removeprefix(TERMS), value)
         number = _number(value)
         value = value if number is None else number
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
@@ -113,6 +115,12 @@ class UserValues:
             copier.keep_scalar(recording, name, value, recording.weight())
         else:
             copier.keep(recording, name, value, ask)
+
+    def _note_gradient(self, term: str, value: Any) -> None:
+        """Save whether a term of the loss has a gradient, of tensors of PyTorch."""
+        reaches, due = getattr(value, "requires_grad", None), self._session.recorder.current_due()
+        if reaches is not None and due is not None and due.reaches("state"):
+            self._save(f"{TERM_GRADIENT}{term}", float(reaches))
 
     def _copier_of(self, value: Any) -> TensorCopier:
         """Return the copier for a value's framework."""

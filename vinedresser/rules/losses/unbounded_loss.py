@@ -13,6 +13,7 @@ from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
+from vinedresser.store.collections.collection import TERMS
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
@@ -106,6 +107,7 @@ class UnboundedLoss(OnceRule):
     -``fall`` s / 10 for at most ten times as many steps suffices if its mean fell from the second
     to the last third of the run by more than half of what it fell from the first to the second. Of
     adversaries (several optimizers), only 1000 times the fall counts. Policy gradients are ignored.
+    Terms that the script names (`Hook.terms`) count like losses.
 
     Args:
         fall: size of the loss, as a multiple of its first size.
@@ -159,7 +161,11 @@ class UnboundedLoss(OnceRule):
 
     def _losses(self, step: Step) -> dict[str, float]:
         losses = step.scalars_of("losses")
-        return {name: one for name, one in losses.items() if not self.aimless.includes(name)}
+        aimed = {name: one for name, one in losses.items() if not self.aimless.includes(name)}
+        if len(aimed) < len(losses):
+            return aimed
+        terms = {name: one for name, one in step.scalars.items() if name.startswith(TERMS)}
+        return {**terms, **aimed}
 
     def _finding(self, step: Step, name: str, value: float, level: float) -> Finding:
         fall = self._falls[name]
