@@ -20,7 +20,7 @@ def print_preflight(found: Preflight) -> None:
     elif found.code is None:
         say("no training of PyTorch or Keras was seen in the time; --timeout allows more")
     else:
-        others = "others, as of XGBoost, are not checked, but judged by `vinedresser run`"
+        others = "those of XGBoost and scikit-learn are judged by `vinedresser run`"
         say(f"no training of PyTorch or Keras was seen; {others}")
     if found.code or not found.verdicts:
         ended = f"the script ended with exit code {found.code}; " if found.code else ""

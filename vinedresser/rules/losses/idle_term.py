@@ -100,36 +100,28 @@ class IdleTerm(OnceRule):
                     f"the term {name} of the loss was {term.first:.4g} in all {term.steps} steps",
                     "it does not depend on what is trained: it is clamped, or its weight is 0",
                     "print the term before it is clamped and weighted",
-                    severity=None if term.first else "info",
+                    None if term.first else "info",
                 )
-        for name, term in long.items():
-            if term.most < self.share:
-                return self._finding(
-                    name,
-                    f"the term {name} of the loss was never more than {term.most:.1g} of it",
-                    "it hardly counts beside the other terms",
-                    "raise its weight, unless it is meant to be as small",
-                    severity="info",
-                    value=term.most,
-                )
-        return None
+        name, term = min(long.items(), key=lambda one: one[1].most)
+        if term.most >= self.share:
+            return None
+        return self._finding(
+            name,
+            f"the term {name} of the loss was never more than {term.most:.1g} of it",
+            "it hardly counts beside the other terms",
+            "raise its weight, unless it is meant to be as small",
+            "info",
+        )
 
     def _finding(
-        self,
-        name: str,
-        seen: str,
-        cause: str,
-        remedy: str,
-        *,
-        severity: Severity | None = None,
-        value: float = 0.0,
+        self, name: str, seen: str, cause: str, remedy: str, severity: Severity | None = None
     ) -> Finding:
         return self.found(
             self._last,
             since=0,
             tensor=f"{TERMS}{name}",
-            statistic="value",
-            value=value,
+            statistic="share",
+            value=self._terms[name].most,
             threshold=self.share,
             confidence=0.95,
             severity=severity,
