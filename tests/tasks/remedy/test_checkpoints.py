@@ -98,7 +98,7 @@ def flipped(content: bytes) -> bytes:
         ),
         ("step-20.safetensors", tensors()[:20], "step-20.safetensors is cut off in its header"),
         ("step-20.safetensors", b"\2\0\0\0\0\0\0\0[]", "has a damaged header"),
-        ("step-20/__0_0.distcp", archive(), "step-20/.metadata is missing, which is"),
+        ("step-20/__0_0.distcp", archive(), "step-20/.metadata is missing"),
     ],
 )
 def test_a_file_that_is_cut_off_or_damaged_is_named(
@@ -181,11 +181,21 @@ def test_checkpoints_of_torch_are_looked_at_without_loading_them(tmp_path: Path)
 
     assert saved("sound", lambda _: None) == ("checkpoints/step-20", [])
     assert saved("index", lambda folder: (folder / ".metadata").unlink())[1] == [
-        "step-20/.metadata is missing, which is written after all parts"
+        "step-20/.metadata is missing"
     ]
     assert saved("part", lambda folder: (folder / "__0_0.distcp").rename(folder / "x"))[1] == [
         "step-20/__0_0.distcp is missing"
     ]
+    # Each rank writes an index of its own.
+    apart = run_of(tmp_path / "apart", 2, {})
+    folder = tmp_path / "apart/run/checkpoints/step-20"
+    dcp.save(state, checkpoint_id=folder, no_dist=True, use_collectives=False)
+    assert [path.name for path in folder.glob("*.metadata")] == ["__0.metadata"]
+    assert resumed(apart)[1] == ["step-20/__1.metadata is missing"]
+    (folder / "__1.metadata").write_bytes(b"\x80__1_0.distcp")
+    assert resumed(apart)[1] == ["step-20/__1_0.distcp is missing"]
+    (folder / "__1_0.distcp").write_bytes(archive())
+    assert resumed(apart) == ("checkpoints/step-20", [])
     for at in (0.1, 0.5, 0.9):
 
         def damage(folder: Path, at: float = at) -> None:

@@ -27,6 +27,7 @@ _NUMBERED = re.compile(r"(\d+)-of-(\d+)")
 # torch.distributed.checkpoint writes its index last, which names its files.
 _DISTRIBUTED = re.compile(rb"__\d+_\d+\.distcp")
 _INDEX = ".metadata"
+_RANK_INDEX = re.compile(r"__\d+\.metadata")
 _ZIP, _LENGTH = b"PK\x03\x04", 8
 _DAMAGED = (*DAMAGE, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 
@@ -67,7 +68,8 @@ def fault_of(storage: Storage, keys: Sequence[str], ranks: int) -> str:
     Raises:
         StoreError: the storage refused a request.
     """
-    if fault := _missing_rank(keys, ranks) or _missing_number(keys) or _unindexed(storage, keys):
+    fault = _missing_rank(keys, ranks) or _missing_number(keys)
+    if fault := fault or _unindexed(storage, keys, ranks):
         return fault
     if isinstance(storage, LocalStorage):
         for key in keys:
@@ -108,21 +110,26 @@ def _missing_number(keys: Iterable[str]) -> str:
     return ""
 
 
-def _unindexed(storage: Storage, keys: Iterable[str]) -> str:
+def _unindexed(storage: Storage, keys: Iterable[str], ranks: int) -> str:
     """Return what is missing in a folder of ``torch.distributed.checkpoint``."""
     folders: dict[str, set[str]] = defaultdict(set)
     for key in keys:
         folder, _, name = key.rpartition("/")
         folders[folder].add(name)
     for folder, names in folders.items():
-        if _INDEX in names:
+        indexes = [_INDEX]
+        if any(map(_RANK_INDEX.fullmatch, names)):
+            # Saved with use_collectives=False.
+            indexes = [f"__{rank}{_INDEX}" for rank in range(ranks)]
+        elif not any(name == _INDEX or _DISTRIBUTED.fullmatch(name.encode()) for name in names):
+            continue
+        listed = {*indexes}
+        for index in listed & names:
             # A pickle, in which names are plain bytes: it is searched, and not loaded.
-            content = storage.get(f"{folder}/{_INDEX}")
-            listed = {name.decode() for name in _DISTRIBUTED.findall(content)}
-            if missing := sorted(listed - names):
-                return f"{_short(folder)}/{missing[0]} is missing"
-        elif any(_DISTRIBUTED.fullmatch(name.encode()) for name in names):
-            return f"{_short(folder)}/{_INDEX} is missing, which is written after all parts"
+            content = storage.get(f"{folder}/{index}")
+            listed |= {name.decode() for name in _DISTRIBUTED.findall(content)}
+        if missing := sorted(listed - names):
+            return f"{_short(folder)}/{missing[0]} is missing"
     return ""
 
 
