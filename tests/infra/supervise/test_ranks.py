@@ -55,6 +55,25 @@ def code(text: str) -> str:
     return MEET + textwrap.dedent(text)
 
 
+def test_the_only_rank_that_is_left_knows_that_it_is_alone(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    program = """
+        import json
+        pathlib.Path(f"{rank}.json").write_text(json.dumps(dict(os.environ)))
+    """
+    directory = prepared(code(program), ranks=1, min_ranks=1)
+    start(directory).wait()
+    assert ended(directory).cause == "finished"
+    seen = json.loads((tmp_path / "0.json").read_text())
+    assert (seen["RANK"], seen["LOCAL_RANK"]) == ("0", "0")
+    assert (seen["WORLD_SIZE"], seen["LOCAL_WORLD_SIZE"]) == ("1", "1")
+    master = f"{seen['MASTER_ADDR']}:{seen['MASTER_PORT']}"
+    assert json.loads(seen["TF_CONFIG"])["cluster"]["worker"] == [master]
+    assert seen["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
+
+
 def test_each_rank_knows_the_others_and_shares_the_machine(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,8 +36,8 @@ def written(folder: Path, settings: str, rest: str = "[remedy]\ntimes = 0\nresta
 @pytest.mark.parametrize(
     ("settings", "rest", "problem"),
     [
-        ("ranks = 4\nmin_ranks = 5", "[remedy]\nrestarts = 1", "must be at most ranks, 4, not 5"),
-        ("ranks = 4\nmin_ranks = 0", "[remedy]\nrestarts = 1", "min_ranks: .* 0"),
+        ("ranks = 4\nmin_ranks = 5", "[remedy]\nrestarts = 1", "must be from 1 to ranks, 4, not 5"),
+        ("ranks = 4\nmin_ranks = 0", "[remedy]\nrestarts = 1", "must be from 1 to ranks, 4, not 0"),
         ("ranks = 4\nmin_ranks = 2", "", r"run.min_ranks: only supported .* with restarts in"),
         (
             'ranks = 4\nmin_ranks = 2\nrunner = "dask"',

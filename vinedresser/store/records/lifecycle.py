@@ -47,6 +47,8 @@ class LaunchSettings:
         environment_from: names of variables that the program inherits and must have, such as
             credentials; their values are never stored.
         ranks: processes of the command that train together as one run, on all hosts together.
+        min_ranks: number of ranks with which the script can train, too, when it begins again and a
+            host or GPU is gone; default: it begins again with all of them.
         gpus_per_rank: GPUs that each of the ranks sees, and no other process uses; 0: each rank
             sees those of the run.
         metrics: metrics in the lines that the program prints: by name a regex whose first group is
@@ -66,6 +68,7 @@ class LaunchSettings:
     attach: bool = True
     environment_from: list[str] = field(default_factory=list)
     ranks: int = 1
+    min_ranks: int | None = None
     gpus_per_rank: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
     contract: Literal["", "sagemaker"] = ""

@@ -57,8 +57,6 @@ class RunTable(LaunchSettings):
             `cpus` and `gpus` leave room for on this machine, 1 on other hosts.
         cpus: cores of each run, which its ranks share, set as `OMP_NUM_THREADS` unless
             ``environment`` has it; default: the runs that train at the same time share the cores.
-        min_ranks: number of ranks with which the script can train, too, when it begins again and a
-            host or GPU is gone; default: it begins again with all of them.
         preflight: check the first steps of each run before it trains; "strict": a suspicious check
             stops it.
         runner: engine on which they train, "local", "dask" or "ray", or a table of name and
@@ -75,7 +73,6 @@ class RunTable(LaunchSettings):
     total_steps: int | None = None
     max_concurrent: Annotated[int, Ge(1)] | None = None
     cpus: Annotated[int, Ge(1)] | None = None
-    min_ranks: Annotated[int, Ge(1)] | None = None
     preflight: bool | Literal["strict"] = False
     runner: str | dict[str, Any] | None = None
     parameters: dict[str, _Parameter] = field(default_factory=dict)
@@ -106,8 +103,8 @@ class RunTable(LaunchSettings):
                 raise ValueError(f"environment_from: {name} is also in environment; remove one")
 
     def _check_min_ranks(self, least: int) -> None:
-        if least > self.ranks:
-            raise ValueError(f"min_ranks: must be at most ranks, {self.ranks}, not {least}")
+        if not 1 <= least <= self.ranks:
+            raise ValueError(f"min_ranks: must be from 1 to ranks, {self.ranks}, not {least}")
         if self.system.name in SCHEDULERS or not (self.host_count == 1 or self.names_hosts):
             raise ValueError(
                 f"min_ranks: not supported with the launcher {self.system.name} and a number of "

@@ -92,7 +92,8 @@ class Job:
         contract: RunContract | None = None,
         part: Part | None = None,
     ) -> None:
-        several = launch.ranks > 1 or part is not None
+        # One that is left of several still is told that it is alone.
+        several = launch.ranks > 1 or launch.min_ranks is not None or part is not None
         self.fault = self.told = ""
         self.ended_by = 0
         # When the others were asked to end because one had failed.
