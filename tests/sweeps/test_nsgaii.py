@@ -29,7 +29,12 @@ def results(parameters: Any) -> list[float]:
     return [1 - (a - 0.2) ** 2 - (b - 0.7) ** 2 - c**2, (a - 0.9) ** 2 + (d + e) / 5]
 
 
-def directly(points: list[dict[str, float]]) -> list[dict[str, Any]]:
+def size(parameters: Any) -> float:
+    """Return what a constraint bounds."""
+    return sum(float(parameters[name]) for name in NAMES)
+
+
+def directly(points: list[dict[str, float]], limits: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the configurations that Optuna's sampler proposes, with the seeds of a sweep."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     direct = optuna.create_study(directions=["maximize", "minimize"])
@@ -41,6 +46,8 @@ def directly(points: list[dict[str, float]]) -> list[dict[str, Any]]:
         trial = direct.ask()
         for name in NAMES:
             trial.suggest_float(name, 0.0, 1.0)
+        for limit in limits:
+            trial.set_constraint("size", size(trial.params) - limit["max"])
         direct.tell(trial, results(trial.params))
     return [trial.params for trial in direct.trials]
 
@@ -54,14 +61,21 @@ def made(path: Path | None = None, **more: Any) -> Study:
 def run(sweep: Study) -> list[dict[str, Any]]:
     """Run all trials of a sweep; return their configurations."""
     while (proposal := sweep.ask()) is not None:
-        sweep.tell(proposal.number, FINISHED, results(proposal.parameters))
+        bounded = [size(proposal.parameters)] * len(sweep.settings.constraints)
+        sweep.tell(proposal.number, FINISHED, results(proposal.parameters), bounded)
     return [dict(trial.parameters) for trial in sweep.trials()]
 
 
-@pytest.mark.parametrize("points", [[], POINTS])
-def test_a_sweep_tries_what_optuna_tries(points: list[dict[str, float]]) -> None:
-    expected = directly(points)
-    tried = run(made(points=points))
+# About half of the random configurations break it.
+LIMITS = [{"metric": "size", "max": 2.5}]
+
+
+@pytest.mark.parametrize(("points", "limits"), [([], []), (POINTS, []), ([], LIMITS)])
+def test_a_sweep_tries_what_optuna_tries(
+    points: list[dict[str, float]], limits: list[dict[str, Any]]
+) -> None:
+    expected = directly(points, limits)
+    tried = run(made(points=points, constraints=limits))
     # Of a configuration that Optuna proposes again, the sweep tries another one instead.
     first = next((n for n, one in enumerate(expected) if one in expected[:n]), TRIALS)
     assert first >= 3 * POPULATION
