@@ -38,7 +38,7 @@ def records(values: list[float], rank: int) -> list[StepRecord]:
         times = ("timing/step", "timing/wait", "timing/forward")
         scalars |= dict(zip(times, map(abs, at[1:]), strict=False))
         words = (
-            *("collectives", "data_parallel", "divided", "inputs", "objective", "passes"),
+            *("collectives", "data_parallel", "divisor", "inputs", "objective", "passes"),
             *("random", "reducing_passes", "rows"),
         )
         scalars |= {f"ranks/{word}": at[k % 5] for k, word in enumerate(words)}

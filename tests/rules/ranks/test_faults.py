@@ -38,6 +38,7 @@ _FOUND: dict[str, tuple[str, str, str, int, int]] = {
     "clipped_first": ("gradient_reduction", "warning", "scaled_before_reduction", 0, 1),
     "accumulated": ("gradient_reduction", "info", "reduced_too_often", 0, 0),
     "divided": ("gradient_reduction", "info", "divided_by_ranks", 0, 0),
+    "divided_function": ("gradient_reduction", "info", "divided_by_ranks", 0, 0),
     "frozen_on_one": (*_STOP, "not_updated", EVERY, 1),
     "stale_masters": (*_STOP, "not_updated", EVERY, 1),
     "other_rate": (*_STOP, "optimizer", EVERY, 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ from vinedresser.capture.torch_.copies.reductions import octets
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.losses.losses import batch_size
 from vinedresser.frameworks.torch_.loop_listener import LoopListener, listen_to_loop
+from vinedresser.frameworks.torch_.losses.saved_tensors import saved
 from vinedresser.frameworks.torch_.module_calls import ModuleHook, Removable
 from vinedresser.frameworks.torch_.names import Names
 from vinedresser.frameworks.torch_.nesting import leaves
@@ -30,6 +32,8 @@ from vinedresser.store.reductions.alone import fingerprint
 
 # Maximum numbers of parameters whose gradients are sampled, and of elements of each.
 _PARAMETERS, _ELEMENTS = 8, 64
+# Operations that end a loss function.
+_LOSS = re.compile("Loss|CrossEntropy|^Mean")
 
 
 class RankState(LoopListener):
@@ -70,14 +74,14 @@ class RankState(LoopListener):
         self._passes = self._reducing = 0
         # What the latest backward pass began with, and the function that ends listening to it.
         self._objective: Tensor | None = None
-        # The operation before that is a division.
-        self._divided = False
+        # The number by which a loss was divided right before it, if any.
+        self._divisor: Tensor | None = None
         self._end: Callable[[], None] | None = None
 
     def names(self) -> list[str]:
         """Return the full names of what may be captured."""
         words = (
-            *("collectives", "data_parallel", "divided", "gradients", "inputs"),
+            *("collectives", "data_parallel", "divisor", "gradients", "inputs"),
             *("local_gradients", "objective", "passes", "random"),
             *("reduced", "reducing_passes", "rows"),
         )
@@ -134,7 +138,7 @@ class RankState(LoopListener):
         only = losses[0] if len(losses) == 1 else None
         if isinstance(only, Tensor) and only.numel() == 1 and not only.is_complex():
             self._objective = only.detach()
-            self._divided = only.grad_fn is not None and only.grad_fn.name() == "DivBackward0"
+            self._divisor = _divisor(only.grad_fn)
 
     def take_consumed(self, optimizer: Optimizer) -> None:
         """Sample the gradients that an optimizer is about to consume."""
@@ -162,8 +166,8 @@ class RankState(LoopListener):
                 recording.add_scalar(self._name(word), float(number))
         if self._objective is not None and recording.due.ask(self._name("objective")):
             self._copier.keep_scalar(recording, self._name("objective"), self._objective, 1.0)
-            if recording.due.ask(self._name("divided")):
-                recording.add_scalar(self._name("divided"), float(self._divided))
+            if self._divisor is not None and recording.due.ask(self._name("divisor")):
+                self._copier.keep_scalar(recording, self._name("divisor"), self._divisor, 1.0)
         known = self._local.keys() & self._consumed.keys()
         both = [id(one) for one in self._sampled if id(one) in known]
         for word, found in (("local_gradients", self._local), ("gradients", self._consumed)):
@@ -185,7 +189,7 @@ class RankState(LoopListener):
             self._handles.pop().remove()
         if self._end is not None:
             self._end()
-            self._end = self._objective = None
+            self._end = self._objective = self._divisor = None
         self._sampled = []
         self._local, self._consumed = {}, {}
         self._passes = self._reducing = 0
@@ -283,6 +287,21 @@ def _data_parallel(root: nn.Module, parameters: Iterable[Tensor]) -> bool:
     return len(meshes) == 1 and all(
         mesh.ndim == 1 and mesh.size() == dist.get_world_size() for mesh in meshes
     )
+
+
+def _divisor(node: Any) -> Tensor | None:
+    """Return the number by which the result of a loss function is divided, or None.
+
+    Args:
+        node: the last operation before a backward pass.
+    """
+    if node is None or node.name() != "DivBackward0":
+        return None
+    below = node.next_functions[0][0]
+    if below is None or not _LOSS.search(below.name()):
+        return None
+    divisor = saved(node, "other")
+    return divisor if divisor is not None and divisor.numel() == 1 else None
 
 
 def _can_be_sampled(parameter: Tensor) -> bool:

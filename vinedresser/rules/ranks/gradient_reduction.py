@@ -22,7 +22,7 @@ from vinedresser.store.records import RunRecord
 # Step from which on checks are rarer.
 _EARLY = 150
 _CAPTURED = (
-    r"^ranks/(?:.*\.)?(?:local_gradients|gradients|objective|divided|passes|reducing_passes)$"
+    r"^ranks/(?:.*\.)?(?:local_gradients|gradients|objective|divisor|passes|reducing_passes)$"
 )
 _NAME = re.compile(r"^ranks/((?:.*\.)?)gradients$")
 # Largest residual of a gradient that is a sum of the ranks' gradients, in units of its norm, and
@@ -42,8 +42,7 @@ class _Sample(NamedTuple):
         passes: number of backward passes in the step.
         reducing: number of those that reduced the gradients of all parameters over all ranks.
         mean: whether the backward pass began with a loss that is a mean over the rank's own rows.
-        share: share of such a loss, the only one, that is left by a division before the backward
-            pass; NaN if there is none.
+        divisor: of such a loss, the only one, before the backward pass; NaN if there is none.
     """
 
     local: _Vector
@@ -51,7 +50,7 @@ class _Sample(NamedTuple):
     passes: float
     reducing: float
     mean: bool
-    share: float
+    divisor: float
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,8 @@ class GradientReduction(RankRule):
         return not known.get("custom") and known.get("settings", {}).get("reduction") == "mean"
 
     def _is_square(self, loss: str) -> bool:
-        return "mse" in str(self._losses.get(loss, {}).get("type")).lower()
+        known = self._losses.get(loss, {})
+        return "mse" in f"{known.get('type')} {known.get('function')}".lower()
 
     def _sample(self, step: Step, prefix: str) -> _Sample:
         local, consumed = (
@@ -170,12 +170,15 @@ class GradientReduction(RankRule):
         losses = {name.partition("/")[2]: loss for name, loss in step.scalars_of("losses").items()}
         means = {name: loss for name, loss in losses.items() if passes == 1 and self._is_mean(name)}
         mean = any(math.isclose(loss, objective, rel_tol=1e-6) for loss in means.values())
-        share = math.nan
-        if len(losses) == len(means) == 1 and step.scalars.get(f"ranks/{prefix}divided") == 1:
+        divisor = math.nan
+        if len(losses) == len(means) == 1:
             [(name, loss)] = means.items()
-            if loss and not (self.world == 2 and self._is_square(name)):
-                share = objective / loss
-        return _Sample(local, consumed, passes, reducing, mean, share)
+            found = step.scalars.get(f"ranks/{prefix}divisor", math.nan)
+            # A loss that is not given to the hook is what the backward pass begins with.
+            divided = any(math.isclose(loss, k * objective, rel_tol=1e-5) for k in (1, found))
+            if divided and not (self.world == 2 and self._is_square(name)):
+                divisor = found
+        return _Sample(local, consumed, passes, reducing, mean, divisor)
 
 
 @np.errstate(all="ignore")
@@ -211,7 +214,7 @@ def _fault_of(ranks: list[_Sample]) -> _Fault | None:
             return _summed(world)
         if high - low > 10 * _EXACT * high and low > 0 and high < (1 + _EXACT) / world:
             return _scaled_apart(factors, world)
-    if all(rank.reducing == 1 and abs(world * rank.share - 1) < 1e-5 for rank in ranks):
+    if all(rank.reducing == 1 and rank.divisor == world for rank in ranks):
         return _divided(world)
     passes = ranks[0].passes
     if passes > 1 and all(rank.passes == passes == rank.reducing for rank in ranks):

@@ -76,6 +76,8 @@ class Training:
 
     steps = LAST + 1
     rows = 8
+    # Whether the hook is given the loss.
+    told = True
 
     def __init__(self, name: str, rank: int) -> None:
         self.healthy = name.startswith("healthy_")
@@ -85,7 +87,7 @@ class Training:
         torch.manual_seed(100 + rank)
         self.model = self.made()
         self.wrapped = self.wrap(self.model)
-        self.loss: nn.Module = nn.CrossEntropyLoss()
+        self.loss: Callable[..., Tensor] = nn.CrossEntropyLoss()
         self.optimizer = self.optimizer_of(self.model)
 
     @property
@@ -250,6 +252,16 @@ class _Divided(Training):
             with wrapped.no_sync() if part + 1 < parts else nullcontext():
                 x, y = self.batch()
                 (self.loss(wrapped(x), y) / dist.get_world_size()).backward()
+
+
+class _DividedFunction(_Divided):
+    """The same with a function that the hook is not given."""
+
+    told = False
+
+    def __init__(self, name: str, rank: int) -> None:
+        super().__init__(name, rank)
+        self.loss = nn.functional.cross_entropy
 
 
 class _FrozenOnOne(Training):
@@ -493,6 +505,7 @@ _KINDS: dict[str, Callable[[str, int], Training]] = {
     "clipped_first": _ClippedFirst,
     "accumulated": _Accumulated,
     "divided": _Divided,
+    "divided_function": _DividedFunction,
     "frozen_on_one": _FrozenOnOne,
     "stale_masters": _StaleMasters,
     "other_rate": _OtherRate,
@@ -527,7 +540,8 @@ def main() -> None:
         training = TRAININGS[name](name, rank)
         collections = capture_for(rules(name)).collections
         hook = Hook(folder / name, collections=collections)
-        with hook.watch(training.watched, training.loss, training.optimizer):
+        loss = training.loss if training.told else None
+        with hook.watch(training.watched, loss, training.optimizer):
             training.run()
         assert hook.problems == [] or name == "early_optimizer", (name, hook.problems)
     dist.destroy_process_group()
