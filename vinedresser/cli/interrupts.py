@@ -158,6 +158,9 @@ def leave(code: int, ended: FlowEnd) -> NoReturn:
     Args:
         code: the code of a command that was not interrupted.
     """
+    from vinedresser.infra.services.telemetry import end_telemetry
+
+    end_telemetry()
     if ended.problem:
         from vinedresser.cli.views.console import say
 

@@ -21,6 +21,7 @@ EXTRAS = MappingProxyType(
         "lightning": "lightning",
         "mlflow": "flows",
         "onnx": "onnx",
+        "opentelemetry": "otel",
         "optuna": "sweeps",
         "prefect": "flows",
         "prefect_dask": "dask",

@@ -18,6 +18,7 @@ from vinedresser.preflight.record import PreflightRecord
 from vinedresser.store.records import read_record
 from vinedresser.tasks.lifecycle.prefect_page import leave_run_artifact, state_of_place
 from vinedresser.tasks.lifecycle.prepare import RunMaker
+from vinedresser.tasks.lifecycle.run_result import emit_result
 from vinedresser.tasks.lifecycle.supervision import Stages
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.reconcile.reconcile import Reconciled
@@ -115,6 +116,7 @@ def finish(place: RunPlace) -> None:
         if not one.removed:
             leave_run_artifact(one)
             get_run_logger().info("settled %s, with its report", one.location)
+            emit_result(one.location)
 
 
 @task(name="remedy", task_run_name="remedy {attempts.name}", cache_policy=NO_CACHE)

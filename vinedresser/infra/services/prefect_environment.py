@@ -22,6 +22,7 @@ from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.guard import guard_descendants
 from vinedresser.infra.services.prefect_settings import has_server, refuse_settings
 from vinedresser.infra.services.servers import standing_prefect, start_private_prefect
+from vinedresser.infra.services.telemetry import start_telemetry
 from vinedresser.masking import masked_text
 
 __all__ = ["find_prefect", "prepare_prefect", "require_server", "use_standing"]
@@ -80,10 +81,11 @@ def prepare_prefect(store: Path) -> Callable[[], None]:
 
 
 def _ready(wait: Callable[[], None]) -> None:
-    """Look for garbage again, other than what was imported, and wait for the server."""
+    """Look for garbage again, other than what was imported; wait for the server, then trace."""
     gc.freeze()
     gc.enable()
     wait()
+    start_telemetry()
 
 
 def find_prefect() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 from vinedresser.errors import NotARun, VinedresserError
 from vinedresser.explain.verdicts import Verdict, verdict
+from vinedresser.infra.services.telemetry import emit_run, start_telemetry
 from vinedresser.objects import Location
+from vinedresser.plain_logs import plain_logger
 from vinedresser.preflight.record import PreflightRecord
 from vinedresser.rules.actions.journal import unsent
 from vinedresser.store.liveness import read_record_or_none
@@ -27,7 +29,16 @@ from vinedresser.store.records import (
 from vinedresser.store.status import Status
 from vinedresser.store.step_record import Mode
 
-__all__ = ["RemedyResult", "RunResult", "TrainResult", "result_or_damage", "run_result"]
+__all__ = [
+    "RemedyResult",
+    "RunResult",
+    "TrainResult",
+    "emit_result",
+    "result_or_damage",
+    "run_result",
+]
+
+_LOG = plain_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,42 @@ class TrainResult:
     def lasting(self) -> list[RunResult]:
         """The results without those of runs that were begun again."""
         return [run for run in self.results if run.directory not in self.restarted]
+
+
+def emit_result(directory: Location) -> None:
+    """Send the end of a run to OpenTelemetry's collector, if the environment names one.
+
+    Args:
+        directory: run directory, or its URL on an object store.
+    """
+    # In a flow that a worker of Prefect runs, nothing has started it before.
+    if not start_telemetry():
+        return
+    try:
+        info, result = open_run(directory).info, run_result(directory)
+    except VinedresserError as error:
+        _LOG.warning("OpenTelemetry lacks the end of %s: %s", directory, error)
+        return
+    status, finding = result.status, result.verdict.finding
+    attributes: dict[str, str | int] = {
+        "vinedresser.run.id": info.id,
+        "vinedresser.run.name": info.name,
+        "vinedresser.location": str(directory),
+        "vinedresser.state": status.state,
+        "vinedresser.verdict": result.verdict.headline,
+        "vinedresser.steps": result.verdict.steps,
+        "vinedresser.mlflow.run_id": result.mlflow_run,
+        "vinedresser.rule": "" if finding is None else finding.rule,
+    }
+    if finding is not None:
+        attributes |= {"vinedresser.rule.step": finding.step, "vinedresser.rule.seen": finding.seen}
+    emit_run(
+        info.name,
+        info.created,
+        status.ended or info.created,
+        failed="" if status.state == "finished" else status.words,
+        attributes=attributes,
+    )
 
 
 def run_result(directory: Location) -> RunResult:
