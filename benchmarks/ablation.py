@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.faults.verdict import Verdict
@@ -102,17 +103,22 @@ def ablation(
     groups = []
     for rule in rules:
         parts = sorted({part(f) for verdict in verdicts for f in verdict.signs if f.rule == rule})
-        whole = _row(verdicts, lambda finding, rule=rule: finding.rule == rule)
+        whole = _row(verdicts, partial(_is_of, rule, part, None))
         lines = [str(_lines(RULES[rule])) if rule in RULES else ""]
         cost = [f"{costs[rule]:.1f}" if rule in costs else ""]
         named = parts[0] if len(parts) == 1 else ""
         rows = [[rule, named, *map(str, whole), *lines, *cost]]
         for one in parts if len(parts) > 1 else ():
-            counts = _row(verdicts, lambda f, rule=rule, one=one: f.rule == rule and part(f) == one)
+            counts = _row(verdicts, partial(_is_of, rule, part, one))
             rows.append(["", one, *map(str, counts), "", ""])
         groups.append((whole, rows))
     groups.sort(key=lambda group: (-group[0][1], -group[0][3], -group[0][0]))
     return [row for _, rows in groups for row in rows]
+
+
+def _is_of(rule: str, part: Callable[[Finding], str], one: str | None, finding: Finding) -> bool:
+    """Return whether a finding is of a part of a rule, or of any if that is None."""
+    return finding.rule == rule and one in (None, part(finding))
 
 
 def _row(verdicts: Sequence[Verdict], left_out: Callable[[Finding], bool]) -> list[int]:
