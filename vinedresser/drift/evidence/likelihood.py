@@ -37,6 +37,8 @@ _ALL = 0.02
 # log Γ(k / 2). Counts are integers, and parameters multiples of 1/2.
 _TABLE = gammaln(np.maximum(np.arange(1 << 17), 1) / 2)
 
+# Nodes split bins in two. They form two binary trees over the same bins: one from low to high shows
+# changes of location, one from the inside to the outside those of spread.
 _HALF = BINS // 2
 
 
@@ -90,7 +92,7 @@ for _column, _node in enumerate(_NODES):
     _LEFT[_node.left, _column] = 1
     _RIGHT[_node.right, _column] = 1
 
-# Parameters of its law on the left and on the right of the nodes of the ordered tree.
+# Of the law of a change of all shares: parameters on either side of the ordered tree's nodes.
 _ALL_LEFT, _ALL_RIGHT = (side[:, :_NODES_PER_TREE].sum(0) / BINS for side in (_LEFT, _RIGHT))
 
 

@@ -41,8 +41,7 @@ _MOST_RIDGES = 6
 _MOST_BARS = 40
 _MOST_CLASSES = 16
 _LONGEST_TEXT = 2_000
-
-
+# Pixels on the page.
 _COLUMN_WIDTH, _SAMPLE_WIDTH = 240, 72
 
 

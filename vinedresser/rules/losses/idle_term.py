@@ -109,7 +109,7 @@ class IdleTerm(OnceRule):
             name,
             f"the term {name} of the loss was never more than {term.most:.1g} of it",
             "it hardly counts beside the other terms",
-            "raise its weight, unless it is meant to be as small",
+            "raise its weight, unless it is meant to be this small",
             "info",
         )
 

@@ -47,8 +47,8 @@ class LaunchSettings:
         environment_from: names of variables that the program inherits and must have, such as
             credentials; their values are never stored.
         ranks: processes of the command that train together as one run, on all hosts together.
-        min_ranks: number of ranks with which the script can train, too, when it begins again and a
-            host or GPU is gone; default: it begins again with all of them.
+        min_ranks: number of ranks that suffice for a restart if a host or GPU is gone; default:
+            all of them.
         gpus_per_rank: GPUs that each of the ranks sees, and no other process uses; 0: each rank
             sees those of the run.
         metrics: metrics in the lines that the program prints: by name a regex whose first group is

@@ -49,6 +49,8 @@ _FINAL = frozenset(
 _SCHEMA = "database schema"
 _LONGEST_MESSAGE = 400
 
+# MLflow itself waits 20 s for a lock of SQLite within each call, and retries for 100 s to open a
+# database that it cannot open.
 _WAIT_SECONDS = 1.0
 # The database and what SQLite keeps beside it.
 _BESIDE = ("", "-journal", "-wal", "-shm")

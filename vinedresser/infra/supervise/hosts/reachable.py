@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from vinedresser.infra.supervise.bounded_command import run_bounded
 from vinedresser.infra.supervise.hosts.placing import is_here
 
-__all__ = ["unreachable_hosts"]
-
 # Seconds for all answers, for one of them, and before a host is asked again: one that has just
 # failed may be about to come back.
 _PATIENCE, _ANSWER, _AGAIN = 20.0, 10.0, 1.0
