@@ -262,6 +262,14 @@ def test_a_link_in_the_place_of_a_half_removed_run_is_not_followed(store: Path) 
     assert notes.list("removing/") == []
 
 
+def test_a_store_in_the_place_of_a_removed_run_stays(store: Path) -> None:
+    being_removed(store, open_run(store / "run-5").info.id)
+    (store / "run-5").rename(store.parent / "elsewhere")
+    ended_run(store / "run-5/run-1")
+    assert complete(store) == []
+    assert len(open_store(store / "run-5")) == 1
+
+
 # Another process takes the folder away just before it is removed.
 RACING = """
 import os, sys

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import json
 import multiprocessing
 import os
+import re
+import shutil
 import signal
 import sys
 import time
@@ -24,11 +28,15 @@ from vinedresser.infra.catalog.stores import local_state, private_state
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
 from vinedresser.infra.services.tracking import create_run, prepare_tracking
 from vinedresser.objects import LocalStorage, Location, StoreUrl, open_storage
-from vinedresser.store.records import write_record
+from vinedresser.objects.s3 import S3Storage
+from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.store.spool import make_spool
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.config.retention_file import Policy
+from vinedresser.tasks.parents.ending import settle_parent
 from vinedresser.tasks.parents.kinds import parents_in
-from vinedresser.tasks.retention import candidates, clean, named, remove
+from vinedresser.tasks.process_lock import process_lock
+from vinedresser.tasks.retention import candidates, clean, named, remove, remove_named
 from vinedresser.tasks.retention_reasons import pin, unpin
 
 
@@ -66,7 +74,7 @@ def make_sweep(
     for key in ("journal.log", "sweep.html", "flows/0"):
         LocalStorage(state).put(key, [b"{}"])
     for number in range(3):
-        ended_run(place / f"trial-000{number}", days=days)
+        ended_run(place / f"trial-000{number}", days=days, flow="f")
     return place
 
 
@@ -125,6 +133,150 @@ def test_what_is_needed_of_a_sweep_keeps_all_of_it(store: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             assert kept() == "a process runs it"
     assert kept() == ""
+
+
+def test_a_pinned_sweep_keeps_the_checkpoints_of_its_trials(store: Path) -> None:
+    place = store / "search"
+    LocalStorage(place / "trial-0001").put("checkpoints/step-4.pt", [bytes(1000)])
+    policy = Policy("checkpoints", older=2 * DAY)
+    begun = candidates(place, policy)[1]
+    pin(place, "the paper")
+    assert all(one.kept.startswith("its sweep is pinned") for one in candidates(place, policy))
+    with pytest.raises(ConfigError, match=r"stays: its sweep is pinned by .*: the paper"):
+        remove(begun, "checkpoints")
+    unpin(place)
+    assert clean(place, policy, delete=True).text.startswith("3 runs")
+    assert not (place / "trial-0001/checkpoints").exists()
+
+
+def test_a_sweep_that_has_not_ended_keeps_the_checkpoints_of_its_trials(
+    tmp_path: Path, tracking: tuple[str, str, str]
+) -> None:
+    place = make_sweep(tmp_path, tracking, end={})
+    found = candidates(place, Policy("checkpoints", older=2 * DAY))
+    assert {one.kept for one in found} == {
+        "its sweep has not ended, or nothing has recorded its end"
+    }
+
+
+@pytest.mark.parametrize("inner", ["mine", "trial-0007", "others/run-1", "others/search/trial-0"])
+def test_a_sweep_whose_folder_holds_runs_of_others_stays(store: Path, inner: str) -> None:
+    place = store / "search"
+    ended_run(place / inner, days=9.0)
+    if "search" in inner:
+        shutil.copy(place / "sweep.json", place / "others/search")
+    name = inner.partition("/")[0]
+    run = "a run that is none of" if "/" not in inner else "holds runs that are none of"
+    [found] = candidates(store, Policy(older=2 * DAY))
+    assert found.kept == f"{name}: {run} this sweep's"
+    with pytest.raises(ConfigError, match="none of this sweep's"):
+        remove_named(place)
+    assert (place / inner / "run.json").exists()
+
+
+def test_a_trial_of_another_sweep_keeps_a_sweep(
+    store: Path, tracking: tuple[str, str, str]
+) -> None:
+    uri, experiment, run = tracking
+    trial = LocalStorage(store / "search/trial-0001")
+    write_record(trial, TrackingRecord(uri, experiment, run, parent=run, settled=True))
+    assert named(store / "search").kept == ""
+    write_record(trial, TrackingRecord(uri, experiment, run, parent="0" * 32, settled=True))
+    assert named(store / "search").kept == "trial-0001: a run that is none of this sweep's"
+
+
+def test_a_killed_sweep_is_as_old_as_the_notice_of_its_end(
+    tmp_path: Path, tracking: tuple[str, str, str]
+) -> None:
+    place = make_sweep(tmp_path, tracking, end={}, settled=False)
+    assert settle_parent(place, SweepRecord).startswith("killed")
+    assert named(place).kept == ""
+    assert named(place).state == "killed"
+    assert candidates(tmp_path, Policy(older=1 * DAY)) == []
+
+
+@pytest.mark.parametrize("time", ['"soon"', "NaN", "1e300"])
+def test_a_sweep_whose_end_is_no_time_stays(store: Path, time: str) -> None:
+    path = store / "search/sweep.json"
+    path.write_text(re.sub(r'"time": [\d.]+', f'"time": {time}', path.read_text()))
+    found = {one.name: one.kept for one in candidates(store, Policy(older=1.0))}
+    assert "sweep.json: not a valid SweepRecord" in found["search (sweep)"]
+    assert found["run-1"] == ""
+
+
+def test_a_removal_that_the_system_refuses_changes_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vinedresser.tasks.retention.os.rename", refuse)
+        found = clean(store, Policy(older=2 * DAY), delete=True)
+    assert found.failed == {
+        store / "search": f"{store / 'search'}: not removed: Operation not permitted"
+    }
+    # The next one is about something else.
+    assert clean(store, Policy(keep=9), delete=True).completed == []
+    assert len(open_store(store / "search")) == 3
+
+
+def test_nothing_is_open_in_a_folder_that_is_deleted(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS keeps the folder of an open file."""
+    delete = shutil.rmtree
+
+    def look(folder: Path) -> None:
+        opened = [os.path.realpath(one.path) for one in os.scandir("/proc/self/fd")]
+        assert not [one for one in opened if one.startswith(str(store))]
+        delete(folder)
+
+    monkeypatch.setattr("vinedresser.tasks.retention.shutil.rmtree", look)
+    remove_named(store / "search")
+    assert os.listdir(store) == ["run-1"]
+
+
+def test_a_sweep_that_is_joined_while_it_is_removed_stays(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+    joined = (store / "search/flows/0").open("rb")
+
+    def join(before: Path, after: Path) -> None:
+        fcntl.flock(joined, fcntl.LOCK_EX)
+        rename(before, after)
+
+    with joined, monkeypatch.context() as patch:
+        patch.setattr("vinedresser.tasks.retention.os.rename", join)
+        with pytest.raises(StillRunning, match="stays: a process has joined this sweep"):
+            remove_named(store / "search")
+    assert clean(store, Policy(keep=9), delete=True).completed == []
+    assert len(open_store(store / "search")) == 3
+
+
+def test_rm_and_gc_do_not_remove_at_once(store: Path) -> None:
+    lock = private_state(store) / "removing.lock"
+    with process_lock(lock, "removal"), pytest.raises(StillRunning, match="runs this removal"):
+        remove_named(store / "search")
+    # As another rm does.
+    with process_lock(lock, "removal", shared=True):
+        with pytest.raises(StillRunning, match="runs this removal"):
+            clean(store, Policy(keep=9), delete=True)
+        remove_named(store / "search")
+    assert os.listdir(store) == ["run-1"]
+
+
+@pytest.mark.parametrize("name", ["run-2/run.json", "notes.txt"])
+def test_what_took_the_place_of_a_removed_sweep_stays(store: Path, name: str) -> None:
+    left = store / ".tmp-removed-search"
+    (store / "search").rename(left)
+    note = {"name": "search", "id": "5" * 8, "word": "sweep"}
+    LocalStorage(private_state(store)).put("removing/5.json", [json.dumps(note).encode()])
+    LocalStorage(store / "search").put(name, [b"{}"])
+    assert clean(store, Policy(keep=9), delete=True).completed == [store / "search"]
+    assert not left.exists()
+    assert (store / "search" / name).exists()
 
 
 @pytest.mark.parametrize("fields", [{"settled": False}, {"end": {}}])
@@ -220,3 +372,52 @@ def test_a_sweep_on_an_object_store_is_removed_with_its_state(
     assert [one.name for one in found.candidates] == ["search (sweep)"]
     assert {key.partition("/")[0] for key in open_storage(StoreUrl(s3)).list("")} == {"run-1"}
     assert not local_state(place).exists()
+
+
+class Killed(BaseException):
+    """Ends a removal like a kill."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("deleted", [0, 1, 4, 10**6])
+def test_an_interrupted_removal_on_an_object_store_leaves_no_journal(
+    s3: str, tracking: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, deleted: int
+) -> None:
+    place = make_sweep(StoreUrl(s3), tracking)
+    left = deleted
+
+    def count(self: S3Storage, key: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        delete(self, key)
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    delete = S3Storage.delete
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Storage, "delete", count)
+        # After the last object.
+        patch.setattr("vinedresser.tasks.retention.os.rename", kill)
+        with pytest.raises(Killed):
+            remove_named(place)
+    assert parents_in(StoreUrl(s3)) == []
+    assert clean(StoreUrl(s3), Policy(keep=9), delete=True).completed == [place]
+    assert open_storage(StoreUrl(s3)).list("") == []
+    # Another sweep of this name would go on with its journal.
+    assert not local_state(place).exists()
+
+
+@pytest.mark.thorough
+def test_a_sweep_of_which_a_run_is_not_uploaded_stays(
+    s3: str, tracking: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VINEDRESSER_SPOOL", str(tmp_path / "spool"))
+    place = make_sweep(StoreUrl(s3), tracking)
+    folder, lock = make_spool(f"{place}/trial-0003", "a")
+    os.close(lock)
+    assert named(place).kept == "its data is not uploaded yet"
+    shutil.rmtree(folder)
+    assert named(place).kept == ""

@@ -94,13 +94,12 @@ def rm(
 ) -> None:
     """Remove runs, unless there is a reason to keep them (see gc). MLflow keeps its runs."""
     from vinedresser.cli.views.console import say
-    from vinedresser.tasks.retention import named, remove
+    from vinedresser.tasks.retention import remove_named
 
     failed = 0
     for run in runs:
         try:
-            found = named(parse_location(run))
-            remove(found, "runs")
+            found = remove_named(parse_location(run))
         except VinedresserError as error:
             say(str(error), style="red")
             failed += 1

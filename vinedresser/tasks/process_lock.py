@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,13 @@ from vinedresser.objects.files import open_file
 
 
 @contextmanager
-def process_lock(path: Path, word: str) -> Iterator[None]:
+def process_lock(path: Path, word: str, *, shared: bool = False) -> Iterator[None]:
     """Hold the lock of a file, which ends with this process at the latest.
 
     Args:
         path: the file, created if missing.
         word: what it locks, for the message.
+        shared: others may hold it, too, if theirs are shared.
 
     Raises:
         StillRunning: another process holds it.
@@ -32,7 +34,7 @@ def process_lock(path: Path, word: str) -> Iterator[None]:
     except OSError as error:
         raise StoreError(f"{path}: cannot be locked: {error.strerror}") from error
     try:
-        if not take_lock(descriptor):
+        if not take_lock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
             raise StillRunning(f"{path}: another process runs this {word}")
         yield
     finally:

@@ -7,6 +7,7 @@ the store, whose files may come from others.
 
 A sweep or pruning goes with all of its runs, or stays with them. In a directory it is renamed
 before anything of it is deleted, so that it goes at once; on an object store its record goes first.
+It is deleted without its lock: NFS keeps the folder of a file that is open.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from vinedresser.errors import ConfigError, StoreError, VinedresserError
+from vinedresser.errors import ConfigError, StillRunning, StoreError, VinedresserError
 from vinedresser.explain.formatting import count
 from vinedresser.infra.catalog.known_tracking import read_tracking, require_known
 from vinedresser.infra.catalog.stores import local_state, private_state
@@ -40,7 +41,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.status import run_status
 from vinedresser.tasks.config.retention_file import Policy, What
-from vinedresser.tasks.parents.kinds import kind_of, parent_state, parents_in
+from vinedresser.tasks.parents.kinds import is_joined, kind_of, parent_state, parents_in
 from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.retention_reasons import reason_to_keep, reason_to_keep_parent
 
@@ -52,6 +53,7 @@ __all__ = [
     "complete",
     "named",
     "remove",
+    "remove_named",
 ]
 
 
@@ -62,14 +64,18 @@ class _Removal(Record):
     Attributes:
         name: its name in the store.
         id: its id; one with another id has taken its place.
+        word: what it is.
     """
 
     KEY: ClassVar[str] = "removing"
 
     name: str
     id: str
+    word: str = "run"
 
 
+# Gc and flows hold it alone, several rm at once together.
+_LOCK = "removing.lock"
 # The tag by which MLflow's run says that the data is gone.
 _TAG = "removed"
 
@@ -138,7 +144,7 @@ def clean(store: Location, policy: Policy, *, delete: bool) -> Cleaned:
     """
     if not delete:
         return _cleaned(store, policy, [], delete=False)
-    with process_lock(private_state(store) / "removing.lock", "removal"):
+    with process_lock(private_state(store) / _LOCK, "removal"):
         return _cleaned(store, policy, complete(store), delete=True)
 
 
@@ -245,6 +251,22 @@ def _outside(run: Candidate, policy: Policy, left: int) -> str:
     return ""
 
 
+def remove_named(location: Location) -> Candidate:
+    """Remove what the user names, and return it.
+
+    Raises:
+        ConfigError: it is to stay.
+        NotARun: it is neither a run nor a sweep or pruning.
+        StillRunning: another process runs it, or removes runs of the store by a policy.
+        TrackingError: MLflow cannot be told; nothing was removed.
+        StoreError: the store refused.
+    """
+    found = named(location)
+    with process_lock(private_state(found.location.parent) / _LOCK, "removal", shared=True):
+        remove(found, "runs")
+    return found
+
+
 def remove(candidate: Candidate, what: What) -> None:
     """Remove what a candidate has of a kind.
 
@@ -274,8 +296,9 @@ def remove(candidate: Candidate, what: What) -> None:
     run = read_record(storage, RunRecord)
     if run is None:
         return
-    with _noted(location, run.id):
-        _finish(location, storage)
+    forget = _note(location, _Removal(location.name, run.id))
+    _finish(location, storage)
+    forget()
 
 
 def _remove_parent(candidate: Candidate, kind: type[ParentRecord]) -> None:
@@ -295,18 +318,24 @@ def _remove_parent(candidate: Candidate, kind: type[ParentRecord]) -> None:
             return
         if kept := reason_to_keep_parent(location, kind, record, ours=True):
             raise ConfigError(f"{location}: stays: {kept}")
-        with _noted(location, record.id):
-            _finish_parent(location, record)
+        forget = _note(location, _Removal(location.name, record.id, kind.WORD))
+        try:
+            left = _take_away(location, record)
+        except VinedresserError:
+            if kind_of(location) is not None:
+                # It is whole, and the user is told.
+                forget()
+            raise
+    _remove_folder(left)
+    forget()
 
 
-@contextmanager
-def _noted(location: Location, identity: str) -> Iterator[None]:
-    """Note that a run, sweep or pruning is being removed, until it is."""
+def _note(location: Location, removal: _Removal) -> Callable[[], None]:
+    """Note that a run, sweep or pruning is being removed; return what removes the note."""
     notes = LocalStorage(private_state(location.parent))
-    key = f"{_Removal.KEY}/{identity}.json"
-    write_record(notes, _Removal(location.name, identity), key=key)
-    yield
-    notes.delete(key)
+    key = f"{_Removal.KEY}/{removal.id}.json"
+    write_record(notes, removal, key=key)
+    return partial(notes.delete, key)
 
 
 def complete(store: Location) -> list[Location]:
@@ -323,7 +352,6 @@ def complete(store: Location) -> list[Location]:
     for key in notes.list(f"{_Removal.KEY}/"):
         removal = read_record(notes, _Removal, key=key)
         if removal is None:
-            # `vinedresser rm` has completed it meanwhile.
             continue
         location = store / removal.name
         if _completes(location, removal):
@@ -334,9 +362,9 @@ def complete(store: Location) -> list[Location]:
 
 def _completes(location: Location, removal: _Removal) -> bool:
     """Complete a removal; return whether anything was left of it."""
-    renamed = isinstance(location, Path) and os.path.lexists(_renamed(location))
-    if isinstance(location, Path) and renamed:
-        _remove_folder(_renamed(location))
+    left = _renamed(local_state(location))
+    if renamed := os.path.lexists(left):
+        _remove_folder(left)
     if (kind := kind_of(location)) is not None:
         record = read_record(LocalStorage(local_state(location)), kind)
         found = _looked_at_parent(location)
@@ -358,7 +386,10 @@ def _is_left(location: Location, storage: Storage, removal: _Removal) -> bool:
         return False
     run = read_record(storage, RunRecord)
     if run is None:
-        return isinstance(location, Path) or bool(storage.list(""))
+        if isinstance(location, Path):
+            # A sweep was renamed: what is in its place, or holds runs, is something else.
+            return removal.word == _Removal.word and not runs_in(location)
+        return local_state(location).exists() or bool(storage.list(""))
     return run.id == removal.id and not reason_to_keep(
         location, storage, run_status(storage), "runs"
     )
@@ -415,7 +446,7 @@ def _origins(locations: Iterable[Location]) -> dict[str, str]:
     for location in locations:
         run = read_record(open_storage(location), RunRecord)
         if run is not None and run.remedy:
-            origins[run.remedy["stopped"]] = location.name
+            origins[str(run.remedy.get("stopped"))] = location.name
     return origins
 
 
@@ -428,34 +459,48 @@ def _finish(location: Location, storage: Storage) -> None:
     # By the last one, a removal that is completed finds MLflow's run.
     for key in sorted(storage.list(""), key=lambda key: key == TrackingRecord.KEY):
         storage.delete(key)
-    if isinstance(location, Path):
-        # Folders, and what readers ignore.
-        _remove_folder(location)
+    state = local_state(location)
+    if isinstance(location, Path) or state.exists():
+        # Folders, and what readers ignore; of a sweep on an object store, its journal.
+        _remove_folder(state)
 
 
-def _finish_parent(location: Location, record: ParentRecord) -> None:
-    """Remove a sweep or pruning whose removal has been recorded, with all of its runs."""
+def _take_away(location: Location, record: ParentRecord) -> Path:
+    """Take a sweep or pruning with all of its runs out of its store.
+
+    Returns:
+        The folder with what is left of it, under another name.
+
+    Raises:
+        StillRunning: a process has joined it meanwhile.
+    """
     for run in runs_in(location):
         if (tracking := read_tracking(run)) is not None:
             _tell_mlflow(tracking.uri, tracking.run_id)
     _tell_mlflow(require_known(location, record.tracking_uri), record.run_id)
     state = local_state(location)
-    if isinstance(location, Path):
-        state = _renamed(location)
-        if os.path.lexists(state):
-            _remove_folder(state)
-        os.rename(location, state)
-    else:
+    if not isinstance(location, Path):
         LocalStorage(state).delete(record.KEY)
         storage = open_storage(location)
         for key in sorted(storage.list(""), key=lambda key: not key.endswith(f"/{RunRecord.KEY}")):
             storage.delete(key)
-    _remove_folder(state)
+    left = _renamed(state)
+    if os.path.lexists(left):
+        _remove_folder(left)
+    try:
+        os.rename(state, left)
+    except OSError as error:
+        # Such as one of another user, in a folder in which each removes only their own.
+        raise StoreError(f"{location}: not removed: {error.strerror}") from error
+    if is_joined(left):
+        os.rename(left, state)
+        raise StillRunning(f"{location}: stays: a process has joined this {record.WORD}")
+    return left
 
 
-def _renamed(location: Path) -> Path:
-    """Return the place of a sweep or pruning while it is removed."""
-    return location.with_name(f"{TEMPORARY}removed-{location.name}")
+def _renamed(state: Path) -> Path:
+    """Return the place of the folder of a sweep or pruning while it is removed."""
+    return state.with_name(f"{TEMPORARY}removed-{state.name}")
 
 
 def _tell_mlflow(uri: str, run_id: str) -> None:
@@ -469,7 +514,7 @@ def _remove_folder(folder: Path) -> None:
         shutil.rmtree(folder)
     except OSError as error:
         # Such as a file that another process has removed, or written, meanwhile.
-        raise StoreError(f"{folder}: not removed: {error.strerror}") from error
+        raise StoreError(f"{folder}: not removed: {error.strerror or error}") from error
 
 
 def _keys(storage: Storage, what: What) -> list[str]:

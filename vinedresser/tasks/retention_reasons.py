@@ -15,6 +15,7 @@ from vinedresser.store.records import (
     ExitRecord,
     ParentRecord,
     PinRecord,
+    RunRecord,
     TrackingRecord,
     read_record,
     write_record,
@@ -22,9 +23,17 @@ from vinedresser.store.records import (
 from vinedresser.store.spool import spools
 from vinedresser.store.status import Status, run_status
 from vinedresser.tasks.config.retention_file import What
-from vinedresser.tasks.parents.kinds import is_held, is_joined, kind_of
+from vinedresser.tasks.parents.kinds import (
+    is_held,
+    is_joined,
+    kind_of,
+    parent_state,
+    parents_in,
+)
 
 __all__ = ["pin", "reason_to_keep", "reason_to_keep_parent", "unpin"]
+
+_NOT_UPLOADED = "its data is not uploaded yet"
 
 
 def pin(location: Location, why: str) -> None:
@@ -72,6 +81,19 @@ def reason_to_keep_parent(
         StoreError: the store refused.
         TrackingError: MLflow cannot be asked whether a model of it is registered.
     """
+    if reason := _in_use(location, kind, ours=ours):
+        return reason
+    tracking = TrackingRecord(
+        require_known(location, record.tracking_uri),
+        record.experiment_id,
+        record.run_id,
+        settled=bool(record.end) and record.settled,
+    )
+    return _needed_by_mlflow(tracking, "runs") or _reason_of_runs(location, record)
+
+
+def _in_use(location: Location, kind: type[ParentRecord], *, ours: bool) -> str:
+    """Return who needs the folder of a sweep or pruning; "" if nobody does."""
     state = local_state(location)
     if pinned := _pinned(LocalStorage(state)):
         return pinned
@@ -79,19 +101,36 @@ def reason_to_keep_parent(
         return "it is a link"
     if is_joined(state) if ours else is_held(state, kind):
         return "a process runs it"
-    tracking = TrackingRecord(
-        require_known(location, record.tracking_uri),
-        record.experiment_id,
-        record.run_id,
-        settled=bool(record.end) and record.settled,
-    )
-    if reason := _needed_by_mlflow(tracking, "runs"):
-        return reason
-    for run in runs_in(location):
-        storage = open_storage(run)
-        if reason := reason_to_keep(run, storage, run_status(storage), "runs"):
-            return f"{run.name}: {reason}"
+    if not isinstance(location, Path) and spools(str(location)):
+        return _NOT_UPLOADED
     return ""
+
+
+def _reason_of_runs(location: Location, record: ParentRecord) -> str:
+    """Return which run in the folder of a sweep or pruning must stay, and why; "" if none must."""
+    runs = runs_in(location)
+    for run in runs:
+        storage = open_storage(run)
+        if reason := _reason_of_run(run, storage, run_status(storage), "runs"):
+            return f"{run.name}: {reason}"
+        if not _is_made_by(record, storage):
+            return f"{run.name}: a run that is none of this {record.WORD}'s"
+    names = {run.name for run in runs}
+    for name in open_storage(location).folders():
+        inner = location / name
+        if name not in names and (kind_of(inner) or runs_in(inner) or parents_in(inner)):
+            return f"{name}: holds runs that are none of this {record.WORD}'s"
+    return ""
+
+
+def _is_made_by(record: ParentRecord, storage: Storage) -> bool:
+    """Return whether a sweep or pruning has made a run; others may lie in its folder."""
+    tracking = read_record(storage, TrackingRecord)
+    if tracking is not None:
+        return tracking.parent == record.run_id
+    # Its flow was killed before it told MLflow of the run.
+    run = read_record(storage, RunRecord)
+    return run is None or bool(run.flow)
 
 
 def _pinned(storage: Storage) -> str:
@@ -111,6 +150,21 @@ def reason_to_keep(location: Location, storage: Storage, status: Status, what: W
         StoreError: the store refused.
         TrackingError: MLflow cannot be asked whether a model of it is registered.
     """
+    return _reason_of_whole(location.parent) or _reason_of_run(location, storage, status, what)
+
+
+def _reason_of_whole(store: Location) -> str:
+    """Return why the sweep or pruning that made the runs of a store needs them; "" otherwise."""
+    if (kind := kind_of(store)) is None:
+        return ""
+    if pinned := _pinned(LocalStorage(local_state(store))):
+        return f"its {kind.WORD} is {pinned}"
+    if parent_state(store, kind) in ("running", "dead"):
+        return f"its {kind.WORD} has not ended, or nothing has recorded its end"
+    return ""
+
+
+def _reason_of_run(location: Location, storage: Storage, status: Status, what: What) -> str:
     if pinned := _pinned(storage):
         return pinned
     if isinstance(location, Path) and location.is_symlink():
@@ -118,7 +172,7 @@ def reason_to_keep(location: Location, storage: Storage, status: Status, what: W
     if not status.over or is_owned(location) or not storage.exists(ExitRecord.KEY):
         return "it has not ended, or nothing has recorded its end"
     if not isinstance(location, Path) and spools(str(location)):
-        return "its data is not uploaded yet"
+        return _NOT_UPLOADED
     tracking = read_tracking(location)
     return _needed_by_mlflow(tracking, what) if tracking is not None else ""
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from vinedresser.masking import masked_text
 from vinedresser.objects import Storage
+from vinedresser.store.json_values import check_time
 from vinedresser.store.records.keys import EXPERIMENT_KEY
 from vinedresser.store.records.record import Record
 
@@ -46,6 +47,11 @@ class ParentRecord(Record):
     ranks: int | None = None
     end: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse times that are none."""
+        check_time("created", self.created)
+        check_time("end.time", self.end.get("time", self.created))
 
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""

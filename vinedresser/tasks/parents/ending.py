@@ -121,7 +121,7 @@ def settle_parent(store: Location, kind: type[ParentRecord]) -> str:
         tags: dict[str, object] = {f"{kind.WORD}.over": _GONE}
         if kind is SweepRecord:
             tags["sweep.running"] = 0
-        record = replace(record, end={"status": "KILLED", "tags": tags})
+        record = replace(record, end={"status": "KILLED", "tags": tags, "time": time.time()})
     _tell(record, store)
     return f"{record.end['status'].lower()}; MLflow brought up to date"
 

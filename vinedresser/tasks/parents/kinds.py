@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.infra.catalog.stores import local_state
 from vinedresser.objects import LocalStorage, Location, open_storage
 from vinedresser.objects.base import TEMPORARY
@@ -55,18 +56,31 @@ def parent_state(store: Location, kind: type[ParentRecord]) -> str:
 
 
 def is_held(state: Path, kind: type[ParentRecord]) -> bool:
-    """Return whether a living process runs the sweep or pruning of a folder."""
-    return is_file_locked(state / kind.LOCK) or is_joined(state)
+    """Return whether a living process runs the sweep or pruning of a folder.
+
+    Raises:
+        StoreError: the folder cannot be read, or has no locks.
+    """
+    return _is_locked(state / kind.LOCK) or is_joined(state)
 
 
 def is_joined(state: Path) -> bool:
     """Return whether a living process runs trials of the sweep of a folder, with or without host.
 
     Raises:
-        StoreError: the folder cannot be read.
+        StoreError: the folder cannot be read, or has no locks.
     """
     flows = LocalStorage(state).list(f"{FLOWS}/")
-    return any(is_file_locked(state / flow) for flow in flows)
+    return any(_is_locked(state / flow) for flow in flows)
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        return is_file_locked(path)
+    except VinedresserError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
 
 
 def is_removed(state: Path, kind: type[ParentRecord]) -> bool:
