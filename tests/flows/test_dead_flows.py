@@ -16,6 +16,7 @@ import pytest
 
 from tests.flows.standing import Standing, vinedresser
 from tests.paths import SCRIPTS
+from tests.tasks.monitoring.lives import record, write_monitor
 from tests.waiting import until
 from vinedresser.infra.catalog.flow_records import FlowRecord, dead_flows
 from vinedresser.infra.catalog.stores import private_state
@@ -88,6 +89,33 @@ def test_up_settles_what_a_killed_flow_and_its_supervisor_left(
     assert open_run(store / "left").status.state == "killed"
     assert mlflow_runs(store)["left"]["status"] == "KILLED"
     assert str(store) not in vinedresser(tmp_path, "up", "--limit", "2")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_up_settles_a_killed_monitor(
+    prefect: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    write_monitor(tmp_path)
+    record(tmp_path, 6000)
+    state = tmp_path / "monitors/small"
+    command = [sys.executable, "-m", "vinedresser", "monitor", "monitor.toml"]
+    with subprocess.Popen(command, cwd=tmp_path) as flow:
+        until((state / "life-1/windows/000003.json").exists, "a window")
+        flow.kill()
+    [dead] = prefect.call(
+        "POST", "flow_runs/filter", {"flow_runs": {"name": {"any_": ["monitor monitor"]}}}
+    )
+    assert prefect.state(dead["id"]) == "RUNNING"
+    said = vinedresser(tmp_path, "up", "--limit", "2")
+    assert (
+        f"settled after a crash in {state}: flow run monitor monitor   crashed: its process is gone"
+    ) in said
+    assert prefect.state(dead["id"]) == "CRASHED"
+    # It ends as before, and leaves nothing to settle.
+    vinedresser(tmp_path, "monitor", "monitor.toml")
+    assert str(state) not in vinedresser(tmp_path, "up", "--limit", "2")
 
 
 @pytest.mark.slow

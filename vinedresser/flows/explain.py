@@ -18,6 +18,7 @@ from vinedresser.tasks.monitoring.explaining import (
 )
 from vinedresser.tasks.monitoring.monitor_stages import explain as explain_task
 from vinedresser.tasks.process_lock import process_lock
+from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.termination import ends_in_order
 
 __all__ = ["explain", "explain_alert"]
@@ -58,7 +59,11 @@ def _explain(checked: Monitor, alert: str | None, window: int | None) -> Explana
     if life is None:
         raise ConfigError(f"{checked.path}: has not run yet; run `vinedresser monitor` first")
     subject = alert_subject(life, alert) if window is None else window_subject(life, window)
-    with process_lock(life.folder / "explain.lock", "explanation"):
+    with (
+        # The monitor has the record of its own flow run for its folder.
+        flow_recorded(life.folder),
+        process_lock(life.folder / "explain.lock", "explanation"),
+    ):
         # By hand, without an alert's id, it is explained at any time.
         if alert is not None and is_cooling(life, subject):
             skip(life, subject)

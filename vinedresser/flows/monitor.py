@@ -26,6 +26,7 @@ from vinedresser.tasks.monitoring.monitor_stages import (
 )
 from vinedresser.tasks.monitoring.records import AnswerRecord, WindowRecord, alerts_of
 from vinedresser.tasks.process_lock import process_lock
+from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.termination import ends_in_order
 
 __all__ = ["Monitored", "judge_requests", "monitor"]
@@ -85,22 +86,23 @@ def judge_requests(checked: Monitor, *, rearm: bool, emits: bool = False) -> Sta
 
 def _monitor(checked: Monitor, rearm: bool, emits: bool) -> Monitored:
     ensure_store(checked.state)
-    with process_lock(checked.state / "lock", "monitor"):
-        life = arm(checked, anew=rearm)
-        judged = judge_windows(life)
-        problems = [*judged.problems]
-        answered = answer(life, emits=emits)
-        problems += answered.problems
-        alerts = alerts_of(life.storage)
-        for alert in alerts:
-            # Also one whose flow was killed, and one whose event was lost.
-            if not is_explained(life, alert.id):
-                subject = alert_subject(life, alert.id)
-                problems += act(life, subject, emits=emits)
-        tell(life, answered.record)
-    if not emits and checked.model.build is not None:
-        for alert in alerts:
-            problems += _explained(checked, alert.id)
+    with flow_recorded(checked.state):
+        with process_lock(checked.state / "lock", "monitor"):
+            life = arm(checked, anew=rearm)
+            judged = judge_windows(life)
+            problems = [*judged.problems]
+            answered = answer(life, emits=emits)
+            problems += answered.problems
+            alerts = alerts_of(life.storage)
+            for alert in alerts:
+                # Also one whose flow was killed, and one whose event was lost.
+                if not is_explained(life, alert.id):
+                    subject = alert_subject(life, alert.id)
+                    problems += act(life, subject, emits=emits)
+            tell(life, answered.record)
+        if not emits and checked.model.build is not None:
+            for alert in alerts:
+                problems += _explained(checked, alert.id)
     return Monitored(life.folder, judged.windows, answered.record, problems)
 
 
