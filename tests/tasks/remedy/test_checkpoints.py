@@ -12,6 +12,7 @@ import pytest
 import safetensors.numpy
 
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.records import LaunchRecord, write_record
 from vinedresser.tasks.places.checkpoints import (
     SavedCheckpoint,
     fetch_checkpoint,
@@ -61,6 +62,9 @@ def resumed(run: Run, ranks: int | None = None) -> tuple[str, list[str]]:
         "step-20-rank{}.npz",
         "step-20-model-rank-0000{}-of-00003.npz",
         "step-20/state_rank_{}.npz",
+        "step-20_rank_{}/state.npz",
+        "step-20_rank_{0}/state_rank_{0}.npz",
+        "step-20/rank_{0}/state-rank-{0}.npz",
         "step-20/weights-0000{}-of-00003.npz",
     ],
 )
@@ -119,6 +123,14 @@ def test_a_file_that_is_cut_off_or_damaged_is_named(
         # Numbers within a dimension of a mesh, or on a host, are not those of ranks.
         {"step-20/zero_pp_rank_0_mp_rank_00_states.npz": archive()},
         {"step-20/tp_rank_0.npz": archive(), "step-20/tp_rank_1.npz": archive()},
+        {f"step-20/tensor_parallel_rank_{rank}.npz": archive() for rank in range(2)},
+        # Nor are those of a matrix, or how far the training is.
+        {"step-20-lora_rank_2.npz": archive()},
+        {"step-20-rank16.npz": archive()},
+        {"step-20/adapter-rank-16.npz": archive()},
+        {"step-20-of-1000.npz": archive()},
+        {"step-20-epoch-3-of-10.npz": archive()},
+        {"step-20/weights.npz": archive(), "step-20/_SUCCESS": b"", "step-20/.done": b""},
         # Something before an archive.
         {"step-20.bin": b"x" + archive()},
         {"step-20.npz": archive(), "step-20.npz.tmp": archive()[:100]},
@@ -142,6 +154,23 @@ def test_the_parts_of_another_number_of_ranks_are_not_used(tmp_path: Path) -> No
     # Of a rank that the run did not have, nobody knows what it is.
     other = run_of(tmp_path / "other", 2, parts)
     assert resumed(other)[1] == ["step-20_rank_2.npz is of a rank that the run did not have"]
+
+
+def test_all_ranks_are_counted_also_if_only_one_captures(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 1, {f"step-20_rank_{rank}.npz": archive() for rank in range(3)})
+    write_record(run.storage, LaunchRecord(["train"], "/", ranks=3))
+    assert resumed(run) == ("checkpoints/step-20", [])
+    assert resumed(run, ranks=3) == ("checkpoints/step-20", [])
+    (tmp_path / "run/checkpoints/step-20_rank_2.npz").unlink()
+    assert resumed(run)[1] == ["step-20_rank_2.npz is missing"]
+
+
+def test_an_index_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    run = run_of(tmp_path, 1, {"step-20/__0_0.distcp": archive()})
+    os.symlink("__0_0.distcp", tmp_path / "run/checkpoints/step-20/.metadata")
+    key, [why] = resumed(run)
+    assert key == "checkpoints/step-10.npz"
+    assert why.startswith("step-20/.metadata cannot be read: ")
 
 
 def test_shards_of_the_hook_and_links_are_not_resumed(tmp_path: Path) -> None:
@@ -180,6 +209,12 @@ def test_checkpoints_of_torch_are_looked_at_without_loading_them(tmp_path: Path)
         return resumed(run)
 
     assert saved("sound", lambda _: None) == ("checkpoints/step-20", [])
+    # A rank without a tensor of its own leaves an empty file; one that has some does not.
+    idle = saved("idle", lambda folder: (folder / "__1_0.distcp").touch())
+    assert idle == ("checkpoints/step-20", [])
+    assert saved("emptied", lambda folder: (folder / "__0_0.distcp").write_bytes(b""))[1] == [
+        "step-20/__0_0.distcp is empty"
+    ]
     assert saved("index", lambda folder: (folder / ".metadata").unlink())[1] == [
         "step-20/.metadata is missing"
     ]
@@ -209,6 +244,12 @@ def test_checkpoints_of_torch_are_looked_at_without_loading_them(tmp_path: Path)
         assert why.startswith("step-20/__0_0.distcp is ")
     plain = run_of(tmp_path / "plain", 1, {})
     torch.save(state, tmp_path / "plain/run/checkpoints/step-20.pt")
+    assert resumed(plain) == ("checkpoints/step-20.pt", [])
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save(state, tmp_path / "plain/run/checkpoints/step-20.pt")
+    finally:
+        torch.serialization.set_crc32_options(True)
     assert resumed(plain) == ("checkpoints/step-20.pt", [])
     with (tmp_path / "plain/run/checkpoints/step-20.pt").open("r+b") as file:
         file.truncate(30_000)

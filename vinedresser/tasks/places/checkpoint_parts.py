@@ -12,23 +12,33 @@ import re
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from vinedresser.errors import StoreError
 from vinedresser.objects import LocalStorage, Storage
 from vinedresser.objects.files import open_file
 from vinedresser.store.json_values import DAMAGE, parse_json
 
-__all__ = ["RankFile", "fault_of", "rank_file"]
+__all__ = ["RankFile", "fault_of", "is_other", "rank_file"]
 
-# The number of a rank among all, not in a dimension of a mesh ("tp_rank_0") or on a host.
-_RANK = re.compile(r"(?<![a-z])((?:[a-z]p|local|node|group)[._-])?rank[._-]?(\d+)", re.IGNORECASE)
-_NUMBERED = re.compile(r"(\d+)-of-(\d+)")
+# The number of a rank among all, not in a dimension of a mesh ("tp_rank_0") or on a host, nor the
+# rank of a matrix.
+_RANK = re.compile(
+    r"(?<![a-z])((?:[a-z]p|[a-z]*parallel|tensor|pipeline|expert|local|node|group|lora)[._-])?"
+    r"rank[._-]?(\d+)",
+    re.IGNORECASE,
+)
+# Not how far the training is.
+_NUMBERED = re.compile(r"(?<!\d)(?<!step[._-])(?<!epoch[._-])(\d+)-of-(\d+)")
 # torch.distributed.checkpoint writes its index last, which names its files.
 _DISTRIBUTED = re.compile(rb"__\d+_\d+\.distcp")
 _INDEX = ".metadata"
 _RANK_INDEX = re.compile(r"__\d+\.metadata")
 _ZIP, _LENGTH = b"PK\x03\x04", 8
+# Bytes of a header of safetensors, of which the format allows no more.
+_MOST_HEADER = 100_000_000
 _DAMAGED = (*DAMAGE, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 
 
@@ -36,23 +46,31 @@ class RankFile(NamedTuple):
     """The file of one rank in a checkpoint.
 
     Attributes:
-        before: its name up to the number of the rank.
-        number: the number, as it is written.
-        after: the rest of its name.
+        number: the number of the rank, as it is written.
+        around: the parts of its name before and after the number, which it may have several times.
     """
 
-    before: str
     number: str
-    after: str
+    around: tuple[str, ...]
 
 
 def rank_file(name: str) -> RankFile | None:
     """Return which rank's file a name is, such as ``step-60_rank_1.pt``; None for other files."""
     found = [*_RANK.finditer(name)]
-    if len(found) != 1 or found[0][1]:
+    numbers = {one[2] for one in found}
+    if len(numbers) != 1 or any(one[1] for one in found):
         return None
-    start, end = found[0].span(2)
-    return RankFile(name[:start], name[start:end], name[end:])
+    starts, ends = [0, *(one.end(2) for one in found)], [*(one.start(2) for one in found), None]
+    around = tuple(name[start:end] for start, end in zip(starts, ends, strict=True))
+    return RankFile(numbers.pop(), around)
+
+
+def is_other(numbers: Collection[int], ranks: int) -> bool:
+    """Return whether the only number in names that differ in nothing else is not that of a rank.
+
+    So it is with the rank of a matrix, which the ranks of the training do not reach.
+    """
+    return len(numbers) == 1 and max(numbers) >= ranks
 
 
 def fault_of(storage: Storage, keys: Sequence[str], ranks: int) -> str:
@@ -68,14 +86,14 @@ def fault_of(storage: Storage, keys: Sequence[str], ranks: int) -> str:
     Raises:
         StoreError: the storage refused a request.
     """
-    fault = _missing_rank(keys, ranks) or _missing_number(keys)
-    if fault := fault or _unindexed(storage, keys, ranks):
+    if fault := _missing_rank(keys, ranks) or _missing_number(keys):
         return fault
-    if isinstance(storage, LocalStorage):
+    fault, unused = _unindexed(storage, keys, ranks)
+    if not fault and isinstance(storage, LocalStorage):
         for key in keys:
-            if fault := _damage(storage, key):
+            if key not in unused and (fault := _damage(storage, key)):
                 return f"{_short(key)} {fault}"
-    return ""
+    return fault
 
 
 def _short(key: str) -> str:
@@ -84,17 +102,20 @@ def _short(key: str) -> str:
 
 def _missing_rank(keys: Iterable[str], ranks: int) -> str:
     """Return which rank's file is missing."""
-    forms: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
+    forms: dict[tuple[str, ...], dict[int, str]] = defaultdict(dict)
     for key in keys:
         if one := rank_file(_short(key)):
-            forms[one.before, one.after][int(one.number)] = one.number
-    for (before, after), found in forms.items():
+            forms[one.around][int(one.number)] = one.number
+    for around, found in forms.items():
+        if is_other(found, ranks):
+            continue
         if max(found) >= ranks:
-            return f"{before}{found[max(found)]}{after} is of a rank that the run did not have"
+            name = found[max(found)].join(around)
+            return f"{name} is of a rank that the run did not have"
         padded = any(number != str(rank) for rank, number in found.items())
         width = len(found[max(found)]) if padded else 1
         if missing := sorted({*range(ranks)} - {*found}):
-            return f"{before}{missing[0]:0{width}}{after} is missing"
+            return f"{f'{missing[0]:0{width}}'.join(around)} is missing"
     return ""
 
 
@@ -110,8 +131,12 @@ def _missing_number(keys: Iterable[str]) -> str:
     return ""
 
 
-def _unindexed(storage: Storage, keys: Iterable[str], ranks: int) -> str:
-    """Return what is missing in a folder of ``torch.distributed.checkpoint``."""
+def _unindexed(storage: Storage, keys: Iterable[str], ranks: int) -> tuple[str, set[str]]:
+    """Return what is missing in a folder of ``torch.distributed.checkpoint``, and unused keys.
+
+    A rank without a tensor of its own writes a file, too, which is empty and in no index.
+    """
+    unused: set[str] = set()
     folders: dict[str, set[str]] = defaultdict(set)
     for key in keys:
         folder, _, name = key.rpartition("/")
@@ -126,11 +151,18 @@ def _unindexed(storage: Storage, keys: Iterable[str], ranks: int) -> str:
         listed = {*indexes}
         for index in listed & names:
             # A pickle, in which names are plain bytes: it is searched, and not loaded.
-            content = storage.get(f"{folder}/{index}")
+            try:
+                content = storage.get(f"{folder}/{index}")
+            except StoreError as error:
+                if not isinstance(storage, LocalStorage):
+                    raise
+                return f"{_short(folder)}/{index} cannot be read: {error}", unused
             listed |= {name.decode() for name in _DISTRIBUTED.findall(content)}
         if missing := sorted(listed - names):
-            return f"{_short(folder)}/{missing[0]} is missing"
-    return ""
+            return f"{_short(folder)}/{missing[0]} is missing", unused
+        others = (name for name in names - listed if _DISTRIBUTED.fullmatch(name.encode()))
+        unused |= {f"{folder}/{name}" for name in others}
+    return "", unused
 
 
 def _damage(storage: LocalStorage, key: str) -> str:
@@ -143,7 +175,9 @@ def _damage(storage: LocalStorage, key: str) -> str:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_LENGTH)
         if not size:
-            return "is empty"
+            # In a folder, a name like "_SUCCESS" is all that such a file has to say.
+            mark = "/" in _short(key) and not PurePath(key).suffix
+            return "" if mark else "is empty"
         if head.startswith(_ZIP):
             return _archive_damage(file, size, several=key.endswith(".distcp"))
         return _tensors_damage(file, head, size) if key.endswith(".safetensors") else ""
@@ -152,6 +186,8 @@ def _damage(storage: LocalStorage, key: str) -> str:
 def _tensors_damage(file: io.FileIO, head: bytes, size: int) -> str:
     """Return whether a safetensors file has another length than its header says."""
     length = int.from_bytes(head, "little")
+    if length > _MOST_HEADER:
+        return "has a damaged header"
     if length > size - _LENGTH:
         return "is cut off in its header"
     try:
@@ -175,6 +211,10 @@ def _archive_damage(file: io.FileIO, end: int, *, several: bool) -> str:
         while end:
             with zipfile.ZipFile(_Beginning(file, end)) as archive:
                 entries = archive.infolist()
+                for one in entries:
+                    if not one.CRC:
+                        # Saved by torch without checksums (`set_crc32_options`).
+                        del one.CRC
                 if damaged := archive.testzip():
                     return f"is damaged: {damaged} has another checksum"
             end = min((one.header_offset for one in entries), default=0) if several else 0

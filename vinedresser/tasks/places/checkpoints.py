@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from vinedresser.objects.base import get_chunks
 from vinedresser.objects.files import check_file, folder_below
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
-from vinedresser.store.records import ExitRecord, heartbeats
-from vinedresser.tasks.places.checkpoint_parts import fault_of, rank_file
+from vinedresser.store.records import ExitRecord, LaunchRecord, heartbeats
+from vinedresser.tasks.places.checkpoint_parts import fault_of, is_other, rank_file
 
 __all__ = [
     "Report",
@@ -25,6 +25,7 @@ __all__ = [
     "fetch_checkpoint",
     "last_checkpoint",
     "last_of_runs",
+    "rank_count",
     "usable_checkpoints",
 ]
 
@@ -65,7 +66,13 @@ class SavedCheckpoint(NamedTuple):
         return cls(parts[0], f"{_FOLDER}/{parts[2]}", int(name[1]))
 
 
-def _saved(run: str, keys: Iterable[str]) -> list[SavedCheckpoint]:
+def rank_count(run: Run) -> int:
+    """Return how many ranks a run had: its record counts only those that capture something."""
+    launch = read_record_or_none(run.storage, LaunchRecord, LaunchRecord.KEY, [])
+    return max(run.info.world_size, 1 if launch is None else launch.ranks)
+
+
+def _saved(run: str, keys: Iterable[str], ranks: int) -> list[SavedCheckpoint]:
     """Return the checkpoints among keys, the latest first; see `usable_checkpoints`."""
     names: dict[int, set[str]] = defaultdict(set)
     for name in {key.split("/")[1] for key in keys}:
@@ -74,7 +81,9 @@ def _saved(run: str, keys: Iterable[str]) -> list[SavedCheckpoint]:
             names[int(match[1])].add(name)
     found = []
     for steps, those in names.items():
-        of_ranks = all(map(rank_file, those))
+        parts = [one for one in map(rank_file, those) if one is not None]
+        other = is_other({int(part.number) for part in parts}, ranks)
+        of_ranks = len(parts) == len(those) and not other
         if any(map(_SHARD.search, those)) or (len(those) > 1 and not of_ranks):
             continue
         name = those.pop()
@@ -87,8 +96,9 @@ def _saved(run: str, keys: Iterable[str]) -> list[SavedCheckpoint]:
 def _files(saved: SavedCheckpoint, keys: Iterable[str]) -> list[str]:
     """Return the keys of the files of a checkpoint: itself, those in it, or those of its ranks."""
     own = [key for key in keys if key == saved.key or key.startswith(f"{saved.key}/")]
-    of_ranks = re.compile(rf"{re.escape(saved.key)}(?!\d)[^/]*")
-    return own or [key for key in keys if of_ranks.fullmatch(key) and rank_file(key)]
+    of_ranks = re.compile(rf"{re.escape(saved.key)}(?!\d)([^/]*)")
+    names = ((key, of_ranks.match(key)) for key in keys)
+    return own or [key for key, name in names if name is not None and rank_file(name[1])]
 
 
 def usable_checkpoints(
@@ -100,10 +110,11 @@ def usable_checkpoints(
 ) -> Iterator[SavedCheckpoint]:
     """Yield the checkpoints from which a run can resume, the latest first.
 
-    These are ``checkpoints/step-<steps>``: a file with any suffix, a folder, or files of ranks such
-    as ``step-<steps>_rank_<rank>.pt``, whose key is ``checkpoints/step-<steps>``. Of several other
-    files of a step, it is unknown which belong together. The shards that the hook saves, which are
-    no state of a training, do not qualify, nor do files that are missing, cut off or damaged.
+    These are ``checkpoints/step-<steps>``: a file with any suffix, a folder, or what each rank has,
+    such as ``step-<steps>_rank_<rank>.pt``, whose key is ``checkpoints/step-<steps>``. Of several
+    other files of a step, it is unknown which belong together. The shards that the hook saves,
+    which are no state of a training, do not qualify, nor do files that are missing, cut off or
+    damaged.
 
     Args:
         run: a run that is over.
@@ -114,10 +125,10 @@ def usable_checkpoints(
     Raises:
         StoreError: the storage refused a request.
     """
-    keys = run.storage.list(f"{_FOLDER}/")
-    for checkpoint in _saved(PurePath(run.path).name, keys):
+    keys, before = run.storage.list(f"{_FOLDER}/"), rank_count(run)
+    for checkpoint in _saved(PurePath(run.path).name, keys, before):
         if below is None or checkpoint.steps < below:
-            if fault := _fault(run, _files(checkpoint, keys), ranks):
+            if fault := _fault(run.storage, _files(checkpoint, keys), before, ranks):
                 report(f"{run.info.name}: {checkpoint.key} is not used: {fault}")
             else:
                 yield checkpoint
@@ -150,12 +161,17 @@ def last_checkpoint(
     return None
 
 
-def _fault(run: Run, files: Sequence[str], ranks: int | None) -> str:
-    """Return why a checkpoint cannot be resumed; "" if it can, as far as its files tell."""
-    before = run.info.world_size
-    if fault := fault_of(run.storage, files, before):
+def _fault(storage: Storage, files: Sequence[str], before: int, ranks: int | None) -> str:
+    """Return why a checkpoint cannot be resumed; "" if it can, as far as its files tell.
+
+    Args:
+        before: number of ranks that saved it.
+        ranks: number of ranks that resume; None: as many.
+    """
+    if fault := fault_of(storage, files, before):
         return fault
-    if ranks not in (None, before) and any(map(rank_file, files)):
+    parts = (one for one in map(rank_file, files) if one is not None)
+    if ranks not in (None, before) and any(int(part.number) < before for part in parts):
         return f"it has the parts of {before} ranks, and the training continues with {ranks}"
     return ""
 
@@ -165,6 +181,7 @@ def last_of_runs(
     origins: Mapping[str, SavedCheckpoint | None],
     *,
     ranks: int | None = None,
+    other_cause: Collection[str] = (),
     report: Report = _silent,
 ) -> SavedCheckpoint | None:
     """Return the last checkpoint of the last run, or else of the runs from which it began.
@@ -172,6 +189,7 @@ def last_of_runs(
     Args:
         runs: runs by name, all of which are over.
         origins: the checkpoint of an earlier run from which each began; None: its own start.
+        other_cause: runs whose failure is known not to come from their checkpoint.
         ranks, report: see `usable_checkpoints`.
 
     Raises:
@@ -187,8 +205,9 @@ def last_of_runs(
         origin = origins[name]
         if origin is None:
             return None
-        # The checkpoint may be unreadable for the training.
-        below = origin.steps if _failed_at_once(run) else origin.steps + 1
+        if name not in other_cause:
+            # The checkpoint may be unreadable for the training.
+            below = origin.steps if _failed_at_once(run) else origin.steps + 1
         name = origin.run
 
 
@@ -215,8 +234,8 @@ def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> 
     if isinstance(storage, LocalStorage):
         root = Path(storage.location).absolute()
         path = folder_below(root, saved.key.rpartition("/")[0]) / saved.key.rpartition("/")[2]
-        of_ranks = not path.exists() and _files(saved, storage.list(f"{_FOLDER}/"))
-        if not of_ranks and (path.is_symlink() or not path.is_dir()):
+        # Of parts of ranks, nothing is there: it is what their names share.
+        if path.is_symlink() or not path.is_dir():
             check_file(path)
         return path
     return copy_checkpoint(storage, saved, folder)
