@@ -155,6 +155,25 @@ def test_the_cause_is_named_and_not_its_victims(seconds: float, launched: Launch
     assert record.reason == "rank 2: ValueError: no such label"
 
 
+def test_a_rank_that_may_be_left_out_gives_the_others_time_to_fail_alike(
+    launched: Launched, tmp_path: Path
+) -> None:
+    program = """
+        if rank == 1:
+            pathlib.Path("failed").touch()
+            raise ValueError("no such label")
+        def note(*_):
+            pathlib.Path("asked").touch()
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, note)
+        time.sleep(600)
+    """
+    directory, _ = launched(code(program), ranks=2, min_ranks=1)
+    assert ended(directory).rank == 1
+    asked, failed = ((tmp_path / name).stat().st_mtime for name in ("asked", "failed"))
+    assert asked - failed > 0.9
+
+
 def test_a_victim_of_a_rank_that_ended_early_says_which(launched: Launched) -> None:
     program = """
         if rank == 0:

@@ -10,14 +10,32 @@ from vinedresser.explain.formatting import count
 from vinedresser.infra.supervise.gpus import visible_gpus
 from vinedresser.infra.supervise.hosts.reachable import unreachable_hosts
 from vinedresser.infra.supervise.supervisor.crash_reason import CrashReason
+from vinedresser.infra.supervise.supervisor.first_failure import is_victim
 from vinedresser.objects.base import get_or_none
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import ExitRecord, rank_log_key
 from vinedresser.tasks.config.run_spec import RunTable
 from vinedresser.tasks.interruption import INTERRUPTED
+from vinedresser.tasks.places.checkpoints import rank_count
 
-__all__ = ["Room", "failing_rank", "room_for_ranks"]
+__all__ = ["FailingRank", "Room", "failing_rank", "room_for_ranks"]
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+class FailingRank(NamedTuple):
+    """A rank without which a training begins again.
+
+    Attributes:
+        rank: its number.
+        ranks: number of ranks of the runs in which it failed.
+        host: its host, which is left out; "": it is this one.
+    """
+
+    rank: int
+    ranks: int
+    host: str = ""
 
 
 class Room(NamedTuple):
@@ -34,21 +52,20 @@ class Room(NamedTuple):
     why: str
 
 
-def room_for_ranks(run: RunTable, failing: Collection[tuple[int, str]]) -> Room:
+def room_for_ranks(run: RunTable, failing: Collection[FailingRank]) -> Room:
     """Return for how many ranks there is room: hosts by name are asked, and GPUs counted.
 
     Args:
         run: what the file says.
-        failing: ranks without which it begins again, each with its host, which is left out; "": it
-            is this one.
+        failing: ranks without which it begins again.
     """
     said = [
-        f"rank {rank}{host and f' (host {host})'} failed twice before its first step"
-        for rank, host in sorted(failing)
+        f"rank {rank} of {ranks}{host and f' (host {host})'} failed twice before its first step"
+        for rank, ranks, host in sorted(failing, key=lambda one: (-one.ranks, one.rank))
     ]
     if not isinstance(run.hosts, int):
         silent = {*unreachable_hosts(run.hosts, INTERRUPTED.is_set)}
-        left_out = silent | {host for _, host in failing}
+        left_out = silent | {one.host for one in failing}
         hosts = [host for host in run.hosts if host not in left_out]
         why = [f"host {host} does not answer" for host in run.hosts if host in silent]
         ranks = run.ranks // len(run.hosts) * len(hosts)
@@ -74,11 +91,11 @@ def failing_rank(runs: Sequence[Run]) -> int | None:
     earlier, repeated = runs[:-2], runs[-2:]
     if not any(len(run.steps("train")) for run in earlier):
         return None
-    failed = {(run.info.world_size, _failed_rank(run)) for run in repeated}
-    [(_, rank), *others] = failed
-    if others or rank is None or not all(_failed_alone(run, rank) for run in repeated):
+    failed = {(rank_count(run), _failed_rank(run)) for run in repeated}
+    [(ranks, rank), *others] = failed
+    if others or rank is None or not 0 <= rank < ranks:
         return None
-    return rank
+    return rank if all(_failed_alone(run, rank, ranks) for run in repeated) else None
 
 
 def _failed_rank(run: Run) -> int | None:
@@ -86,10 +103,13 @@ def _failed_rank(run: Run) -> int | None:
     return None if end is None else end.rank
 
 
-def _failed_alone(run: Run, rank: int) -> bool:
+def _failed_alone(run: Run, rank: int, ranks: int) -> bool:
     """Return whether a rank took no step, and its error is that of no other rank."""
-    errors = [_error(run, number) for number in range(run.info.world_size)]
-    return not len(run.steps("train", rank)) and errors.count(errors[rank]) == 1
+    if len(run.steps("train", rank)) or is_victim(_error(run, rank)):
+        return False
+    # Numbers, such as that of the rank or an address, make no other error.
+    errors = [_NUMBER.sub("", _error(run, number)) for number in range(ranks)]
+    return errors.count(errors[rank]) == 1
 
 
 def _error(run: Run, rank: int) -> str:
@@ -97,5 +117,4 @@ def _error(run: Run, rank: int) -> str:
     reason = CrashReason()
     log = get_or_none(run.storage, rank_log_key(rank)) or b""
     reason.feed(log.decode(errors="replace").splitlines())
-    # Numbers, such as that of the rank, make no other error.
-    return re.sub(r"\d+", "", reason.text)
+    return reason.text

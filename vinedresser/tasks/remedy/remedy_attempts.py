@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from vinedresser.tasks.places.checkpoints import (
 )
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.fatal_finding import is_same, runs_of, stopping_finding
-from vinedresser.tasks.remedy.fewer_ranks import failing_rank, room_for_ranks
+from vinedresser.tasks.remedy.fewer_ranks import FailingRank, failing_rank, room_for_ranks
 from vinedresser.tasks.remedy.trials import Trials, TrialSource, run_trials
 
 __all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
@@ -94,8 +95,9 @@ class RemedyAttempts:
         self._settings = settings
         self._cwd = cwd
         self._table = table
-        # Ranks without which it begins again, with their hosts.
-        self._failing: set[tuple[int, str]] = set()
+        # Ranks without which it begins again, and the runs in which they failed.
+        self._failing: set[FailingRank] = set()
+        self._failed_by_rank: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -142,7 +144,7 @@ class RemedyAttempts:
         found = self.late or stopping_finding(runs)
         failed = found is None and run.status.state in ("crashed", "killed")
         if failed or (found is not None and hangs(found)):
-            restart = self._restart(run)
+            restart = self._restart()
             if restart is not None:
                 return restart
         if found is None:
@@ -159,15 +161,17 @@ class RemedyAttempts:
             return None
         return self._attempt(run, found, trials.words)
 
-    def _restart(self, run: Run) -> Attempt | None:
+    def _restart(self) -> Attempt | None:
         """Return a run that failed again, from its last checkpoint; None after too many."""
         number = len(self.restarted) + 1
         if number > self._settings.restarts:
             return None
-        spec, fewer = self._with_ranks(self._specs[-1], run)
+        spec, fewer = self._with_ranks(self._specs[-1])
         spec = replace(spec, name=f"{self.name}-restart-{number}")
-        begins = "from the start"
-        if self._settings.resume is not None:
+        if self._settings.resume is None:
+            spec = replace(spec, total_steps=self._specs[0].total_steps)
+            begins = "from the start"
+        else:
             spec, begins = self._resumed(spec, self._settings.resume)
         if fewer:
             # How many steps are left is for the script to say.
@@ -176,16 +180,17 @@ class RemedyAttempts:
         restart = RestartRecord(self.name, number, self.places[-1].name, begins, fewer)
         return Attempt(spec, None, restart)
 
-    def _with_ranks(self, spec: RunSpec, run: Run) -> tuple[RunSpec, str]:
+    def _with_ranks(self, spec: RunSpec) -> tuple[RunSpec, str]:
         """Return a run with the ranks for which there is room, and why they are fewer, or ""."""
         table = self._table
         if table is None or table.min_ranks is None:
             return spec, ""
         rank = failing_rank([open_run(place.location) for place in self.places])
-        if rank is not None:
-            hosts = spec.launch.get("hosts", table.hosts)
-            host = "" if isinstance(hosts, int) else hosts[rank * len(hosts) // run.info.world_size]
-            self._failing.add((rank, host))
+        ranks, hosts = (spec.launch.get(one, getattr(table, one)) for one in ("ranks", "hosts"))
+        if rank is not None and rank < ranks:
+            host = "" if isinstance(hosts, int) else hosts[rank * len(hosts) // ranks]
+            self._failing.add(FailingRank(rank, ranks, host))
+            self._failed_by_rank |= {place.name for place in self.places[-2:]}
         room = room_for_ranks(table, self._failing)
         if room.ranks >= table.ranks:
             return spec.on(table.ranks, table.hosts), ""
@@ -211,17 +216,29 @@ class RemedyAttempts:
         for name, one in specs.items():
             saved = SavedCheckpoint.at(str(one.parameters.get(resume, "")))
             origins[name] = saved if saved is not None and saved.run in origins else None
-        ranks = spec.launch.get("ranks")
-        found = last_of_runs(runs, origins, ranks=ranks, report=_log.warning)
+        ranks, first = spec.launch.get("ranks"), self.places[-1].name
+        again = {new.name for old, new in pairwise(self.places) if old in self.restarted}
+        while True:
+            found = last_of_runs(
+                runs,
+                origins,
+                ranks=ranks,
+                other_cause=self._failed_by_rank,
+                report=_log.warning,
+            )
+            while (origin := origins[first]) is not None:
+                first = origin.run
+            if found is not None or first not in again:
+                break
+            # It began from the start for want of a checkpoint for its ranks, which were others.
+            earlier = [*runs][: [*runs].index(first)]
+            runs, first = {name: runs[name] for name in earlier}, earlier[-1]
         if found is not None:
             total = specs[found.run].total_steps
             path = str(Path(str(runs[found.run]), found.key).absolute())
             total = total and max(total - found.steps, 1)
             spec = replace(spec, parameters={**spec.parameters, resume: path}, total_steps=total)
             return spec, f"from {found.key} of {found.run}"
-        first = self.places[-1].name
-        while (origin := origins[first]) is not None:
-            first = origin.run
         own = {key: value for key, value in specs[first].parameters.items() if key == resume}
         parameters = self._without_resume(spec) | own
         total = specs[first].total_steps
@@ -272,7 +289,9 @@ class RemedyAttempts:
             name: [stopped.parameters[name], parameters[name]] for name in finding.correction
         }
         checkpoint = self._checkpoint(run, finding)
-        total = first.total_steps
+        ranks = None if self._table is None else self._table.ranks
+        # Of fewer ranks it is for the script to say.
+        total = first.total_steps if stopped.launch.get("ranks", ranks) == ranks else None
         if checkpoint is not None:
             assert self._settings.resume is not None, "else no checkpoint is searched"
             parameters[self._settings.resume] = str(Path(run.path, checkpoint.key).absolute())

@@ -70,9 +70,9 @@ def first_failure(failed: Iterable[E]) -> E:
     Args:
         failed: the ranks that have failed by themselves; at least one.
     """
-    return min(failed, key=lambda rank: (is_victim(rank), rank.failed_at))
+    return min(failed, key=lambda rank: (is_victim(rank.said), rank.failed_at))
 
 
-def is_victim(rank: Ended) -> bool:
+def is_victim(said: str) -> bool:
     """Return whether the error of a rank says that another one is gone."""
-    return _VICTIM.search(rank.said) is not None
+    return _VICTIM.search(said) is not None

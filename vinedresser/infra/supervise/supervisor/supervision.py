@@ -53,8 +53,10 @@ _NEVER = float("inf")
 _REMINDER = 0.75
 # Seconds that the peers of a failed rank have to fail, too, or to end, before they are asked to:
 # then their output says how they noticed, and what they had captured is stored. A rank that says
-# that another one is gone may be the first to end, while the cause still prints its error.
-_NOTICE, _NOTICE_OF_CAUSE = 0.3, 1.0
+# that another one is gone may be the first to end, while the cause still prints its error. Before
+# the first step, ranks that fail alike do so at different times, which must not look like the fault
+# of one of them if it may be left out.
+_NOTICE, _LONGER_NOTICE = 0.3, 1.0
 # Seconds until they are killed; one that waits in a collective cannot answer.
 _PEER_GRACE = 3.0
 # Seconds to retry the exit record on a full disk before leaving it to `reconcile`.
@@ -104,6 +106,8 @@ class Supervisor:
         # Of the monotonic clock: SIGKILL, and SIGTERM for a trainer that should have got it, or
         # for the peers of a failed rank.
         self._deadline = self._reminder = _NEVER
+        # When a rank was seen to have failed, and whether it may be left out of the next start.
+        self._failed_at, self._dispensable = _NEVER, False
 
     def run(self) -> None:
         """Supervise to the end, and write the exit record.
@@ -221,9 +225,16 @@ class Supervisor:
 
     def _expect_end_of_peers(self, job: Job | HostsJob, now: float) -> None:
         """Give the peers of a rank that has failed time to notice by themselves."""
-        if self._deadline == _NEVER:
-            self._reminder = now + (_NOTICE_OF_CAUSE if is_victim(job.outcome()) else _NOTICE)
-            self._deadline = self._reminder + min(self._launch.grace, _PEER_GRACE)
+        if self._failed_at == _NEVER:
+            self._failed_at = now
+            self._dispensable = self._launch.min_ranks is not None and not self._steps()
+        elif self._reminder == _NEVER:
+            # They were asked to end.
+            return
+        # What it has said may be read after its end.
+        longer = self._dispensable or is_victim(job.outcome().said)
+        self._reminder = self._failed_at + (_LONGER_NOTICE if longer else _NOTICE)
+        self._deadline = self._reminder + min(self._launch.grace, _PEER_GRACE)
 
     def _remind(self, job: Job | HostsJob) -> None:
         """Ask the ranks to end that have not, after a stop or a failure."""

@@ -104,7 +104,7 @@ def _of_rank(rank: Ended, job: Job | HostsJob, steps: Mapping[int, int], reason:
     """Return why a job of several ranks failed, with the rank and its step."""
     step = steps.get(rank.number)
     text = f"rank {rank.number}{'' if step is None else f' after step {step}'}: {reason}"
-    if not is_victim(rank):
+    if not is_victim(rank.said):
         return text
     early = (one for one in job.ranks if one.number not in job.late)
     if gone := [one.number for one in early if not one.code]:
