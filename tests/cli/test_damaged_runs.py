@@ -59,6 +59,11 @@ DAMAGE: Mapping[str, tuple[str, Change, str]] = {
         ),
         "run.json: not a valid RunRecord: finding is {}, which names no rule",
     ),
+    "run-restart": (
+        "run.json",
+        text('{"id": "", "name": "", "created": 1, "restart": {"first": "a"}}'),
+        "run.json: not a valid RunRecord: ",
+    ),
     "exit-fifo": ("exit.json", os.mkfifo, "exit.json: a FIFO, not a file"),
     "exit-time": (
         "exit.json",

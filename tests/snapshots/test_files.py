@@ -74,6 +74,21 @@ def test_each_rank_is_read_once_however_many_look_at_the_others(tmp_path: Path) 
     assert storage.asked["snapshots"] == 2 * world
 
 
+def test_without_an_answer_the_other_ranks_are_not_known(tmp_path: Path) -> None:
+    class Refusing(LocalStorage):
+        def folders(self, prefix: str = "") -> list[str]:
+            raise StoreFull("no space left")
+
+    for rank in range(2):
+        record = replace(RECORD, rank=rank, world_size=2)
+        SnapshotFolder(LocalStorage(tmp_path), rank, SnapshotSettings()).write(record, TENSORS)
+    first, _ = list_snapshots(LocalStorage(tmp_path), [])
+    opened = Snapshot(str(tmp_path), Refusing(tmp_path), first)
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            opened.peers  # noqa: B018
+
+
 def test_the_first_of_one_kind_and_the_last_of_the_other_are_kept(tmp_path: Path) -> None:
     kept = folder(tmp_path, keep=2)
     for step in range(6):

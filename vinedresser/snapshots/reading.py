@@ -83,11 +83,13 @@ class Snapshot:
             StoreError: the storage refused.
         """
         if not self._ranks:
+            # Before the first is added: without an answer, the others are not known.
+            records = list_snapshots(self.storage, [])
             self._ranks.append(self)
             folder = f"{self.storage.location}/{SnapshotRecord.KEY}"
             self._ranks.extend(
                 Snapshot(f"{folder}/{one.name}", self.storage, one, self._ranks)
-                for one in list_snapshots(self.storage, [])
+                for one in records
                 if one.step == self.record.step and one.rank != self.record.rank
             )
         return [one for one in self._ranks if one is not self]

@@ -205,6 +205,8 @@ class RunRecord(Record):
                 raise ValueError(f"boosted has {shown(pair)} for {name}, not two numbers")
         if self.remedy:
             RemedyRecord.from_json(self.remedy)
+        if self.restart:
+            RestartRecord.from_json(self.restart)
 
     @property
     def thinned_note(self) -> str:
